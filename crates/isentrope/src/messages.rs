@@ -67,7 +67,7 @@ pub fn fitted(text: &str, width: Option<usize>) -> String {
 }
 
 /// A line broken between words where it is wider than `width`. What comes below is indented by as much as the line is, and a
-/// little more. A word that is wider stays whole, so that a path can be copied.
+/// little more. A word that is wider stays whole, so that a path can be copied, and so does what backquotes enclose: a command.
 pub fn wrapped(line: &str, width: usize) -> String {
     if line.width() <= width {
         return line.to_owned();
@@ -76,7 +76,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
     let hanging = if indent + HANGING < width / 2 { indent + HANGING } else { 0 };
     let mut text = line[..indent].to_owned();
     let (mut column, mut is_first) = (indent, true);
-    for word in line[indent..].split(' ') {
+    for word in words(&line[indent..]) {
         let wide = word.width();
         if is_first {
             is_first = false;
@@ -93,6 +93,18 @@ pub fn wrapped(line: &str, width: usize) -> String {
         column += wide;
     }
     text
+}
+
+/// What spaces separate, save those between two backquotes.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    // How many are to come; an odd one at the end encloses nothing.
+    let mut backquotes = line.matches('`').count() / 2 * 2;
+    line.split(move |c| {
+        if c == '`' {
+            backquotes = backquotes.saturating_sub(1);
+        }
+        c == ' ' && backquotes.is_multiple_of(2)
+    })
 }
 
 #[cfg(test)]
@@ -114,13 +126,29 @@ mod tests {
         assert_eq!(wrapped("漢字漢字 漢字漢字 漢字漢字", 20), "漢字漢字 漢字漢字\n  漢字漢字");
     }
 
+    #[test]
+    fn what_backquotes_enclose_stays_on_one_line() {
+        let line = "  MPI               yes: `/usr/bin/mpirun -n 2 isentrope doctor` shows the ranks";
+        let broken = "  MPI               yes:\n    `/usr/bin/mpirun -n 2 isentrope doctor` shows the ranks";
+        assert_eq!(wrapped(line, 60), broken);
+        assert_eq!(
+            wrapped(
+                "it is fetched by `isentrope doctor --install-cuda`, or by `pip install x`; then try again",
+                30
+            ),
+            "it is fetched by\n  `isentrope doctor --install-cuda`,\n  or by `pip install x`; then\n  try again"
+        );
+        // One that has no partner.
+        assert_eq!(wrapped("`a b` the quick ` brown fox jumps", 20), "`a b` the quick `\n  brown fox jumps");
+    }
+
     proptest! {
         #[test]
-        fn no_word_is_lost_and_no_line_too_wide(text in "[a-zé漢 ]{0,200}", width in NARROWEST..100) {
+        fn no_word_is_lost_and_no_line_too_wide(text in "[a-zé漢` ]{0,200}", width in NARROWEST..100) {
             let shown = wrapped(&text, width);
-            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-            prop_assert_eq!(words(&shown), words(&text));
-            let fits = |line: &str| line.trim_start().split(' ').count() == 1 || line.width() <= width;
+            let bare = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            prop_assert_eq!(bare(&shown), bare(&text));
+            let fits = |line: &str| words(line.trim_start()).count() == 1 || line.width() <= width;
             prop_assert!(shown.lines().all(fits), "{:?}", shown);
         }
     }

@@ -316,7 +316,7 @@ fn explained(command: &str, does: &str, width: Option<usize>) -> String {
 fn theory_lines(run: &Path) -> String {
     let tracked = RunLog::open(run).ok().as_ref().and_then(TheoryOfRun::of);
     tracked.map_or_else(String::new, |theory| {
-        format!("\n{}    isentrope lab theory {} has more\n", of_predictions(&theory), run.display())
+        format!("\n{}    `isentrope lab theory {}` has more\n", of_predictions(&theory), run.display())
     })
 }
 

@@ -66,10 +66,15 @@ pub struct BatchLoss {
 
 impl TrainingBatch {
     /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the responses that are trained on,
-    /// and nothing for others: one entry per group, with one per response.
-    pub fn minibatches(groups: &[Group], learnt: &[Vec<Option<&Advantages>>], prompts: usize) -> Vec<Self> {
+    /// and nothing for others: one entry per group, with one per response. Each is made when it is asked for: all at once would
+    /// be a second rollout in memory.
+    pub fn minibatches<'a>(
+        groups: &'a [Group],
+        learnt: &'a [Vec<Option<&'a Advantages>>],
+        prompts: usize,
+    ) -> impl ExactSizeIterator<Item = Self> {
         let minibatches = groups.chunks(prompts).zip(learnt.chunks(prompts)).enumerate();
-        minibatches.map(|(number, (groups, learnt))| Self::new(number * prompts, groups, learnt)).collect()
+        minibatches.map(move |(number, (groups, learnt))| Self::new(number * prompts, groups, learnt))
     }
 
     /// Of groups of which the first has this number in the rollout.

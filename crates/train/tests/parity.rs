@@ -93,7 +93,7 @@ fn accumulate(
 ) -> BatchLoss {
     let advantages = group_advantages(settings.advantage, groups);
     let learnt = learnt_advantages(groups, &advantages, false);
-    let batch = &TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE)[number];
+    let batch = TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE).nth(number).unwrap();
     let inputs = LossInputs {
         settings,
         on_policy: None, // the fixture's log-probs are another program's

@@ -71,5 +71,9 @@ fn binomial(n: &Expression, k: &Expression) -> Expression {
 
 fn permutations(n: &Expression, k: &Expression) -> Expression {
     let factorial = |of| Expression::Function(Function::Factorial, vec![of]);
+    // Of 2000 things, n! and (n - k)! are large where n! / (n - k)! is not.
+    if is_count(n) && is_count(k) {
+        return Expression::Product(vec![factorial(k.clone()), binomial(n, k)]);
+    }
     factorial(n.clone()).over(factorial(Expression::Sum(vec![n.clone(), k.clone().negated()])))
 }

@@ -1,9 +1,12 @@
 //! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
 
+use super::super::equal::same_answer;
+use super::super::options::Options;
 use super::super::phrases::hedges::{ANOTHER, BEFORE_NAME};
 use super::super::phrases::numbers::changes_number;
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS, WHY};
 use super::aftermath::{limits, takes_back};
+use super::boxed::before_open_box;
 use super::denial::{denies_claim, denies_next, end_of, makes_operand};
 use super::hedge::{is_hedged, starts_with_word};
 use super::number::{first_number, last_number, leading_number};
@@ -49,7 +52,12 @@ fn last_of(
     marks.sort_unstable_by(|a, b| b.cmp(a));
     let mut statements = marks.into_iter().filter_map(|place| {
         let sentence = sentence(&text[after(&lower, place)?..]);
-        let found = answer(sentence)?;
+        // What a box begins with that is cut off is no answer.
+        let said = before_open_box(sentence);
+        if said.len() < sentence.len() && said.trim_matches(['$', '*', '\\', '[', '(', ' ']).is_empty() {
+            return None;
+        }
+        let found = answer(said)?;
         // What the next sentence takes back is no answer: the words are not it either.
         let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
         let found = if takes_back(&text[end..]) { format!("{found}{TAKEN_BACK}") } else { found };
@@ -57,7 +65,12 @@ fn last_of(
     });
     let (last, is_another) = statements.next()?;
     match if is_another { statements.next() } else { None } {
-        Some((earlier, _)) if !earlier.ends_with(TAKEN_BACK) => Some(format!("{earlier}, {last}")),
+        // Whoever checks an answer in another way says it twice.
+        Some((earlier, _))
+            if !earlier.ends_with(TAKEN_BACK) && !same_answer(&earlier, &last, &Options::default()) =>
+        {
+            Some(format!("{earlier}, {last}"))
+        }
         _ => Some(last),
     }
 }

@@ -144,6 +144,13 @@ fn two_statements_are_two_answers() {
             ("4, 5", "The answer is 4. The answer is also 5."),
             ("4, 5", "\\boxed{4}. Alternatively, \\boxed{5}"),
             ("1/2", "The answer is $\\frac12$. Alternatively, the answer is 0.5."),
+            ("9", "The answer is 9. The answer is also 9."),
+            ("9", "The answer is 9.\n\n### Alternative\n\nThe answer is 9."),
+            (
+                "(1,2)",
+                "By the first method the answer is $(1,2)$. By the second the answer is also $(1, 2)$.",
+            ),
+            ("Evelyn", "The answer is Evelyn. Alternatively, the answer is Evelyn."),
             ("5", "The answer is 4. No wait, that is wrong. Or rather, the answer is 5."),
             ("5", "If x = 4 it fails. Alternatively, we can compute it. The answer is 5."),
             ("5", "\\boxed{4} is too small. Alternatively, we take 3 of them and get \\boxed{5}"),
@@ -157,7 +164,17 @@ fn two_statements_are_two_answers() {
 
 #[test]
 fn a_box_that_is_cut_off_is_no_answer() {
-    assert_graded(false, &[("137", "So it is \\boxed{2\\cdot 137"), ("137", "$x = \\boxed{\\frac{1}{137}$")]);
+    assert_graded(
+        false,
+        &[
+            ("137", "So it is \\boxed{2\\cdot 137"),
+            ("137", "$x = \\boxed{\\frac{1}{137}$"),
+            ("137", "The answer is \\boxed{2\\cdot 137"),
+            ("137", "The answer is \\boxed{1000 - 137"),
+            ("137", "The final answer is: $\\boxed{\\frac{137"),
+            ("137", "Answer: \\boxed{1, 137"),
+        ],
+    );
     assert_graded(true, &[("137", "There are 137 of them. \\boxed{13"), ("7", "\\boxed{7} and \\boxed{8")]);
 }
 

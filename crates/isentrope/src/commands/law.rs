@@ -26,7 +26,7 @@ use std::path::PathBuf;
   isentrope law --points history.csv --step _step --entropy actor/entropy --accuracy val/acc
   isentrope law runs/grpo --json | jq '.runs[].law.ceiling'")]
 pub struct Law {
-    /// Run directories, or logs of TRL and verl
+    /// Run directories, directories of several, or logs of TRL and verl
     #[arg(value_name = "RUN", required_unless_present = "points")]
     runs: Vec<PathBuf>,
     /// Tables of points: CSV with a head (.csv), else JSON lines; one run each (repeatable)
@@ -78,14 +78,23 @@ struct Together<'a> {
 impl Law {
     pub fn run(self) -> Result<()> {
         let mut studied = Vec::new();
-        let mut logs = Vec::new();
+        let mut logs: Vec<(RunLog, bool)> = Vec::new(); // and whether its path has no other
         for path in &self.runs {
-            logs.extend(RunLog::open_all(path)?);
+            let of_path = RunLog::open_all(path)?;
+            let is_alone = of_path.len() == 1;
+            logs.extend(of_path.into_iter().map(|log| (log, is_alone)));
         }
-        for (log, name) in logs.iter().zip(told_apart(logs.iter())) {
+        let names = told_apart(logs.iter().map(|(log, _)| log));
+        let mut without_points = Vec::new();
+        for ((log, is_alone), name) in logs.iter().zip(names) {
             log.notes.iter().for_each(|note| messages::note(note));
-            for measured in self.measured(log)? {
-                studied.push(self.study(name.clone(), measured));
+            match self.measured(log) {
+                Ok(all) => {
+                    studied.extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
+                }
+                Err(why) if *is_alone => return Err(why),
+                // Of a directory nobody can leave one out, such as a run of a sweep that has just begun.
+                Err(why) => without_points.push(why),
             }
         }
         let columns = Columns {
@@ -97,7 +106,13 @@ impl Law {
             let measured = point_file::read(path, &columns)?;
             studied.push(self.study(measured.set.clone(), measured));
         }
-        let together = self.together(&studied)?;
+        match without_points.first() {
+            Some(why) if studied.is_empty() => {
+                bail!("none of the {} runs has points; the first: {why}", logs.len())
+            }
+            _ => without_points.iter().for_each(|why| messages::note(&format!("left out: {why}"))),
+        }
+        let together = self.together(&studied);
         if self.json {
             return print(&format!("{:#}\n", self.report(&studied, &together)));
         }
@@ -137,39 +152,33 @@ impl Law {
         Studied { run, measured, study }
     }
 
-    /// Those of the same accuracy and entropy, where there are several.
-    fn together<'a>(&self, studied: &'a [Studied]) -> Result<Vec<Together<'a>>> {
+    /// Those of the same accuracy and entropy, where there are several. The same points do not count twice: of runs that have
+    /// them, as those of one seed do after their first evaluation, the first is taken.
+    fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {
             let names = |one: &Studied| (one.measured.accuracy.clone(), one.measured.entropy.clone());
-            match groups.iter_mut().find(|group| names(group[0]) == names(one)) {
-                Some(group) => group.push(one),
-                None => groups.push(vec![one]),
+            let Some(group) = groups.iter_mut().find(|group| names(group[0]) == names(one)) else {
+                groups.push(vec![one]);
+                continue;
+            };
+            match group.iter().find(|other| other.measured.points == one.measured.points) {
+                Some(other) => messages::note(&format!(
+                    "{} and {} have the same points ({}), which count once where runs are fitted together",
+                    other.run, one.run, one.measured.accuracy
+                )),
+                None => group.push(one),
             }
         }
-        let several: Vec<_> = groups.into_iter().filter(|group| group.len() > 1).collect();
-        for group in &several {
-            for (i, one) in group.iter().enumerate() {
-                let points = &one.measured.points;
-                if let Some(other) = group[..i].iter().find(|other| other.measured.points == *points) {
-                    bail!(
-                        "{} and {} have the same points ({}), which must not count twice: leave one out",
-                        other.run,
-                        one.run,
-                        one.measured.accuracy
-                    );
-                }
-            }
-        }
-        let together = several
+        groups
             .into_iter()
+            .filter(|group| group.len() > 1)
             .map(|members| {
                 let points: Vec<&[Point]> =
                     members.iter().map(|one| one.measured.points.as_slice()).collect();
                 Together { study: Study::together(&points, self.seed), members }
             })
-            .collect();
-        Ok(together)
+            .collect()
     }
 
     fn report(&self, studied: &[Studied], together: &[Together<'_>]) -> Value {

@@ -1,6 +1,6 @@
 //! The command `law`.
 
-use crate::program::{Scratch, failure_saying, isentrope, stdout_of, wrong_usage};
+use crate::program::{Scratch, failure_saying, isentrope, stderr, stdout_of, wrong_usage};
 use isentrope_lab::law::{Point, SEED, Study};
 use serde_json::{Value, json};
 use std::fs;
@@ -118,6 +118,41 @@ fn a_directory_of_several_runs_is_all_of_them() {
     );
 }
 
+/// Nobody can leave a run out of a directory: what one of a sweep has not measured yet keeps no other from its law.
+#[test]
+fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
+    let scratch = Scratch::new();
+    let sweep = scratch.path("sweep");
+    fs::create_dir(&sweep).unwrap();
+    let begun = scratch.lines("sweep/begun.jsonl", &[json!({ "step": 1, "grad/norm": 1.0 })]);
+    let later = scratch.lines("sweep/later.jsonl", &[json!({ "step": 1, "grad/norm": 2.0 })]);
+    failure_saying(
+        &mut isentrope(&["law", &sweep]),
+        &["none of the 2 runs has points; the first: ", "begun.jsonl: no step has both an accuracy and"],
+    );
+    fs::remove_file(later).unwrap();
+    for (name, points, lift) in [("a", 10, 0.0), ("b", 10, 0.004), ("c", 1, 0.1), ("d", 1, 0.1)] {
+        let metrics = run(&scratch, name, points, lift) + "/metrics.jsonl";
+        fs::rename(metrics, scratch.path(&format!("sweep/{name}.jsonl"))).unwrap();
+    }
+    let mut law = isentrope(&["law", "--json", &sweep]);
+    let said = stderr(&law.output().unwrap());
+    for part in [
+        "begun.jsonl: no step has both an accuracy and an entropy yet",
+        "note: c and d have the same points (eval/test/mean@1), which count once",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+    }
+    let report: Value = serde_json::from_str(&stdout_of(&mut law)).unwrap();
+    let runs = report["runs"].as_array().unwrap().iter();
+    assert_eq!(runs.map(|run| run["run"].as_str().unwrap()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    assert_eq!(report["together"][0]["runs"], json!(["a", "b", "c"]));
+    // So it is with a metric that one of them has not measured; a run that is named alone can be left out.
+    let accuracy = ["--accuracy", "eval/test/pass@8"];
+    stdout_of(&mut isentrope(&[&["law", &sweep], &accuracy[..]].concat()));
+    failure_saying(&mut isentrope(&[&["law", &begun, &sweep], &accuracy[..]].concat()), &["has no metric"]);
+}
+
 #[test]
 fn metrics_sets_and_tables_are_chosen_by_name() {
     let scratch = Scratch::new();
@@ -148,9 +183,13 @@ fn metrics_sets_and_tables_are_chosen_by_name() {
     let lines = scratch.lines("w.jsonl", &objects);
     let from_lines = report(&["--points", &lines, "--entropy", "h", "--accuracy", "r"]);
     assert_eq!(from_lines["runs"][0]["law"], from_csv["runs"][0]["law"]);
-    failure_saying(
-        &mut isentrope(&["law", "--points", &csv, "--points", &csv, "--accuracy", "val/acc"]),
-        &["have the same points (val/acc)", "leave one out"],
+    let mut twice =
+        isentrope(&["law", "--json", "--points", &csv, "--points", &csv, "--accuracy", "val/acc"]);
+    assert!(stderr(&twice.output().unwrap()).contains("have the same points (val/acc), which count once"));
+    let twice: Value = serde_json::from_str(&stdout_of(&mut twice)).unwrap();
+    assert_eq!(
+        (twice["runs"].as_array().unwrap().len(), twice["together"].as_array().unwrap().len()),
+        (2, 0)
     );
 }
 

@@ -104,7 +104,7 @@ fn examples_and_chats_are_learnt() {
         let out = bench.out(name);
         // The chats' template ends turns with another token than the model's own.
         assert_eq!(said.contains("20 of the first 20 examples"), name == "chats", "{said}");
-        assert_eq!(said.contains(r#"set rollout.stop = ["<|im_end|>"]"#), name == "chats", "{said}");
+        assert_eq!(said.contains(r#"set eval.stop = ["<|im_end|>"]"#), name == "chats", "{said}");
         let loss = |line: &Value| line["eval/loss"].as_f64().unwrap();
         let lines = metrics(&out);
         let (before, after) = (loss(&lines[0]), loss(lines.last().unwrap()));

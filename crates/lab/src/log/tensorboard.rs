@@ -2,6 +2,7 @@
 
 use super::event_file::{self, Event};
 use super::points::Points;
+use super::run_directory;
 use crate::Result;
 use isentrope_files::{names, parent};
 use std::collections::BTreeMap;
@@ -64,7 +65,12 @@ impl Found {
             self.runs.insert(dir.to_owned(), in_order(files));
             return Ok(());
         }
-        for below in names.iter().map(|name| dir.join(name)) {
+        for name in &names {
+            // Checkpoints of a run of this program are many and deep, and have no event files.
+            if name == "checkpoints" && run_directory::is_one(dir) {
+                continue;
+            }
+            let below = dir.join(name);
             if below.is_dir() && !below.is_symlink() {
                 self.look(&below, depth + 1)?;
             }

@@ -135,6 +135,22 @@ fn directories_that_are_too_deep_are_told() {
     );
 }
 
+/// Those of every sweep are so deep that a note asked for a path nearer to its runs.
+#[test]
+fn checkpoints_of_a_run_of_this_program_are_not_looked_into() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("11/clip-cov");
+    write(&run.join("tensorboard"), "1", &[scalar(1, "a", 1.0)]);
+    fs::write(run.join("recipe.toml"), "").unwrap();
+    fs::write(run.join("metrics.jsonl"), "{\"step\":1,\"a\":1.0}\n").unwrap();
+    fs::create_dir_all(run.join("checkpoints/step-000040/trainer")).unwrap();
+    let log = RunLog::open(dir.path()).unwrap();
+    assert_eq!((&*log.name, log.notes), ("clip-cov", Vec::new()));
+    // Others may call a directory of logs so.
+    write(&dir.path().join("other/checkpoints"), "1", &[scalar(1, "a", 1.0)]);
+    assert_eq!(RunLog::open_all(dir.path()).unwrap().len(), 2);
+}
+
 #[test]
 fn numbers_of_no_step_are_left_out_with_a_note() {
     let dir = tempfile::tempdir().unwrap();

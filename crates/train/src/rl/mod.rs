@@ -167,9 +167,9 @@ impl Trainer for PolicyGradient {
         if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
         }
-        let minibatches = TrainingBatch::minibatches(&groups, &learnt, self.recipe.prompts_per_update());
-        let temperature = self.recipe.rollout.temperature;
-        let states = States { groups: &groups, learnt: &learnt, minibatches: &minibatches, temperature };
+        let (prompts, temperature) = (self.recipe.prompts_per_update(), self.recipe.rollout.temperature);
+        let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
+        let states = States { groups: &groups, learnt: &learnt, prompts, temperature };
         let before = match self.recipe.lab.track_theory {
             true => {
                 context.observer.progress(measuring(0));
@@ -177,11 +177,11 @@ impl Trainer for PolicyGradient {
             }
             false => None,
         };
-        let reference_logprobs = self.reference_logprobs(&minibatches, context)?;
+        let reference_logprobs = self.reference_logprobs(minibatches(), context)?;
         let epochs = self.recipe.update.epochs;
-        let updates = (0..epochs).flat_map(|_| minibatches.iter().zip(&reference_logprobs));
+        let updates = (0..epochs).flat_map(|_| minibatches().zip(&reference_logprobs));
         let mut totals = UpdateTotals::default();
-        let (mut tokens, total) = (0, epochs.saturating_mul(minibatches.len()));
+        let (mut tokens, total) = (0, epochs.saturating_mul(reference_logprobs.len()));
         context.observer.progress(Progress { phase: Phase::Update, done: 0, total, tokens });
         for (number, (batch, reference_logprobs)) in updates.enumerate() {
             let _span = span("minibatch").with("number", number).with("tokens", batch.all_tokens());
@@ -195,9 +195,9 @@ impl Trainer for PolicyGradient {
                     steered: in_force.steered(),
                     key: DrawKey { seed: self.recipe.run.seed, step: context.step, update: number as u64 },
                 };
-                let (loss, norm) = update(batch, &inputs, context)?;
+                let (loss, norm) = update(&batch, &inputs, context)?;
                 state.entropy_control.after_update(objective, &mut in_force, loss.entropy);
-                records.learn(number + 1, batch, &loss.objective);
+                records.learn(number + 1, &batch, &loss.objective);
                 totals.add(loss.objective.statistics, norm);
             }
             tokens += batch.response_tokens();
@@ -275,7 +275,7 @@ impl PolicyGradient {
     /// epochs have the same.
     fn reference_logprobs<B: Backend>(
         &self,
-        minibatches: &[TrainingBatch],
+        minibatches: impl ExactSizeIterator<Item = TrainingBatch>,
         context: &mut LearnContext<'_, B>,
     ) -> Result<Vec<Option<Vec<f64>>>> {
         let LearnContext { learner, reference, record, observer, .. } = context;
@@ -283,13 +283,13 @@ impl PolicyGradient {
             return Ok(vec![None; minibatches.len()]);
         };
         let (mut tokens, total) = (0, minibatches.len());
-        let of_minibatch = |(done, batch): (usize, &TrainingBatch)| {
+        let of_minibatch = |(done, batch): (usize, TrainingBatch)| {
             observer.progress(Progress { phase: Phase::Reference, done, total, tokens });
             tokens += batch.all_tokens();
             let needs = !batch.is_empty();
             needs.then(|| batch.logprobs(reference, learner, self.recipe.rollout.temperature)).transpose()
         };
-        record.clock.time("reference", || minibatches.iter().enumerate().map(of_minibatch).collect())
+        record.clock.time("reference", || minibatches.enumerate().map(of_minibatch).collect())
     }
 }
 

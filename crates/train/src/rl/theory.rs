@@ -19,14 +19,16 @@ pub(super) struct States<'a> {
     pub groups: &'a [Group],
     /// Advantages of the responses that are trained on, of each response of each group.
     pub learnt: &'a [Vec<Option<&'a Advantages>>],
-    pub minibatches: &'a [TrainingBatch],
+    /// Groups of a minibatch.
+    pub prompts: usize,
     pub temperature: f32,
 }
 
-impl<'a> States<'a> {
+impl States<'_> {
     /// The minibatches that hold anything.
-    fn each(&self) -> impl Iterator<Item = &'a TrainingBatch> {
-        self.minibatches.iter().filter(|batch| !batch.is_empty())
+    fn each(&self) -> impl Iterator<Item = TrainingBatch> {
+        let minibatches = TrainingBatch::minibatches(self.groups, self.learnt, self.prompts);
+        minibatches.filter(|batch| !batch.is_empty())
     }
 }
 

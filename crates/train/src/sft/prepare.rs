@@ -189,10 +189,13 @@ fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String>
     let (all, count) = (examples.len(), 1 + endless.count());
     let remedy = match special {
         Some(token) => format!(
-            "the last special token learnt is {token:?}: set rollout.stop = [{token:?}], and eval.stop"
+            "the last special token learnt is {token:?}: set eval.stop = [{token:?}] here, and rollout.stop in the recipe that \
+             trains on from it"
         ),
         None => {
-            "they end with no special token: name what they end with in rollout.stop and eval.stop".into()
+            "they end with no special token: name what they end with in eval.stop here, and in rollout.stop of the recipe that \
+             trains on from it"
+                .into()
         }
     };
     Some(format!(

@@ -297,8 +297,8 @@ fn mpi() -> Part {
     let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
     let in_directory = |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     let (available, why) = match launchers.into_iter().find_map(in_directory) {
-        Some(launcher) => (true, format!("{} -n 2 isentrope doctor shows the ranks", launcher.display())),
-        None => (false, "no mpirun, mpiexec or srun in PATH; apt-get install openmpi-bin".into()),
+        Some(launcher) => (true, format!("`{} -n 2 isentrope doctor` shows the ranks", launcher.display())),
+        None => (false, "no mpirun, mpiexec or srun in PATH; `apt-get install openmpi-bin` has one".into()),
     };
     Part { name: "MPI", available, why }
 }

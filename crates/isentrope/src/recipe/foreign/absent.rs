@@ -55,7 +55,7 @@ pub const ABSENT: &[Absent] = &[
         "all weights are trained, without adapters and frozen layers",
     ),
     absent(
-        "load_in_8bit load_in_4bit bnb_* use_bnb_nested_quant qat.* fsdp_config.qat.* quantization quantization_config* \
+        "load_in_8bit load_in_4bit bnb_* use_bnb_nested_quant qat.* quantization quantization_config* \
          quantization_config_file",
         "weights are trained in float32, never quantised",
     ),
@@ -66,9 +66,9 @@ pub const ABSENT: &[Absent] = &[
     ),
     // Several processes, machines and devices.
     absent(
-        "fsdp fsdp.* fsdp_* fsdp_config.* deepspeed deepspeed.* ds3_gather_for_generation ddp_* megatron.* \
+        "fsdp fsdp.* fsdp_* fsdp_config.? deepspeed deepspeed.* ds3_gather_for_generation ddp_* megatron.? \
          accelerator_config accelerator_config.* parallelism_config parallelism_config.* strategy turbo_config.* \
-         veomni.* torchtitan.* nnodes n_gpus_per_node num_processes num_machines local_rank nccl_timeout ray_* \
+         veomni.? torchtitan.? nnodes n_gpus_per_node num_processes num_machines local_rank nccl_timeout ray_* \
          ray_kwargs.* ray_init.* hybrid_engine balance_batch ulysses_sequence_parallel_size \
          tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size average_tokens_across_devices \
          save_on_each_node log_on_each_node log_level_replica ignore_bias_buffers transfer_queue.* \
@@ -83,7 +83,7 @@ pub const ABSENT: &[Absent] = &[
         "gradient_checkpointing gradient_checkpointing_kwargs gradient_checkpointing_kwargs.* \
          activation_checkpointing activation_checkpointing_kwargs activation_checkpointing_kwargs.* \
          enable_gradient_checkpointing enable_activation_offload activation_offloading auto_find_batch_size \
-         eval_accumulation_steps param_offload fsdp_config.param_offload use_dynamic_bsz log_prob_use_dynamic_bsz \
+         eval_accumulation_steps param_offload use_dynamic_bsz log_prob_use_dynamic_bsz \
          val_batch_size forward_max_token_len_per_gpu entropy_from_logits_with_chunking \
          entropy_from_logits_chunk_size entropy_checkpointing tiled_mlp.* torch_empty_cache_steps \
          free_cache_engine multi_stage_wake_up",
@@ -108,7 +108,7 @@ pub const ABSENT: &[Absent] = &[
          rollout.mode engine_kwargs.* enforce_eager cudagraph_capture_sizes max_model_len max_num_seqs \
          enable_chunked_prefill enable_prefix_caching logprobs_mode scheduling_policy load_format layered_summon \
          disable_log_stats calculate_log_probs router_config_path skip_tokenizer_init over_sample_rate \
-         custom_async_server.* max_inflight_gen_batches",
+         custom_async_server.* max_inflight_gen_batches rollout.tensor_model_parallel_size",
         "the program samples itself, with continuous batching, over the very weights that it trains",
     ),
     absent(

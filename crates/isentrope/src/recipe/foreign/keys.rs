@@ -124,7 +124,7 @@ pub const FOREIGN: &[Foreign] = &[
         &["ppo_max_token_len_per_gpu", "log_prob_max_token_len_per_gpu", "max_num_batched_tokens"],
         "memory.micro_batch_tokens",
     ),
-    same(&["optimizer_offload", "fsdp_config.optimizer_offload"], "memory.offload_moments"),
+    same(&["optimizer_offload"], "memory.offload_moments"),
     but(
         &["gpu_memory_utilization", "vllm_gpu_memory_utilization"],
         "memory.budget_gib",
@@ -133,14 +133,7 @@ pub const FOREIGN: &[Foreign] = &[
     but(&["trainer.device"], "device.kind", "where \"auto\" takes a GPU if one can be used"),
     but(&["use_cpu", "no_cuda", "use_mps_device"], "device.kind", "where \"cpu\" is the CPU alone"),
     but(
-        &[
-            "bf16",
-            "bf16_full_eval",
-            "torch_dtype",
-            "model_dtype",
-            "fsdp_config.model_dtype",
-            "mixed_precision",
-        ],
+        &["bf16", "bf16_full_eval", "torch_dtype", "model_dtype", "mixed_precision.*"],
         "device.dtype",
         "which is \"f32\" or, on a GPU, \"bf16\"; checkpoint.dtype is the format of saved weights",
     ),

@@ -118,17 +118,17 @@ pub fn ends(path: &str, name: &str) -> bool {
 type Fit = (usize, usize);
 
 /// How the name fits, if it does: `a.b` a key of which these are the last names; `a.*` a table `a` and all in it, to its end;
-/// `a_*` every key whose last name begins like this.
+/// `a.?` a table `a` and what in it has no other name that fits; `a_*` every key whose last name begins like this.
 fn fit(path: &str, name: &str) -> Option<Fit> {
-    let Some(start) = name.strip_suffix('*') else {
-        return ends(path, name).then_some((name.len(), name.len()));
-    };
-    match start.strip_suffix('.') {
-        Some(table) => {
-            let above = format!(".{path}.").find(&format!(".{table}."))?;
-            Some((path.len() - above, table.len()))
-        }
-        None => path.rsplit('.').next()?.starts_with(start).then_some((start.len(), start.len())),
+    let above = |table: &str| format!(".{path}.").find(&format!(".{table}."));
+    if let Some(table) = name.strip_suffix(".*") {
+        above(table).map(|above| (path.len() - above, table.len()))
+    } else if let Some(table) = name.strip_suffix(".?") {
+        above(table).map(|_| (0, table.len()))
+    } else if let Some(start) = name.strip_suffix('*') {
+        path.rsplit('.').next()?.starts_with(start).then_some((start.len(), start.len()))
+    } else {
+        ends(path, name).then_some((name.len(), name.len()))
     }
 }
 

@@ -84,7 +84,7 @@ fn every_key_named_is_a_recipes() {
 
 /// A key that the name of an entry is meant for.
 fn example(name: &str) -> String {
-    name.replace('*', "x")
+    name.replace(['*', '?'], "x")
 }
 
 #[test]
@@ -114,12 +114,27 @@ fn the_longest_name_is_meant() {
         ("actor_rollout_ref.rollout.temperature", "`rollout.temperature`"),
         ("vllm_gpu_memory_utilization", "`memory.budget_gib`"),
         ("vllm_tensor_parallel_size", "the program samples itself"),
+        ("actor_rollout_ref.rollout.tensor_model_parallel_size", "the program samples itself"),
         ("vllm_importance_sampling_cap", "there is no mismatch"),
         ("actor_rollout_ref.actor.fsdp_config.optimizer_offload", "`memory.offload_moments`"),
-        ("actor_rollout_ref.actor.fsdp_config.fsdp_size", "mpirun"),
+        ("actor_rollout_ref.actor.fsdp_config.param_offload", "the memory plan decides"),
+        ("actor_rollout_ref.actor.fsdp_config.entropy_checkpointing", "the memory plan decides"),
+        ("actor_rollout_ref.actor.fsdp_config.model_dtype", "here it is `device.dtype`"),
+        ("actor_rollout_ref.actor.fsdp_config.mixed_precision", "here it is `device.dtype`"),
+        ("actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype", "here it is `device.dtype`"),
+        ("actor_rollout_ref.actor.fsdp_config.dtype", "numbers are kept as float32"),
         ("actor_rollout_ref.actor.fsdp_config.qat.mode", "never quantised"),
+        ("actor_rollout_ref.actor.fsdp_config.fsdp_size", "mpirun"),
+        ("actor_rollout_ref.actor.megatron.param_offload", "the memory plan decides"),
+        ("actor_rollout_ref.actor.megatron.optimizer_offload", "`memory.offload_moments`"),
+        ("actor_rollout_ref.actor.megatron.dtype", "numbers are kept as float32"),
+        ("actor_rollout_ref.actor.megatron.tensor_model_parallel_size", "mpirun"),
+        ("actor_rollout_ref.actor.megatron.seed", "mpirun"),
+        ("actor_rollout_ref.actor.veomni.param_offload", "the memory plan decides"),
+        ("actor_rollout_ref.actor.torchtitan.mixed_precision", "here it is `device.dtype`"),
         ("critic.optim.lr", "there is no value model"),
         ("critic.ppo_mini_batch_size", "there is no value model"),
+        ("critic.megatron.dtype", "there is no value model"),
         ("gradient_accumulation_steps", "`update.prompts`, of which it is a factor"),
     ] {
         let told = hint_of(path, &rl()).unwrap();
