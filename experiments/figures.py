@@ -7,7 +7,7 @@
         --group reinforce --group on-policy --group base-brief --group base-early --group prime
     python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-mixtures.svg --group grpo --group easy --group hard
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
-    python3 experiments/figures.py kinds runs/smollm2-methods docs/figures/smollm2-kinds.svg
+    python3 experiments/figures.py kinds docs/results/smollm2-methods.csv.gz docs/figures/smollm2-kinds.svg --group grpo --group clip-cov
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
 `keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
