@@ -272,7 +272,7 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// The ground truth that a column gives: of a text its [`final_answer`], else all there is. For a verifier that `takes_any` a
+/// The ground truth that a column gives: of a text the answer in it, else all there is. For a verifier that `takes_any` a
 /// text may be without an answer.
 ///
 /// # Errors
