@@ -234,10 +234,10 @@ mod tests {
         recipe.objective.reference_kl.coefficient = 0.1;
         recipe.rollout.max_tokens = 20;
         let greedy = workload(&recipe, 10.0);
-        assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (6.0, 3.0)));
+        assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (4.0, 3.0)));
         assert_eq!(greedy.held_out.tokens, 0.0);
         recipe.lab.track_theory = true;
-        assert_eq!(workload(&recipe, 10.0).passes, (8.0, 3.0));
+        assert_eq!(workload(&recipe, 10.0).passes, (6.0, 3.0));
         // The process model learns from the rollout, and it and the reference score it.
         let mut prime = Recipe { rollout: recipe.rollout.clone(), ..Recipe::default() };
         prime.lab.record_tokens = 0;
@@ -246,7 +246,7 @@ mod tests {
         // Of 640 tokens, a half, all, and one response.
         for (tokens, share) in [(320, 0.5), (4096, 1.0), (1, 20.0 / 640.0)] {
             recipe.lab.record_tokens = tokens;
-            assert_eq!(workload(&recipe, 10.0).passes, (8.0 + share, 3.0));
+            assert_eq!(workload(&recipe, 10.0).passes, (6.0 + share, 3.0));
         }
     }
 }
