@@ -47,6 +47,9 @@ pub trait Record: Clone + Sized {
     fn origin(&self) -> &str;
 
     /// The prompt, unless there is none apart from the rest.
+    fn prompt(&self) -> Option<&Prompt>;
+
+    /// The same, to be changed.
     fn prompt_mut(&mut self) -> Option<&mut Prompt>;
 }
 
@@ -69,6 +72,10 @@ impl Record for Problem {
 
     fn origin(&self) -> &str {
         &self.origin
+    }
+
+    fn prompt(&self) -> Option<&Prompt> {
+        Some(&self.prompt)
     }
 
     fn prompt_mut(&mut self) -> Option<&mut Prompt> {
@@ -140,6 +147,13 @@ impl Record for Example {
 
     fn origin(&self) -> &str {
         &self.origin
+    }
+
+    fn prompt(&self) -> Option<&Prompt> {
+        match &self.content {
+            Content::Response { prompt, .. } => Some(prompt),
+            Content::Messages(_) => None,
+        }
     }
 
     fn prompt_mut(&mut self) -> Option<&mut Prompt> {

@@ -76,7 +76,7 @@ impl<T: Record> Records<T> {
     pub fn prompts(&self) -> Prompts {
         let Supply::Files(files) = &self.supply else { return Prompts::default() };
         let prompt = |row: &T| {
-            let mut prompt = row.clone().prompt_mut()?.clone();
+            let mut prompt = row.prompt()?.clone();
             prompt.surround(&self.prefix, &self.suffix);
             Some(prompt)
         };
