@@ -17,12 +17,14 @@ const TAIL: usize = 37;
 /// A backend on trial, and what its properties share.
 pub(crate) struct Trial<S: Subject> {
     subject: S,
+    /// A variant that holds few logits at a time, and how many.
+    in_small_blocks: (Variant<S::Backend>, usize),
     models: OnceLock<Vec<Model<S::Backend>>>,
 }
 
 impl<S: Subject> Trial<S> {
     pub fn new(subject: S) -> Self {
-        Self { subject, models: OnceLock::new() }
+        Self { in_small_blocks: subject.in_small_blocks(), subject, models: OnceLock::new() }
     }
 
     /// The variant that most properties are shown on.
@@ -33,6 +35,12 @@ impl<S: Subject> Trial<S> {
     /// All variants.
     pub fn devices(&self) -> impl Iterator<Item = Device<'_, S>> {
         self.subject.variants().iter().map(|variant| Device { subject: &self.subject, variant })
+    }
+
+    /// A device that holds few logits at a time, and so many.
+    pub fn in_small_blocks(&self) -> (Device<'_, S>, usize) {
+        let (variant, logits) = &self.in_small_blocks;
+        (Device { subject: &self.subject, variant }, *logits)
     }
 
     /// The model of a family, on that variant.

@@ -21,6 +21,10 @@ pub trait Subject: Send + Sync + 'static {
     /// All that a buffer holds, as bits, with whatever pads it.
     fn contents(&self, backend: &Self::Backend, buffer: &<Self::Backend as Backend>::Buffer) -> Vec<u32>;
 
+    /// A variant that holds few of the head's logits at a time, so that little work makes several blocks of them, and how many it
+    /// holds on the way forward; back it holds no more.
+    fn in_small_blocks(&self) -> (Variant<Self::Backend>, usize);
+
     /// How many random cases of a property to try where a fast backend is asked for `all` of them.
     fn cases(&self, all: u32) -> u32 {
         all

@@ -46,13 +46,13 @@ impl<D: Device> Backend for Cuda<D> {
     }
     fn workspace(&self, work: Work) -> usize {
         match work {
-            Work::Head(shape, rows) => head::workspace(self.dtype, shape, rows),
+            Work::Head(shape, rows) => head::workspace(self.dtype, self.logits_blocks, shape, rows),
             Work::Statistics(rows) => head::statistics_bytes(rows),
             Work::Attention(shape, positions) => splits::workspace(self.dtype, shape, positions),
             Work::AttentionGradient(shape, positions) => {
                 attention::gradient_workspace(self.dtype, shape, positions)
             }
-            Work::Draw(shape, rows) => draw::workspace(shape, rows),
+            Work::Draw(shape, rows) => draw::workspace(self.logits_blocks, shape, rows),
             Work::Steps(layers) => self.steps_bytes(layers),
             Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
         }

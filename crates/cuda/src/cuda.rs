@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::{Element, Layout};
+use crate::logits_blocks::LogitsBlocks;
 use crate::pool::{Block, Pool};
 use crate::replay::Graphs;
 use crate::stream::Stream;
@@ -24,6 +25,8 @@ pub struct Cuda<D: Device> {
     pub(crate) isa: Isa,
     /// Numbers of each moment that an update has on the device at a time, where moments live in the host's memory.
     pub(crate) piece: usize,
+    /// How many logits are held at a time.
+    pub(crate) logits_blocks: LogitsBlocks,
     /// Decoding steps that there have been.
     pub(crate) graphs: Graphs<D>,
     /// Whether steps are launched as one.
@@ -43,6 +46,7 @@ impl<D: Device> Cuda<D> {
             dtype,
             isa: Isa::available()[0],
             piece: PIECE,
+            logits_blocks: LogitsBlocks::OF_A_GPU,
             graphs: Graphs::new(),
             replays: true,
         }
@@ -56,6 +60,12 @@ impl<D: Device> Cuda<D> {
     pub fn with_moments_in_pieces_of(self, numbers: usize) -> Self {
         assert!(numbers > 0, "pieces without numbers");
         Self { piece: numbers, ..self }
+    }
+
+    /// With at most so many logits at a time, forward and back, though those of one row and of one panel of tokens at least. No bit
+    /// depends on it.
+    pub fn with_logits_in_blocks_of(self, numbers: usize) -> Self {
+        Self { logits_blocks: LogitsBlocks::of(numbers), ..self }
     }
 
     /// Which divides work as if the device had so many processors. No bit depends on it.

@@ -5,9 +5,9 @@ use crate::buffer::CudaBuffer;
 use crate::catalog::DRAW;
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
-use crate::head::block_rows;
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
+use crate::logits_blocks::LogitsBlocks;
 use crate::parts::{Parts, Purpose, Rows};
 use crate::pool::Block;
 use crate::replay::Key;
@@ -61,11 +61,12 @@ type Wanted = [u64; 3];
 const ANSWERED: usize = 5;
 
 /// Bytes that draws from so many rows take at most.
-pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
+pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
     let rows = rounded_up(rows);
-    let logits = few_sizes(shape, block_rows(shape, rows)).saturating_mul(shape.outputs).saturating_mul(4);
+    let logits =
+        blocks.few_sizes(shape, blocks.rows(shape, rows)).saturating_mul(shape.outputs).saturating_mul(4);
     // All draws may be from rows of one block.
-    let parts = Purpose::Draws.bytes(shape.outputs, few_sizes(shape, rows));
+    let parts = Purpose::Draws.bytes(shape.outputs, blocks.few_sizes(shape, rows));
     // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on. Draws, rows, temperatures,
     // statistics, and what was found.
     logits.saturating_add(parts).saturating_mul(2).saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
@@ -111,12 +112,12 @@ impl<D: Device> Cuda<D> {
         rows: usize,
         draws: &[&Draw],
     ) -> Block<D> {
-        let block = block_rows(shape, rows);
+        let block = self.logits_blocks.rows(shape, rows);
         let of_device = OfDevice::new(self, draws, block);
         let in_blocks = || draws.chunk_by(|a, b| a.row / block == b.row / block);
-        let logits = self.scratch(4 * few_sizes(shape, block) * shape.outputs);
+        let logits = self.scratch(4 * self.logits_blocks.few_sizes(shape, block) * shape.outputs);
         let most = in_blocks().map(<[&Draw]>::len).max().unwrap_or(0);
-        let parts = self.parts(Purpose::Draws, shape.outputs, few_sizes(shape, most));
+        let parts = self.parts(Purpose::Draws, shape.outputs, self.logits_blocks.few_sizes(shape, most));
         let mut first_wanted = 0;
         for here in in_blocks() {
             let first = here[0].row / block * block;
@@ -170,7 +171,7 @@ impl<D: Device> Cuda<D> {
         drawn: &mut [Option<Drawn>],
     ) {
         let Some(rows) = order.last().map(|&i| draws[i].row + 1) else { return };
-        let block = block_rows(shape, rows);
+        let block = self.logits_blocks.rows(shape, rows);
         let logits = self.scratch(4 * block * shape.outputs);
         for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
             let first = draws[here[0]].row / block * block;
@@ -229,12 +230,6 @@ impl<D: Device> Cuda<D> {
             ),
         );
     }
-}
-
-/// For how many rows there is room, where there must be for so many. Steps' memory keeps what it had for other numbers of rows:
-/// there are few sizes.
-fn few_sizes(shape: Linear, rows: usize) -> usize {
-    rows.next_power_of_two().min(block_rows(shape, usize::MAX)).max(rows)
 }
 
 /// How many rows draws look at: those up to the last that one names.

@@ -10,19 +10,13 @@ use crate::dtype::Dtype;
 use crate::index::CudaIndex;
 use crate::kernels::{Grid, Pointer};
 use crate::linear::Matrix;
+use crate::logits_blocks::LogitsBlocks;
 use crate::parts::{Purpose, Rows, SUM_BLOCK};
 use crate::pool::Block;
 use crate::uploaded::Uploaded;
 use isentrope_kernels::{EntropySlopes, HeadScores, Linear, SamplingMasks};
 use std::sync::Arc;
 
-/// Logits held at a time on the way forward: those of 256 rows and a vocabulary of 152 064, so that a step reads the head's
-/// weights once.
-const LOGITS: usize = 40 << 20;
-/// Logits held at a time on the way back.
-const LOGITS_BACK: usize = 16 << 20;
-/// Outputs that blocks of the vocabulary are made of.
-const PANEL: usize = 64;
 /// Numbers of a row's statistics.
 const NUMBERS: usize = 5;
 const THREADS: u32 = 256;
@@ -52,31 +46,18 @@ impl<D: Device> Kept<D> {
     }
 }
 
-/// Rows whose logits are held at a time, of so many.
-pub(crate) fn block_rows(shape: Linear, rows: usize) -> usize {
-    (LOGITS / shape.outputs.max(1)).clamp(1, rows.max(1))
-}
-
-/// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a power of two, so that there are
-/// few widths: each is a kind of product that is compared before the vendor's library computes it.
-pub(crate) fn block_columns(shape: Linear, rows: usize) -> usize {
-    let panels = (LOGITS_BACK / rows.max(1).saturating_mul(PANEL)).max(1);
-    let panels = 1_usize << panels.ilog2();
-    panels.saturating_mul(PANEL).min(shape.outputs)
-}
-
 /// Bytes that head and gradient take over so many rows, beside the statistics.
-pub(crate) fn workspace(dtype: Dtype, shape: Linear, rows: usize) -> usize {
-    let at_a_time = block_rows(shape, rows).min(rows);
+pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
+    let at_a_time = blocks.rows(shape, rows).min(rows);
     let forward = at_a_time.saturating_mul(shape.outputs).saturating_mul(4);
     let forward = forward.saturating_add(Purpose::Statistics.bytes(shape.outputs, at_a_time));
-    let of_block = rows.saturating_mul(block_columns(shape, rows));
+    let of_block = rows.saturating_mul(blocks.columns(shape, rows));
     // Coefficients, and logits; with bf16 also their gradient, and that of the hidden states in f32.
     let backward = rows.saturating_mul(12).saturating_add(of_block.saturating_mul(4));
     let backward = match dtype {
         Dtype::F32 => backward,
         Dtype::Bf16 => backward
-            .saturating_add(rows.saturating_mul(2 * block_columns(shape, rows).next_multiple_of(8)))
+            .saturating_add(rows.saturating_mul(2 * blocks.columns(shape, rows).next_multiple_of(8)))
             .saturating_add(rows.saturating_mul(shape.inputs).saturating_mul(4)),
     };
     forward.max(backward)
@@ -122,7 +103,7 @@ impl<D: Device> Cuda<D> {
         let kept = self.upload_kept(masks, rows, shape.outputs);
         let numbers = self.scratch(statistics_bytes(rows));
         let statistics = CudaStatistics { targets, temperature, numbers, kept };
-        let block = block_rows(shape, rows);
+        let block = self.logits_blocks.rows(shape, rows);
         let logits = self.scratch(4 * block.min(rows) * shape.outputs);
         let parts = self.parts(Purpose::Statistics, shape.outputs, block.min(rows));
         let stride = x.layout.stride;
@@ -231,7 +212,7 @@ impl<D: Device> Cuda<D> {
         let mut coefficients = [d_logprobs, d_entropies, d_log_masses].concat();
         coefficients.resize(3 * rows, 0.0);
         let coefficients = self.uploaded(&coefficients);
-        let block = block_columns(shape, rows);
+        let block = self.logits_blocks.columns(shape, rows);
         let logits = self.scratch(4 * rows * block);
         // With bf16 the gradient of logits is rounded beside them, and that of hidden states summed in f32 before it is.
         let is_f32 = self.dtype == Dtype::F32;

@@ -26,6 +26,7 @@ mod kernels;
 mod largest;
 mod layout;
 mod linear;
+mod logits_blocks;
 mod norm;
 mod operation;
 mod parts;

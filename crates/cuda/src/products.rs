@@ -6,10 +6,10 @@
 use crate::cuda::Cuda;
 use crate::device::Device;
 use crate::dtype::Dtype;
-use crate::head;
 use crate::kernels::Pointer;
 use crate::layout::{BLOCK, padded};
 use crate::linear::{Direction, Matrix, Operands};
+use crate::logits_blocks::LogitsBlocks;
 use isentrope_kernels::Linear;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -74,7 +74,7 @@ impl<D: Device> Cuda<D> {
         let library = self.device.product_library().filter(|_| self.dtype == Dtype::Bf16);
         let mut kinds: Vec<Examined> = Vec::new();
         if library.is_some() {
-            for (what, operands, direction) in asked_for(layers, head, rows) {
+            for (what, operands, direction) in asked_for(layers, head, self.logits_blocks, rows) {
                 let why_not = match operands.as_product(direction) {
                     Some(product) => self.device.examine(&product).err(),
                     None => Some("its rows are no multiple of 16 bytes".to_owned()),
@@ -89,7 +89,12 @@ impl<D: Device> Cuda<D> {
 }
 
 /// Every kind of product that passes of such a model may leave to the library, as they lie in memory.
-fn asked_for(layers: &[Layer], head: Linear, rows: usize) -> Vec<(String, Operands, Direction)> {
+fn asked_for(
+    layers: &[Layer],
+    head: Linear,
+    blocks: LogitsBlocks,
+    rows: usize,
+) -> Vec<(String, Operands, Direction)> {
     let tokens = BLOCK;
     let mut all = Vec::new();
     for &Layer { shape: Linear { inputs, outputs }, adds } in layers {
@@ -109,7 +114,7 @@ fn asked_for(layers: &[Layer], head: Linear, rows: usize) -> Vec<(String, Operan
     let (inputs, x) = (head.inputs, padded(head.inputs));
     let logits = |columns| operands([tokens, columns, inputs], [x, x, columns]);
     all.push((format!("logits of {} tokens", head.outputs), logits(head.outputs), Direction::Forward(true)));
-    for (first, columns) in head_blocks(head, rows) {
+    for (first, columns) in head_blocks(head, blocks, rows) {
         let y = padded(columns);
         all.push((format!("logits of {columns} tokens"), logits(columns), Direction::Forward(true)));
         if first {
@@ -125,8 +130,8 @@ fn asked_for(layers: &[Layer], head: Linear, rows: usize) -> Vec<(String, Operan
 
 /// The widths of the blocks of the vocabulary that the head's gradient is made of, for any number of rows up to this one: whether
 /// a first block is so wide, or the last one alone.
-fn head_blocks(head: Linear, rows: usize) -> BTreeSet<(bool, usize)> {
-    let widths: BTreeSet<usize> = (1..=rows).map(|rows| head::block_columns(head, rows)).collect();
+fn head_blocks(head: Linear, blocks: LogitsBlocks, rows: usize) -> BTreeSet<(bool, usize)> {
+    let widths: BTreeSet<usize> = (1..=rows).map(|rows| blocks.columns(head, rows)).collect();
     let last = |width: &usize| (false, head.outputs % (*width).max(1));
     let last: Vec<_> = widths.iter().map(last).filter(|&(_, width)| width > 0).collect();
     widths.into_iter().map(|width| (true, width)).chain(last).collect()
@@ -158,9 +163,9 @@ mod tests {
     #[test]
     fn blocks_of_the_head_are_known() {
         let head = Linear { inputs: 8, outputs: 151_936 };
-        let known = head_blocks(head, 5000);
+        let known = head_blocks(head, LogitsBlocks::OF_A_GPU, 5000);
         for rows in [1, 7, 110, 111, 1000, 4097, 5000] {
-            let width = head::block_columns(head, rows);
+            let width = LogitsBlocks::OF_A_GPU.columns(head, rows);
             for first in (0..head.outputs).step_by(width) {
                 let here = width.min(head.outputs - first);
                 assert!(

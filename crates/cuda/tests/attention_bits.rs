@@ -9,15 +9,14 @@ mod t16;
 
 use attention_reference::Reference;
 use half::bf16;
-use isentrope_cuda::gpu::Gpu;
-use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
+use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Role, Run};
 use std::sync::{Arc, LazyLock};
 use t16::Step;
 
 /// The GPU, opened once, where one is asked for.
-static GPU: LazyLock<Option<Arc<Cuda<Gpu>>>> =
+static GPU: LazyLock<Option<Arc<Cuda<AnyDevice>>>> =
     LazyLock::new(|| on_gpu::variants(Dtype::Bf16).map(|variants| variants[0].backend.clone()));
 
 /// A backend with bf16, whose threads run in an order that the seed decides.

@@ -8,26 +8,24 @@ mod t16;
 
 use half::bf16;
 use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant, chains, run};
-use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
+use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
 use isentrope_kernels::Role;
 use std::process::ExitCode;
 use t16::Step;
 
 fn main() -> ExitCode {
-    match on_gpu::variants(Dtype::Bf16) {
-        Some(variants) => run(Blocks::of(variants)),
-        None => run(Blocks::of(emulated::variants(Dtype::Bf16))),
-    }
+    let variants = on_gpu::variants(Dtype::Bf16).unwrap_or_else(|| emulated::variants(Dtype::Bf16));
+    run(Blocks::of(variants))
 }
 
 /// Chains over blocks of products, as many at once as the device's tensor cores add.
-struct Blocks<D: Device> {
-    variants: Vec<Variant<Cuda<D>>>,
+struct Blocks {
+    variants: Vec<Variant<Cuda<AnyDevice>>>,
     step: Step,
 }
 
-impl<D: Device> Blocks<D> {
-    fn of(variants: Vec<Variant<Cuda<D>>>) -> Self {
+impl Blocks {
+    fn of(variants: Vec<Variant<Cuda<AnyDevice>>>) -> Self {
         let step = Step::of(variants[0].backend.device().limits().capability);
         Self { variants, step }
     }
@@ -46,11 +44,14 @@ fn upper_half(x: f32) -> f32 {
     f32::from_bits(x.to_bits().wrapping_add(0x8000) & 0xffff_0000)
 }
 
-impl<D: Device> Subject for Blocks<D> {
-    type Backend = Cuda<D>;
+impl Subject for Blocks {
+    type Backend = Cuda<AnyDevice>;
 
-    fn variants(&self) -> &[Variant<Cuda<D>>] {
+    fn variants(&self) -> &[Variant<Cuda<AnyDevice>>] {
         &self.variants
+    }
+    fn in_small_blocks(&self) -> (Variant<Cuda<AnyDevice>>, usize) {
+        emulated::in_small_blocks(&self.variants)
     }
     fn seen(&self, role: Role, x: f32) -> f32 {
         match role {
@@ -59,7 +60,7 @@ impl<D: Device> Subject for Blocks<D> {
             Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) | Role::OffloadedMoment(_) => x,
         }
     }
-    fn contents(&self, backend: &Cuda<D>, buffer: &CudaBuffer<D>) -> Vec<u32> {
+    fn contents(&self, backend: &Cuda<AnyDevice>, buffer: &CudaBuffer<AnyDevice>) -> Vec<u32> {
         emulated::contents(backend, buffer)
     }
 

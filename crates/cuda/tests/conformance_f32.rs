@@ -6,32 +6,33 @@ mod emulated;
 mod on_gpu;
 
 use isentrope_conformance::{Subject, Tolerance, Variant, chains, run};
-use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype};
+use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Dtype};
 use isentrope_kernels::Role;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match on_gpu::variants(Dtype::F32) {
-        Some(variants) => run(Chains { variants }),
-        None => run(Chains { variants: emulated::variants(Dtype::F32) }),
-    }
+    let variants = on_gpu::variants(Dtype::F32).unwrap_or_else(|| emulated::variants(Dtype::F32));
+    run(Chains { variants })
 }
 
 /// One chain of fused multiply-adds after another.
-struct Chains<D: Device> {
-    variants: Vec<Variant<Cuda<D>>>,
+struct Chains {
+    variants: Vec<Variant<Cuda<AnyDevice>>>,
 }
 
-impl<D: Device> Subject for Chains<D> {
-    type Backend = Cuda<D>;
+impl Subject for Chains {
+    type Backend = Cuda<AnyDevice>;
 
-    fn variants(&self) -> &[Variant<Cuda<D>>] {
+    fn variants(&self) -> &[Variant<Cuda<AnyDevice>>] {
         &self.variants
+    }
+    fn in_small_blocks(&self) -> (Variant<Cuda<AnyDevice>>, usize) {
+        emulated::in_small_blocks(&self.variants)
     }
     fn seen(&self, _: Role, x: f32) -> f32 {
         x
     }
-    fn contents(&self, backend: &Cuda<D>, buffer: &CudaBuffer<D>) -> Vec<u32> {
+    fn contents(&self, backend: &Cuda<AnyDevice>, buffer: &CudaBuffer<AnyDevice>) -> Vec<u32> {
         emulated::contents(backend, buffer)
     }
 

@@ -17,8 +17,8 @@ use crate::threads::{Shared, Workers};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Logits held at a time, in floats.
-pub(crate) const LOGITS_BLOCK: usize = 32 << 20;
+/// Logits that a CPU holds at a time, in floats.
+pub const LOGITS_BLOCK: usize = 32 << 20;
 
 /// What a row of logits amounts to at a temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -37,7 +37,7 @@ pub use batch::{CpuBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
 pub use draw::{Adjustments, Draw, Drawn, Kept};
-pub use head::{CpuStatistics, Distribution, EntropySlopes, HeadScores};
+pub use head::{CpuStatistics, Distribution, EntropySlopes, HeadScores, LOGITS_BLOCK};
 pub use linear::Linear;
 pub use mapped_file::MappedFile;
 pub use math::ln;

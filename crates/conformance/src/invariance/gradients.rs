@@ -90,7 +90,7 @@ fn micro_batches_of_a_wide_model_change_nothing<S: Subject>(trial: &Trial<S>) {
     let dir = tempfile::tempdir().unwrap();
     write_wide(&dir.path().join("wide"));
     let model = load(&dir.path().join("wide"), trial.device().backend());
-    let texts: Vec<Text> = [(70, 1), (150, 60), (2, 1), (110, 30)]
+    let texts: Vec<Text> = [(40, 1), (75, 60), (2, 1), (50, 30)]
         .iter()
         .map(|&(len, score_from)| Text { tokens: wide_words(len as u64, len), score_from })
         .collect();

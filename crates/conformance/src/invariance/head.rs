@@ -1,7 +1,7 @@
 //! The head and draws: blocks of rows, and the scores of what is drawn.
 
 use crate::data::{assert_bits, indices, masks, noise};
-use crate::device::{Trial, gradient, weights};
+use crate::device::{Device, Trial, gradient, weights};
 use crate::{Subject, properties};
 use isentrope_kernels::{
     Adjustments, Backend, Draw, Drawn, HeadScores, HostBatch, Linear, Role, SamplingMasks,
@@ -15,9 +15,17 @@ properties!(
     tokens_of_draws_are_fed_as_known_ones_are
 );
 
+/// A head, how many rows of it a device holds the logits of, and some more rows than that.
+fn blocks<S: Subject>(trial: &Trial<S>) -> (Device<'_, S>, Linear, usize, usize) {
+    let (device, logits) = trial.in_small_blocks();
+    let shape = Linear { inputs: 2, outputs: 1000 };
+    let block = logits / shape.outputs;
+    (device, shape, block, block + block / 20)
+}
+
 /// So many rows that the head works through them, and through the vocabulary, in several blocks.
 fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
-    let (device, shape, rows) = (trial.device(), Linear { inputs: 2, outputs: 1000 }, 34_000);
+    let (device, shape, block, rows) = blocks(trial);
     let x = device.noise(Role::Activation(rows, 2), 1);
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
     let (targets, a, b, c) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
@@ -39,7 +47,8 @@ fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
     };
     let (mut whole, mut halves) = (device.zeros(gradient(shape)), device.zeros(gradient(shape)));
     let at_once = head(0..rows, &mut whole);
-    let (first, second) = (head(0..9000, &mut halves), head(9000..rows, &mut halves));
+    let cut = block / 3;
+    let (first, second) = (head(0..cut, &mut halves), head(cut..rows, &mut halves));
     for i in 0..5 {
         assert_bits("rows", &[&first[i][..], &second[i][..]].concat(), &at_once[i]);
     }
@@ -125,19 +134,20 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
 
 /// So many rows that their logits are held in several blocks; a row that is not finite concerns no other.
 fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
-    let (device, shape, rows) = (trial.device(), Linear { inputs: 2, outputs: 1000 }, 34_000);
+    let (device, shape, block, rows) = blocks(trial);
     let role = Role::Activation(rows, 2);
     let mut x = device.noise(role, 1);
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
-    x[2 * 33_600] = f32::NAN;
+    let not_finite = block + 2;
+    x[2 * not_finite] = f32::NAN;
     let hidden = device.upload(role, &x);
     let draw = |row| Draw::at_temperature(1.0, row, 0.4);
-    let at = [33_999, 3, 33_553, 33_600, 33_554, 3];
+    let at = [rows - 1, 3, block - 1, not_finite, block, 3];
     let drawn = device.draw(shape, &hidden, &packed, &at.map(draw));
     for (&row, drawn) in at.iter().zip(&drawn) {
         let alone = device.upload(Role::Activation(1, 2), &x[2 * row..][..2]);
         assert_eq!(device.draw(shape, &alone, &packed, &[draw(0)])[0], *drawn);
-        assert_eq!(drawn.is_none(), row == 33_600);
+        assert_eq!(drawn.is_none(), row == not_finite);
     }
     assert!(device.draw(shape, &hidden, &packed, &[]).is_empty());
     assert_eq!(device.drawn(device.begin_draw(shape, &hidden, &packed, &at.map(draw)).1), drawn);

@@ -25,7 +25,9 @@ fn a_wide_model<S: Subject>(trial: &Trial<S>) {
     assert_same(&wide, &texts(&[21, 4], wide_words), &devices);
     // Beyond the tokens that a weight's gradient takes at a time.
     let fast: Vec<_> = devices.into_iter().filter(Device::is_fast).collect();
-    assert_same(&wide, &texts(&[90, 3, 180, 41], wide_words), &fast);
+    if fast.len() > 1 {
+        assert_same(&wide, &texts(&[90, 3, 180, 41], wide_words), &fast);
+    }
 }
 
 /// Texts of these lengths.

@@ -2,19 +2,19 @@
 
 use isentrope_conformance::Variant;
 use isentrope_cuda::gpu::{Gpu, Surroundings};
-use isentrope_cuda::{Cuda, Dtype, SOURCES};
+use isentrope_cuda::{AnyDevice, Cuda, Dtype, SOURCES};
 use std::sync::Arc;
 
 /// The first GPU, with the vendor's products where they have the right bits, and with those of our own kernels alone; none where
 /// a GPU is not asked for.
-pub fn variants(dtype: Dtype) -> Option<Vec<Variant<Cuda<Gpu>>>> {
+pub fn variants(dtype: Dtype) -> Option<Vec<Variant<Cuda<AnyDevice>>>> {
     if std::env::var_os("ISENTROPE_TEST_DEVICE").is_none_or(|device| device != "gpu") {
         return None;
     }
     let variant = |name: &str, prepared: fn(Gpu) -> Gpu| {
         let gpu =
             Gpu::open(0, &Surroundings::of_process(), SOURCES).unwrap_or_else(|error| panic!("{error}"));
-        let backend = Arc::new(Cuda::new(Arc::new(prepared(gpu)), dtype));
+        let backend = Arc::new(Cuda::new(Arc::new(AnyDevice::new(prepared(gpu))), dtype));
         Variant { name: name.to_owned(), fast: true, backend }
     };
     Some(vec![variant("GPU", |gpu| gpu), variant("GPU without cuBLASLt", Gpu::without_blas)])

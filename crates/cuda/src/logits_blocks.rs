@@ -1,0 +1,46 @@
+//! How many logits are held at a time: on the way forward those of some rows, on the way back those of some of the vocabulary.
+
+use isentrope_kernels::Linear;
+
+/// Those of 256 rows and a vocabulary of 152 064, so that a step reads the head's weights once.
+const FORWARD: usize = 40 << 20;
+/// Less, since on the way back there is more beside them.
+const BACK: usize = 16 << 20;
+/// Outputs that blocks of the vocabulary are made of.
+const PANEL: usize = 64;
+
+/// The sizes of blocks of logits. No bit depends on them.
+#[derive(Clone, Copy)]
+pub(crate) struct LogitsBlocks {
+    forward: usize,
+    back: usize,
+}
+
+impl LogitsBlocks {
+    /// What a GPU holds.
+    pub(crate) const OF_A_GPU: Self = Self { forward: FORWARD, back: BACK };
+
+    /// So many in either direction.
+    pub(crate) fn of(numbers: usize) -> Self {
+        Self { forward: numbers, back: numbers }
+    }
+
+    /// Rows whose logits are held at a time, of so many.
+    pub(crate) fn rows(self, shape: Linear, rows: usize) -> usize {
+        (self.forward / shape.outputs.max(1)).clamp(1, rows.max(1))
+    }
+
+    /// For how many rows there is room, where there must be for so many. Steps' memory keeps what it had for other numbers of
+    /// rows: there are few sizes.
+    pub(crate) fn few_sizes(self, shape: Linear, rows: usize) -> usize {
+        rows.next_power_of_two().min(self.rows(shape, usize::MAX)).max(rows)
+    }
+
+    /// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a power of two, so that there
+    /// are few widths: each is a kind of product that is compared before the vendor's library computes it.
+    pub(crate) fn columns(self, shape: Linear, rows: usize) -> usize {
+        let panels = (self.back / rows.max(1).saturating_mul(PANEL)).max(1);
+        let panels = 1_usize << panels.ilog2();
+        panels.saturating_mul(PANEL).min(shape.outputs)
+    }
+}
