@@ -15,11 +15,10 @@ const EMULATOR: &str = include_str!("../runtime/emulator.h");
 const UNIT: &str = include_str!("../runtime/unit.cpp");
 const ACCESSES: &str = include_str!("../runtime/accesses.cpp");
 
-/// How every kernel is compiled. Optimised, since whole models run; nothing is fused or reassociated. What C++ leaves undefined
-/// and a GPU would not notice ends in an illegal instruction.
-const FLAGS: [&str; 11] = [
+/// How every kernel is compiled: nothing is fused or reassociated. What C++ leaves undefined and a GPU would not notice ends in an
+/// illegal instruction.
+const FLAGS: [&str; 10] = [
     "-std=c++17",
-    "-O2",
     "-fPIC",
     "-ffp-contract=off",
     "-fno-exceptions",
@@ -97,7 +96,7 @@ impl Unit {
     pub(crate) fn of(source: &Source, replaced: &Replaced, accesses: bool) -> Result<Arc<Self>, String> {
         type Units = HashMap<u64, Arc<Unit>>;
         static LOADED: Mutex<Option<Units>> = Mutex::new(None);
-        let flags = flags();
+        let flags = flags(replaced);
         let text = text(source, replaced);
         let mut hasher = DefaultHasher::new();
         (env!("CARGO_PKG_VERSION"), source.file, text, accesses, &flags, EMULATOR, UNIT, ACCESSES)
@@ -135,8 +134,10 @@ fn compiler() -> String {
     env::var("CXX").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "g++".to_owned())
 }
 
-fn flags() -> Vec<String> {
+fn flags(replaced: &Replaced) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
+    // Whole models run on the kernels as they are. Texts that stand for theirs are run once or twice, and compiled for long.
+    flags.push(if replaced.is_empty() { "-O2" } else { "-Og" }.to_owned());
     flags.push(format!("-DEMULATED_STACK={}ull", crate::fiber::STACK));
     // Without it, every fused multiply-add is a call.
     #[cfg(target_arch = "x86_64")]
