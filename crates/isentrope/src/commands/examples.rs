@@ -89,6 +89,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-law.toml"
     "experiments/countdown-methods.toml"
     "experiments/countdown-published-code.toml"
+    "experiments/countdown-steps.toml"
     "experiments/countdown-strength.toml"
     "experiments/figures.py"
     "experiments/prime_positions.py"
