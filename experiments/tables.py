@@ -8,6 +8,7 @@
     python3 experiments/tables.py foretold docs/results/countdown-law.csv.gz 0.15
     python3 experiments/tables.py law docs/results/countdown-methods.csv.gz
     python3 experiments/tables.py held docs/results/countdown-autopilot.csv.gz 0.25
+    python3 experiments/tables.py held docs/results/countdown-steps.csv.gz 0.18 --since 80 --until 160
     python3 experiments/tables.py course docs/results/countdown-methods.csv.gz attempts
 
 `ends`: before the first step and after the last. `less`: one group less another, over the seeds that both have, with p of the
@@ -15,7 +16,7 @@ paired t test and of the exact sign-flip test. `spent`: how much of all entropy 
 by a twelfth and a third of the steps. `at`: where entropy first comes down to so many nats, between evaluations in a straight line.
 `foretold`: from the evaluations of so large a part of a run, how far forms miss its last evaluation; above 0, they say too much.
 `law`: least squares of R = -a exp(H) + b and of a line in H; which runs leave the law is what `isentrope law` says. `held`: how near
-entropy H was to a target H*, the tracking error being the mean |ln(H / H*)|. `course`: a metric over steps.
+entropy H was to a target H*, the tracking error being the mean |ln(H / H*)| of the second half of the steps. `course`: a metric over steps.
 
 All are means over seeds with 95 % intervals by Student's t, accuracies in percent. Intervals are cut off at what a number can be, such
 as 0 and 100 %. Ends and differences of a sweep's own directory, with tests, are in its table.md.
@@ -36,8 +37,10 @@ ANY, FROM_0, SHARE, SHARES_APART = (-math.inf, math.inf), (0.0, math.inf), (0.0,
 class Group:
     """The runs of a group by seed: rows of metrics.jsonl by step, and those of them that have an evaluation."""
 
-    def __init__(self, group, runs, name, end):
-        runs = {run.removeprefix(f"{group}/").removesuffix(f"/{group}"): [row for row in rows if row["step"] <= end] for run, rows in runs.items()}
+    def __init__(self, group, runs, name, since, end):
+        self.since = since
+        runs = {run.removeprefix(f"{group}/").removesuffix(f"/{group}"): [row for row in rows if since <= row["step"] <= end]
+                for run, rows in runs.items()}
         self.steps = {seed: {int(row["step"]): row for row in rows} for seed, rows in runs.items()}
         self.evaluations = {
             seed: [row for row in rows if row.get(f"eval/{name}/entropy") is not None] for seed, rows in runs.items()
@@ -226,17 +229,22 @@ def held(found, name, k, given):
     target = number(given[0], "nats above 0", lambda value: value > 0)
     rows = []
     for group, runs in found.items():
-        first, least, error = [], [], []
+        first, least, greatest, error = [], [], [], []
         for steps in runs.steps.values():
-            ratio = {step: row["policy/entropy"] / target for step, row in steps.items() if row.get("policy/entropy")}
+            # In steps since then, which is before any of them.
+            ratio = {step - runs.since: row["policy/entropy"] / target for step, row in steps.items()
+                     if step > runs.since and row.get("policy/entropy")}
             reached = next((step for step, value in ratio.items() if abs(value - 1) <= 0.1 + 1e-12), None)
             if reached is not None:
+                after = [value for step, value in ratio.items() if step >= reached]
                 first.append(reached)
-                least.append(min(value for step, value in ratio.items() if step >= reached))
+                least.append(min(after))
+                greatest.append(max(after))
             late = [abs(math.log(value)) for step, value in ratio.items() if step > max(ratio) / 2]
             error.append(sum(late) / len(late))
-        rows.append([group, shown(first, FROM_0, 1.0, 0), shown(least, FROM_0, 1.0, 2), shown(error, FROM_0, 1.0, 3)])
-    table([f"target {target}", "first step within 10 %", "least H / H* after that", "tracking error, second half"], rows)
+        rows.append([group, f"{len(first)} of {len(runs.steps)}", shown(first, FROM_0, 1.0, 0), shown(least, FROM_0, 1.0, 2),
+                     shown(greatest, FROM_0, 1.0, 2), shown(error, FROM_0, 1.0, 3)])
+    table([f"target {target}", "runs within 10 %", "from step", "least H / H* after that", "greatest", "tracking error, second half"], rows)
 
 
 def course(found, name, k, given):
@@ -263,6 +271,7 @@ def main():
     arguments.add_argument("source", type=Path, help="directory of a sweep, or a table in docs/results")
     arguments.add_argument("rest", nargs="*", help="what the table wants: groups, nats, a part of 1, a metric")
     arguments.add_argument("--group", action="append", help="a group of the sweep's, once for each; default all")
+    arguments.add_argument("--since", type=int, default=0, metavar="STEP", help="as if the runs had begun there")
     arguments.add_argument("--until", type=int, default=math.inf, metavar="STEP", help="as if the runs had ended there")
     arguments.add_argument("--set", help="the evaluation set; default the one with the shortest name")
     given = arguments.parse_args()
@@ -274,10 +283,10 @@ def main():
         raise SystemExit(f"{given.source} is neither the directory of a sweep nor a table of `figures.py keep`: {error}")
     name, k = evaluation_set({group: list(seeds.values()) for group, seeds in runs.items()})
     name = given.set or name
-    found = {group: Group(group, seeds, name, given.until) for group, seeds in runs.items()}
+    found = {group: Group(group, seeds, name, given.since, given.until) for group, seeds in runs.items()}
     for group, of_group in found.items():
         if not all(of_group.evaluations.values()):
-            raise SystemExit(f"a run of {group} has no evaluation of {name}" + (f" until step {given.until}" if given.until < math.inf else ""))
+            raise SystemExit(f"a run of {group} has no evaluation of {name} in these steps")
     TABLES[given.what](found, name, k, given.rest)
 
 
