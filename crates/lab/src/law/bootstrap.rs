@@ -58,6 +58,12 @@ pub(super) struct Regression {
 impl Regression {
     /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is to be explained.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
+        // What is equal but for rounding is equal.
+        Self::through(runs).filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
+    }
+
+    /// The same where accuracies may all be equal.
+    fn through(runs: &[&[Point]]) -> Option<Self> {
         let points = || runs.iter().copied().flatten();
         let n = points().count();
         if n < 3 || !points().all(Point::is_finite) {
@@ -70,8 +76,7 @@ impl Regression {
         let centred: Vec<f64> = xs.iter().map(|x| x - mean_x).collect();
         let spread_x = dot(&centred, &centred).sqrt();
         let total = ys.iter().map(|y| (y - mean_y) * (y - mean_y)).sum::<f64>();
-        // What is equal but for rounding is equal.
-        if spread_x <= 1e-12 * mean_x.abs() || total <= 1e-24 * mean_y * mean_y {
+        if spread_x <= 1e-12 * mean_x.abs() {
             return None;
         }
         let root = (n as f64).sqrt();
@@ -106,6 +111,18 @@ impl Regression {
 
     fn count(&self) -> usize {
         self.residuals.len()
+    }
+
+    /// The sum of squares that the best line leaves of the whitened points. What this line leaves is as good as the accuracies:
+    /// a line is taken away from them.
+    fn left_when_whitened(&self, correlation: f64) -> f64 {
+        let white = |values: &[f64]| whitened(values, &self.lengths, correlation);
+        let mut left = white(&self.residuals);
+        let [constant, mut slope] = self.basis.each_ref().map(|q| white(q));
+        take_away(&constant, &mut slope);
+        take_away(&constant, &mut left);
+        take_away(&slope, &mut left);
+        dot(&left, &left)
     }
 
     /// A contrast as a combination of the coefficients in the basis.
@@ -197,6 +214,12 @@ fn runs_mut<'a>(vector: &'a mut [f64], lengths: &'a [usize]) -> impl Iterator<It
     })
 }
 
+/// Leaves of a vector what is at a right angle to a direction.
+fn take_away(direction: &[f64], from: &mut [f64]) {
+    let share = dot(direction, from) / dot(direction, direction);
+    from.iter_mut().zip(direction).for_each(|(value, along)| *value -= share * along);
+}
+
 /// Sum of products, as far as both go.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
@@ -238,7 +261,7 @@ impl<'a> Bootstrap<'a> {
         let n = regression.count();
         let tables = tables(regression);
         let noise = noise(&tables, &regression.residuals, &regression.lengths);
-        let white = whitened(&regression.residuals, &regression.lengths, noise.correlation);
+        let white = centred(&whitened(&regression.residuals, &regression.lengths, noise.correlation));
         let block = (libm::round(libm::cbrt(n as f64)) as usize).max(2).min(n);
         let mut draws = Draws::of(seed, Purpose::Bootstrap, n as u64, 0);
         let stationary = 1.0 / (1.0 - noise.correlation * noise.correlation).sqrt();
@@ -305,37 +328,80 @@ fn tables(regression: &Regression) -> Vec<Expected> {
 fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     let squares = dot(residuals, residuals);
     let seen = if squares > 0.0 { neighbours(residuals, residuals, lengths) / squares } else { 0.0 };
-    let last = (TABLE - 1) as f64;
-    let above = tables.partition_point(|expected| expected.neighbours <= seen);
-    let place = match above {
-        0 => 0.0,
-        TABLE => last,
-        _ => {
-            let (low, high) = (tables[above - 1].neighbours, tables[above].neighbours);
-            (above - 1) as f64 + (seen - low) / (high - low)
-        }
-    };
-    let caution = CAUTION / (residuals.len() as f64).sqrt();
-    let place = (place + last * caution / LARGEST).min(last);
+    let place = place(seen, residuals.len(), |i| tables[i].neighbours);
     let at = (place as usize).min(TABLE - 2);
     let expected = tables[at].between(tables[at + 1], place - at as f64);
     Noise {
-        correlation: LARGEST * place / last,
+        correlation: correlation(place),
         variance: squares / expected.squares,
         covariance: expected.covariance,
     }
 }
 
-/// Residuals without what the one before says of each, centred.
-fn whitened(residuals: &[f64], lengths: &[usize], correlation: f64) -> Vec<f64> {
+/// Where in the table the correlation stands that is allowed for, of so many residuals whose neighbours are like this, if
+/// `expected` says what is to be seen at each entry.
+fn place(seen: f64, residuals: usize, expected: impl Fn(usize) -> f64) -> f64 {
+    let last = (TABLE - 1) as f64;
+    let above = (0..TABLE).find(|i| expected(*i) > seen).unwrap_or(TABLE);
+    let place = match above {
+        0 => 0.0,
+        TABLE => last,
+        _ => {
+            let (low, high) = (expected(above - 1), expected(above));
+            (above - 1) as f64 + (seen - low) / (high - low)
+        }
+    };
+    let caution = CAUTION / (residuals as f64).sqrt();
+    (place + last * caution / LARGEST).min(last)
+}
+
+/// The correlation at a place in the table.
+fn correlation(place: f64) -> f64 {
+    LARGEST * place / (TABLE - 1) as f64
+}
+
+/// F of one line for all runs against a line for each (Chow 1960), of whitened points: likeness of neighbours alone would make
+/// it large. None of a single run, or where one line leaves nothing.
+pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
+    let lines: Vec<Regression> = runs.iter().filter_map(|run| Regression::through(&[run])).collect();
+    let all = Regression::through(runs)?;
+    let sum = |of: &dyn Fn(&Regression) -> f64| lines.iter().map(of).sum::<f64>();
+    let (n, k) = (sum(&|line| line.count() as f64), lines.len() as f64);
+    let squares = sum(&|line| dot(&line.residuals, &line.residuals));
+    let is_rounding =
+        dot(&all.residuals, &all.residuals) <= 1e-24 * all.coefficients[0] * all.coefficients[0];
+    if k < 2.0 || lines.len() < runs.len() || squares <= 0.0 || is_rounding {
+        return None;
+    }
+    // What is expected of the residuals of a line each: products of neighbours of all runs over squares of all runs.
+    let tables: Vec<Vec<Expected>> = lines.iter().map(tables).collect();
+    let expected = |i: usize| {
+        let of_runs = || tables.iter().map(|table| table[i]);
+        let products: f64 = of_runs().map(|expected| expected.neighbours * expected.squares).sum();
+        products / of_runs().map(|expected| expected.squares).sum::<f64>()
+    };
+    let seen = sum(&|line| neighbours(&line.residuals, &line.residuals, &line.lengths)) / squares;
+    let correlation = correlation(place(seen, all.count(), expected));
+    let left = |line: &Regression| line.left_when_whitened(correlation);
+    let each = sum(&left);
+    Some((left(&all) - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)))
+}
+
+/// Numbers of runs without what the one before says of each.
+fn whitened(values: &[f64], lengths: &[usize], correlation: f64) -> Vec<f64> {
     let first = (1.0 - correlation * correlation).sqrt();
-    let mut white = Vec::with_capacity(residuals.len());
-    for run in runs(residuals, lengths) {
+    let mut white = Vec::with_capacity(values.len());
+    for run in runs(values, lengths) {
         white.extend(run.first().map(|value| first * value));
         white.extend(run.windows(2).map(|pair| pair[1] - correlation * pair[0]));
     }
-    let mean = white.iter().sum::<f64>() / white.len() as f64;
-    white.iter().map(|value| value - mean).collect()
+    white
+}
+
+/// Numbers less their mean.
+fn centred(values: &[f64]) -> Vec<f64> {
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    values.iter().map(|value| value - mean).collect()
 }
 
 /// The quotient below which [`LEVEL`] of them lies; those of residuals without any noise (0 / 0) are none, and 0 is returned

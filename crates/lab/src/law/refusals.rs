@@ -1,5 +1,6 @@
 //! Why the law must not be relied on: a number is printed only where it means what it says.
 
+use super::bootstrap::f_of_a_line_each;
 use super::forms::Curve;
 use super::{Departure, Fit, Form, Interval, Point};
 use crate::number::fixed;
@@ -25,7 +26,7 @@ const TOGETHER: f64 = 0.25;
 /// A form whose R^2 is at most so much less does as well.
 const AS_WELL: f64 = 0.01;
 
-/// F from which on runs do not have one law: above what likeness of neighbours makes of it where they have.
+/// F from which on runs do not have one law. Of whitened points it is nearly never so large where they have.
 const APART: f64 = 4.0;
 
 /// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite ones of one run, or of several
@@ -169,26 +170,19 @@ pub(super) fn between(runs: &[&[Point]]) -> String {
         }
         _ => format!("ceilings of each alone are {low:.3} to {high:.3}"),
     };
-    match f_of_a_line_each(&fitted) {
+    let alone: Vec<&[Point]> = fitted.iter().map(|(run, _)| *run).collect();
+    match f_of_a_line_each(&alone) {
         Some(f) if f > APART => format!(
-            "the runs do not have one law (F {f:.1} for a line each, {each}): the intervals leave out how runs differ, and are \
-             too narrow for another run"
+            "the runs do not have one law (F {} for a line each, {each}): the intervals leave out how runs differ, and are too \
+             narrow for another run",
+            fixed(f, 1)
         ),
-        Some(_) => format!("the intervals are as if the runs had one law; {each}"),
+        Some(f) => format!(
+            "the intervals are as if the runs had one law, which is not refuted (F {} for a line each); {each}",
+            fixed(f, 1)
+        ),
         None => format!("the intervals are as if the runs had one law, which no F test can tell; {each}"),
     }
-}
-
-/// F of one line for all runs against a line for each (Chow 1960); none of a single run, or where lines leave nothing.
-fn f_of_a_line_each(fitted: &[(&[Point], Curve)]) -> Option<f64> {
-    let all: Vec<Point> = fitted.iter().flat_map(|(run, _)| *run).copied().collect();
-    let each: f64 = fitted.iter().map(|(run, law)| law.squares(run)).sum();
-    let (n, k) = (all.len() as f64, fitted.len() as f64);
-    if k < 2.0 || each <= 0.0 {
-        return None;
-    }
-    let whole = Form::Law.fit(&all)?.squares(&all);
-    Some((whole - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)))
 }
 
 fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {

@@ -108,7 +108,7 @@ impl Study {
                 ("r_squared", *r_squared),
             ]);
         }
-        metrics.extend(self.entropy_spent().map(|spent| ("entropy_spent", spent)));
+        metrics.extend(self.spent().map(|spent| ("entropy_spent", spent)));
         metrics
     }
 
@@ -133,9 +133,14 @@ impl Study {
         }
     }
 
-    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None without points or entropy,
+    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None of a single point, without entropy,
     /// and of several runs together.
     pub fn entropy_spent(&self) -> Option<f64> {
+        self.spent().filter(|_| self.points.len() > 1)
+    }
+
+    /// The same, 0 of a single point, with which the course of the metric begins.
+    fn spent(&self) -> Option<f64> {
         if self.is_of_several {
             return None;
         }

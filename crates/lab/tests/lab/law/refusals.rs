@@ -127,6 +127,8 @@ fn too_little_and_too_much_is_refused() {
             study.holds().is_none() && study.refusals[0].starts_with("too few points: "),
             "{n}: {study:?}"
         );
+        assert_eq!(study.entropy_spent().is_some(), n > 1, "nothing is spent of a single entropy");
+        assert_eq!(study.metrics().len(), usize::from(n > 0));
     }
     let mut run = lawful(1, 12, 3.0, 0.3, 0.01);
     run[7].accuracy = f64::NAN;
@@ -182,9 +184,21 @@ fn several_runs_together_are_told_apart_from_one_law() {
         Study::together(&slices, 1)
     };
     let one = with([0.0; 3]);
-    assert!(one.remarks.last().unwrap().contains("as if the runs had one law"), "{:?}", one.remarks);
+    let said = one.remarks.last().unwrap();
+    assert!(said.contains("as if the runs had one law, which is not refuted (F "), "{said}");
     let apart = with([-0.03, 0.0, 0.03]);
     assert!(apart.remarks.last().unwrap().contains("do not have one law"), "{:?}", apart.remarks);
+    let exact = |lifts: [f64; 2]| {
+        let runs = lifts.map(|lift| points(&falling(12, 3.0), |_, h| B + lift - A * libm::exp(h)));
+        Study::together(&[&runs[0][..], &runs[1][..6]], 1).remarks.pop().unwrap()
+    };
+    let (same, apart_exactly) = (exact([0.0, 0.0]), exact([0.0, 0.02]));
+    assert!(same.contains("no F test can tell"), "{same}");
+    assert!(
+        apart_exactly.contains("do not have one law (F ") && apart_exactly.contains("e2"),
+        "{apart_exactly}"
+    );
+    assert!(apart_exactly.contains("for a line each, ceilings"), "{apart_exactly}");
     // Runs of a point or two have no line of their own, and hide nothing of those that have one.
     let lawful: Vec<Vec<Point>> = (0..3).map(|seed| lawful(seed, 12, 3.0, 0.3, 0.01)).collect();
     let together = |runs: &[(usize, usize, f64)]| {
