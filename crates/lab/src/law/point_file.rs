@@ -33,7 +33,7 @@ pub struct Columns {
 enum Cell {
     /// Nothing: it was not measured in this row.
     Empty,
-    /// Not finite where JSON has null.
+    /// Not finite where it says so, as Python's NaN does: the run has diverged.
     Number(f64),
 }
 
@@ -166,9 +166,9 @@ fn csv(path: &Path, columns: &Columns) -> Result<Table> {
         let head = &heads.head;
         let cell = |place: Option<usize>| match place.and_then(|place| Some((place, record.get(place)?))) {
             None => Ok(Cell::Empty),
+            Some((_, text)) if csv_rows::is_missing(text) => Ok(Cell::Empty),
             Some((place, text)) => match text.parse() {
                 Ok(number) => Ok(Cell::Number(number)),
-                Err(_) if csv_rows::is_missing(text) => Ok(Cell::Empty),
                 Err(_) => {
                     let head = head.get(place).map(csv_rows::short).unwrap_or_default();
                     Err(format!("column {head:?}: {:?} is not a number", csv_rows::short(text)))
@@ -198,9 +198,10 @@ fn json(path: &Path, columns: &Columns) -> Result<Table> {
     let note = lines::each_numbered_row(path, &mut |line, object| {
         let cell = |name: Option<&String>| match name.and_then(|name| Some((name, object.get(name)?))) {
             None => Ok(Cell::Empty),
-            Some((_, Value::Null)) => Ok(Cell::Number(f64::NAN)),
-            Some((_, Value::Number(value))) => Ok(Cell::Number(value.as_f64().unwrap_or(f64::NAN))),
-            Some((name, _)) => Err(format!("{:?} must be a number", csv_rows::short(name))),
+            Some((_, Value::Null)) => Ok(Cell::Empty),
+            Some((name, value)) => lines::number(value)
+                .map(Cell::Number)
+                .ok_or_else(|| format!("{:?} must be a number", csv_rows::short(name))),
         };
         let (entropy, accuracy) = (cell(Some(&names.entropy))?, cell(Some(&names.accuracy))?);
         add(&mut rows, Row { line, step: cell(names.step.as_ref())?, entropy, accuracy })

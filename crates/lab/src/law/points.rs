@@ -162,9 +162,7 @@ fn left_out(evaluations: usize) -> Option<String> {
 pub fn of_rollout(log: &RunLog) -> Option<Measured> {
     let (entropy, entropies) = log.entropy()?;
     let (accuracy, accuracies) = REWARDS.into_iter().find_map(|name| Some((name, log.series(name)?)))?;
-    let points = accuracies
-        .iter()
-        .filter_map(|(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy }));
+    let (points, lost) = of_same_steps(accuracies, entropies, "rollouts");
     let note =
         "both are of the rollout, on what is trained on: there, not on held-out problems, does this law hold";
     Some(Measured {
@@ -172,9 +170,18 @@ pub fn of_rollout(log: &RunLog) -> Option<Measured> {
         part_of: None,
         accuracy: accuracy.into(),
         entropy: entropy.into(),
-        notes: vec![note.into()],
-        points: points.collect(),
+        notes: std::iter::once(note.into()).chain(lost).collect(),
+        points,
     })
+}
+
+/// Accuracies with the entropies of the same steps, and a note if some have none.
+fn of_same_steps(accuracies: &Series, entropies: &Series, what: &str) -> (Vec<Point>, Option<String>) {
+    let at = |(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy });
+    let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
+    let (all, without) = (accuracies.steps.len(), accuracies.steps.len() - points.len());
+    let note = (without > 0).then(|| format!("{without} of {all} {what} have no entropy and are left out"));
+    (points, note)
 }
 
 fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
@@ -187,8 +194,9 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
     let own = log::of_set(set, "entropy");
     let (entropy, points) = match log.series(&own) {
         Some(entropies) => {
-            let at = |(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy });
-            (own, accuracies.iter().filter_map(at).collect())
+            let (points, lost) = of_same_steps(accuracies, entropies, "evaluations");
+            notes.extend(lost);
+            (own, points)
         }
         None => {
             let (name, entropies) = log.entropy()?;
@@ -197,13 +205,6 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
             (name.to_owned(), points)
         }
     };
-    let without = accuracies.steps.len() - points.len();
-    if notes.is_empty() && without > 0 {
-        notes.push(format!(
-            "{without} of {} evaluations have no entropy and are left out",
-            accuracies.steps.len()
-        ));
-    }
     Some(Measured { set: set.into(), part_of: None, accuracy, entropy, notes, points })
 }
 

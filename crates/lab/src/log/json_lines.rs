@@ -47,14 +47,13 @@ pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
         .try_for_each(|(key, value)| take_value(key, value, step, 1, points))
 }
 
-/// Takes in a number, or those of an object. Texts, lists and truth values are no measurements.
+/// Takes in a number, or those of an object. Texts, lists, truth values and `null` are no measurements: a row of an evaluation
+/// may have the step of a row of training, and `null` for what that has.
 fn take_value(name: &str, value: &Value, step: u64, depth: usize, points: &mut Points) -> Result<(), String> {
     match value {
-        Value::Null => points.add(name, step, f64::NAN),
-        Value::Number(number) => points.add(name, step, number.as_f64().unwrap_or(f64::NAN)),
         Value::Object(inner) if depth < MAX_DEPTH => inner.iter().try_for_each(|(key, value)| {
             take_value(&format!("{name}/{key}"), value, step, depth + 1, points)
         }),
-        _ => Ok(()),
+        _ => lines::number(value).map_or(Ok(()), |number| points.add(name, step, number)),
     }
 }

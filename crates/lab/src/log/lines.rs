@@ -110,6 +110,9 @@ pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
 
 /// What is wrong with a line, whose number the parser does not know.
 pub(crate) fn without_line(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "it breaks off before its end".to_owned();
+    }
     error.to_string().replace(" at line 1 column", " at column")
 }
 
@@ -118,7 +121,20 @@ pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// JSON as Python's `json` writes it, with `null` for NaN, Infinity and -Infinity, which JSON has not.
+/// What Python and W&B write for numbers that are not finite.
+const NOT_FINITE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+
+/// A value's number, which is not finite where the value says so; none of other values, `null` among them.
+pub(crate) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) if NOT_FINITE.contains(&text.as_str()) => Some(f64::NAN),
+        _ => None,
+    }
+}
+
+/// JSON as Python's `json` writes it, with texts for NaN, Infinity and -Infinity, which JSON has not: `null` says something else,
+/// that nothing was measured.
 pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.windows(3).any(|word| matches!(word, b"NaN" | b"Inf")) {
         return Cow::Borrowed(text);
@@ -126,10 +142,10 @@ pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
     let mut clean = Vec::with_capacity(text.len() + 16);
     let (mut rest, mut in_string) = (text, false);
     while let [first, behind @ ..] = rest {
-        let word = [&b"-Infinity"[..], b"Infinity", b"NaN"].into_iter().find(|word| rest.starts_with(word));
+        let word = NOT_FINITE.into_iter().find(|word| rest.starts_with(word.as_bytes()));
         match (in_string, first, word) {
             (false, _, Some(word)) => {
-                clean.extend(b"null");
+                clean.extend([b"\"", word.as_bytes(), b"\""].concat());
                 rest = &rest[word.len()..];
                 continue;
             }

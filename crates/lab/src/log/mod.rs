@@ -22,7 +22,7 @@ mod verl_console;
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
@@ -96,12 +96,25 @@ impl Series {
     }
 }
 
-/// What runs are called beside one another: by their names, and those whose name others have too by their paths.
+/// The paths that several logs were read from, as the runs of a table are.
+pub(crate) fn shared_paths<'a>(logs: impl Iterator<Item = &'a RunLog>) -> HashSet<&'a Path> {
+    let mut known: HashMap<&'a Path, &'a str> = HashMap::new();
+    let path = |log: &'a RunLog| {
+        let first = *known.entry(&log.path).or_insert(&log.name);
+        (first != log.name).then_some(&*log.path)
+    };
+    logs.filter_map(path).collect()
+}
+
+/// What runs are called beside one another: by their names, and those whose name others have too by their paths, with the name
+/// where a path has several.
 pub fn told_apart<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
+    let shared = shared_paths(logs.clone());
     let mut count: HashMap<&str, usize> = HashMap::new();
     logs.clone().for_each(|log| *count.entry(&log.name).or_default() += 1);
     let name = |log: &RunLog| match count.get(&*log.name) {
         Some(1) => log.name.clone(),
+        _ if shared.contains(&*log.path) => format!("{}: {}", log.path.display(), log.name),
         _ => log.path.display().to_string(),
     };
     logs.map(name).collect()
@@ -157,6 +170,18 @@ impl RunLog {
     /// All metrics by name, in the order of names.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Series)> {
         self.series.iter().map(|(name, series)| (name.as_str(), series))
+    }
+
+    /// Seconds of all steps together, and whether evaluations are among them. TRL's are means over the steps since it logged
+    /// before, of training alone.
+    pub(crate) fn seconds(&self) -> Option<(f64, bool)> {
+        let series = self.series("time/step_s")?;
+        if self.origin != Origin::Trl {
+            return Some((series.values.iter().sum(), true));
+        }
+        let before = std::iter::once(0).chain(series.steps.iter().copied());
+        let seconds = series.iter().zip(before).map(|((step, mean), before)| mean * (step - before) as f64);
+        Some((seconds.sum(), false))
     }
 
     /// The names of metrics that begin so, in their order.

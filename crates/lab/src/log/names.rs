@@ -3,7 +3,7 @@
 //! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names are the nearest to one of
 //! theirs, the table has the one that is the same quantity under that trainer's defaults.
 
-use super::{Origin, Series};
+use super::{ENTROPIES, Origin, Series};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -106,9 +106,12 @@ const SIGNS_OF_VERL: [&str; 12] = [
     "perf/mfu/",
 ];
 
-/// What gives this program away.
-const SIGNS_OF_OURS: [&str; 5] =
-    ["policy/entropy", "optimizer/learning_rate", "rollout/responses", "time/step_s", "optimizer/skipped"];
+/// What gives this program away beside [`ENTROPIES`], as whose beginning TRL's PPO has `policy/entropy_avg`.
+const SIGNS_OF_OURS: [&str; 4] =
+    ["optimizer/learning_rate", "rollout/responses", "time/step_s", "optimizer/skipped"];
+
+/// What gives trainers of preferences away, whose loss is no cross-entropy.
+const SIGNS_OF_PREFERENCES: [&str; 3] = ["rewards/", "logps/", "logits/"];
 
 /// What gives the Trainer's callbacks away beside names that many scripts use, such as `train/reward`.
 const SIGNS_OF_CALLBACK: [&str; 7] = [
@@ -134,6 +137,10 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
     let functions: Vec<String> =
         series.iter().map(|(name, _)| trl(name)).filter(|name| is_function(name)).collect();
     let is_rl = series.iter().map(|(name, _)| trl(name)).any(|name| is_of_rl(&name));
+    let is_of_preferences = series.iter().any(|(name, _)| {
+        let name = trl(name);
+        SIGNS_OF_PREFERENCES.iter().any(|sign| name.starts_with(sign))
+    });
     let ours = |name: &str, values: &Series| match origin {
         Origin::Isentrope | Origin::Unknown => None,
         Origin::Verl => {
@@ -154,7 +161,11 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
                     .or_else(|| counterpart(TRL, &format!("eval_{ONE_SET}_{}", name.strip_prefix("eval_")?))),
             }
         }
-        Origin::Trl => counterpart(TRL_SFT, &trl(name)),
+        Origin::Trl => {
+            let name = trl(name);
+            let ours = counterpart(TRL_SFT, &name)?;
+            Some(if is_of_preferences && ours.ends_with("loss") { name } else { ours })
+        }
     };
     let mut translated = Translated { origin, series: BTreeMap::new(), notes: Vec::new() };
     let mut kept = Vec::new();
@@ -218,7 +229,10 @@ fn origin(series: &[(String, Series)]) -> Origin {
 
 /// Whether one of the names is of this program alone.
 pub(super) fn has_sign_of_ours(names: impl IntoIterator<Item = impl AsRef<str>>) -> bool {
-    names.into_iter().any(|name| SIGNS_OF_OURS.iter().any(|sign| name.as_ref().starts_with(sign)))
+    names.into_iter().any(|name| {
+        let name = name.as_ref();
+        ENTROPIES.contains(&name) || SIGNS_OF_OURS.iter().any(|sign| name.starts_with(sign))
+    })
 }
 
 /// Whether no other trainer has this name.

@@ -152,9 +152,9 @@ fn of_tables(path: &Path, tables: &[PathBuf]) -> Result<Vec<RunLog>> {
 
 /// What numbers under a trainer's names come to.
 fn log(path: &Path, points: Points, mut notes: Vec<String>) -> RunLog {
-    let (series, note) = points.finish();
+    let (series, said) = points.finish();
     let translated = names::translate(series);
-    notes.extend(note);
+    notes.extend(said);
     notes.extend(translated.notes);
     if translated.series.is_empty() {
         notes.push(format!("{}: there are no numbers in it yet", path.display()));

@@ -22,6 +22,8 @@ pub(super) struct Points {
     numbers: usize,
     /// No name has a step behind this one; none before the first number.
     latest: Option<u64>,
+    /// The step of the number before, and how many numbers there were when it began to be written.
+    current: Option<(u64, usize)>,
     restarts: usize,
     /// Whether rows come in any order, as those of a table may, and not as a run has written them.
     is_table: bool,
@@ -35,6 +37,8 @@ pub(super) struct Points {
 struct Track {
     /// Its place among all names, in the order in which they first came.
     place: usize,
+    /// How many numbers the log had before the one that was last written here.
+    written: usize,
     values: BTreeMap<u64, f64>,
 }
 
@@ -44,8 +48,9 @@ impl Points {
         Self { is_table: true, ..Self::default() }
     }
 
-    /// Takes in a number. Of a step that comes again the later number holds. Where a run writes, the step was made again after
-    /// a restart, and what the name has of the steps behind it is of work that was lost.
+    /// Takes in a number. Of a step that comes again the later number holds, unless it alone is not finite. Where a run writes
+    /// and the name had gone on already, the step was made again after a restart, and what all names have from there on is of
+    /// work that was lost.
     ///
     /// # Errors
     /// When a log has more numbers, names, letters or steps than any log has.
@@ -60,22 +65,55 @@ impl Points {
             if name.len() > MAX_NAME {
                 return Err(format!("a name of more than {MAX_NAME} bytes"));
             }
-            let track = Track { place: self.tracks.len(), values: BTreeMap::new() };
+            let track = Track { place: self.tracks.len(), written: 0, values: BTreeMap::new() };
             self.tracks.insert(name.to_owned(), track);
         }
-        let Some(track) = self.tracks.get_mut(name) else { return Ok(()) }; // it is there now
-        self.numbers += 1;
-        if self.numbers > MAX_NUMBERS {
+        if self.numbers == MAX_NUMBERS {
             return Err(format!("more than {MAX_NUMBERS} numbers"));
         }
+        if self.current.is_none_or(|(current, _)| current != step) {
+            self.current = Some((step, self.numbers));
+        }
+        let is_again = |track: &Track| track.values.contains_key(&step);
+        let has_gone_on = |track: &Track| track.values.last_key_value().is_some_and(|(last, _)| *last > step);
+        if !self.is_table && self.tracks.get(name).is_some_and(|track| is_again(track) && has_gone_on(track))
+        {
+            self.restart_at(step)?;
+        }
+        let Some(track) = self.tracks.get_mut(name) else { return Ok(()) }; // it is there now
+        track.written = self.numbers;
+        self.numbers += 1;
         self.latest = self.latest.max(Some(step));
-        if let Some(before) = track.values.insert(step, value) {
-            let lost = if self.is_table { 0 } else { track.values.split_off(&(step + 1)).len() };
-            self.lost += lost;
-            let same = before.to_bits() == value.to_bits();
-            if !same || lost > 0 {
+        let before = track.values.get(&step).copied();
+        if value.is_finite() || before.is_none_or(|before| !before.is_finite()) {
+            track.values.insert(step, value);
+            if before.is_some_and(|before| before.to_bits() != value.to_bits()) {
                 self.again.insert(step);
             }
+        }
+        Ok(())
+    }
+
+    /// Forgets what all names have from a step on but for what was written of it just now, before the name that has told of the
+    /// restart.
+    fn restart_at(&mut self, step: u64) -> Result<(), String> {
+        self.count_restart()?;
+        let began = self.current.map_or(self.numbers, |(_, began)| began);
+        for track in self.tracks.values_mut() {
+            let new = track.values.get(&step).copied().filter(|_| track.written >= began);
+            let lost = track.values.split_off(&step);
+            self.lost += lost.keys().filter(|lost| **lost > step).count();
+            track.values.extend(new.map(|value| (step, value)));
+        }
+        self.again.insert(step);
+        self.latest = Some(step);
+        Ok(())
+    }
+
+    fn count_restart(&mut self) -> Result<(), String> {
+        self.restarts += 1;
+        if self.restarts > MAX_RESTARTS {
+            return Err(format!("more than {MAX_RESTARTS} restarts before steps that were made"));
         }
         Ok(())
     }
@@ -88,10 +126,7 @@ impl Points {
         if self.latest < Some(step) {
             return Ok(());
         }
-        self.restarts += 1;
-        if self.restarts > MAX_RESTARTS {
-            return Err(format!("more than {MAX_RESTARTS} restarts before steps that were made"));
-        }
+        self.count_restart()?;
         self.tracks.values_mut().for_each(|track| drop(track.values.split_off(&step)));
         self.latest = step.checked_sub(1);
         Ok(())
@@ -104,34 +139,43 @@ impl Points {
         first.is_some() && steps.all(|step| Some(step) == first) && self.numbers > 2 * self.tracks.len()
     }
 
-    /// The series in the order in which their names first came, without those that were never finite; and what there is to
-    /// say of steps that came again.
-    pub(super) fn finish(self) -> (Vec<(String, Series)>, Option<String>) {
+    /// The series in the order in which their names first came, without those that were never finite, which a note names; and
+    /// what there is to say of steps that came again.
+    pub(super) fn finish(self) -> (Vec<(String, Series)>, Vec<String>) {
+        let mut notes = Vec::from_iter(self.said_of_steps());
         let mut tracks: Vec<(String, Track)> = self.tracks.into_iter().collect();
         tracks.sort_by_key(|(_, track)| track.place);
-        let series = |track: Track| {
+        let series = |values: &BTreeMap<u64, f64>| {
             let mut series = Series::default();
-            track.values.into_iter().for_each(|(step, value)| series.push(step, value));
+            values.iter().for_each(|(step, value)| series.push(*step, *value));
             series
         };
-        let all = tracks.into_iter().map(|(name, track)| (name, series(track)));
-        let note = match (self.again.first(), self.again.last()) {
-            (Some(first), Some(last)) => {
-                let steps = if first == last {
-                    format!("step {first} is")
-                } else {
-                    format!("steps {first} to {last} are")
-                };
-                let restart = if self.is_table { "" } else { ", as after a restart" };
-                let lost = match self.lost {
-                    0 => String::new(),
-                    1 => ", and 1 number of a later step, written before, is dropped".into(),
-                    lost => format!(", and {lost} numbers of later steps, written before, are dropped"),
-                };
-                Some(format!("{steps} there more than once{restart}: what was written last is taken{lost}"))
+        let (mut all, mut never) = (Vec::new(), Vec::new());
+        for (name, track) in tracks {
+            let series = series(&track.values);
+            match () {
+                () if !series.steps.is_empty() => all.push((name, series)),
+                () if !track.values.is_empty() => never.push(name),
+                () => {}
             }
-            _ => None,
+        }
+        if let [first, ..] = &never[..] {
+            let (count, verb) = (never.len(), if never.len() == 1 { "metric was" } else { "metrics were" });
+            notes.push(format!("{count} {verb} never finite, such as {first}: nothing can be said of that"));
+        }
+        (all, notes)
+    }
+
+    fn said_of_steps(&self) -> Option<String> {
+        let (first, last) = (self.again.first()?, self.again.last()?);
+        let steps =
+            if first == last { format!("step {first} is") } else { format!("steps {first} to {last} are") };
+        let restart = if self.is_table { "" } else { ", as after a restart" };
+        let lost = match self.lost {
+            0 => String::new(),
+            1 => ", and 1 number of a later step, written before, is dropped".into(),
+            lost => format!(", and {lost} numbers of later steps, written before, are dropped"),
         };
-        (all.filter(|(_, series)| !series.steps.is_empty()).collect(), note)
+        Some(format!("{steps} there more than once{restart}: what was written last is taken{lost}"))
     }
 }

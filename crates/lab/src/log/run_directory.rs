@@ -50,17 +50,9 @@ fn read_file(path: &Path, points: &mut Points) -> Result<Option<String>> {
         }
         before = Some(step);
         for (name, value) in row.iter().filter(|(name, _)| *name != "step") {
-            let value = match value {
-                Value::Null => f64::NAN,
-                Value::Number(number) => number.as_f64().unwrap_or(f64::NAN),
-                _ => {
-                    return Err(format!(
-                        "\"{}\" must be a number",
-                        name.chars().take(100).collect::<String>()
-                    ));
-                }
-            };
-            points.add(name, step, value)?;
+            let number = if value.is_null() { Some(f64::NAN) } else { lines::number(value) };
+            let what = || format!("\"{}\" must be a number", name.chars().take(100).collect::<String>());
+            points.add(name, step, number.ok_or_else(what)?)?;
         }
         Ok(())
     })

@@ -18,12 +18,15 @@ const DIGITS: usize = 20;
 /// # Errors
 /// When it cannot be read, or a line has more than a log may have.
 pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<Vec<String>>> {
-    let mut found = false;
+    let (mut found, mut cut_off) = (false, None);
     // A progress bar writes one line from its start to its end.
     let passed = lines::each_line(path, Long::PassedOver, |line, is_whole| {
-        // A last line that is cut off may end within a number.
-        let Some((step, numbers)) = step(line).filter(|_| is_whole) else { return Ok(()) };
+        let Some((step, numbers)) = step(line) else { return Ok(()) };
         found = true;
+        if !is_whole {
+            cut_off = Some(step); // perhaps within a number
+            return Ok(());
+        }
         numbers.split(BETWEEN).filter_map(number).try_for_each(|(name, value)| points.add(name, step, value))
     })?;
     let note = match passed {
@@ -34,7 +37,13 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<Vec<String
             lines::MAX_LINE
         )),
     };
-    Ok(found.then(|| note.into_iter().collect()))
+    let cut_off = cut_off.map(|step| {
+        format!(
+            "{}: the last line, of step {step}, is cut off before its end and is left out",
+            path.display()
+        )
+    });
+    Ok(found.then(|| note.into_iter().chain(cut_off).collect()))
 }
 
 /// The step of a line, behind what Ray and loggers put before lines, and what comes behind it. A line may be long and full of

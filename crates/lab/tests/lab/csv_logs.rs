@@ -1,6 +1,6 @@
 //! Tables as W&B exports them.
 
-use isentrope_lab::log::{Origin, RunLog};
+use isentrope_lab::log::{Origin, RunLog, told_apart};
 use std::fs;
 
 fn open_all(text: &str) -> Result<Vec<RunLog>, String> {
@@ -117,6 +117,21 @@ fn charts_in_one_directory_belong_together() {
         .unwrap();
     let log = RunLog::open(dir.path()).unwrap();
     assert_eq!((&*log.name, points(&log, "eval/math/mean@4"), log.all().count()), ("a", vec![(1, 0.25)], 2));
+}
+
+#[test]
+fn runs_of_several_tables_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["c1.csv", "c2.csv"].map(|name| dir.path().join(name));
+    for path in &paths {
+        fs::write(path, "Step,a - actor/entropy,b - actor/entropy\n1,0.5,0.25\n").unwrap();
+    }
+    let logs: Vec<RunLog> = paths.iter().flat_map(|path| RunLog::open_all(path).unwrap()).collect();
+    let [first, second] = paths.map(|path| path.display().to_string());
+    let names: Vec<String> =
+        [&first, &second].iter().flat_map(|path| ["a", "b"].map(|run| format!("{path}: {run}"))).collect();
+    assert_eq!(told_apart(logs.iter()), names);
+    assert_eq!(told_apart(logs[..2].iter()), ["a", "b"]);
 }
 
 #[test]

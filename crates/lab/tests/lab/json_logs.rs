@@ -55,6 +55,41 @@ fn a_run_that_went_on_has_its_later_numbers() {
     assert!(log.notes.is_empty(), "{:?}", log.notes);
 }
 
+/// All that was written of work that was lost goes, also what is not measured at the step that comes again.
+#[test]
+fn a_restart_forgets_all_metrics() {
+    let row = |step: u64| {
+        let eval = if step.is_multiple_of(5) { format!(",\"eval\":{step}") } else { String::new() };
+        format!("{{\"step\":{step},\"a\":{step},\"b\":1{eval}}}\n")
+    };
+    let first: String = (1..=20).map(row).collect();
+    // What the restart has brought comes before what tells of it.
+    let again = "{\"step\":8,\"new\":7,\"a\":8,\"b\":2}\n{\"step\":9,\"new\":7,\"a\":9,\"b\":2}\n";
+    let log = open(first.clone() + again).unwrap();
+    assert_eq!((points(&log, "eval"), points(&log, "new")), (vec![(5, 5.0)], vec![(8, 7.0), (9, 7.0)]));
+    assert_eq!((log.series("a").unwrap().steps.len(), log.last_step()), (9, Some(9)));
+    assert_eq!(log.series("b").unwrap().values[6..], [1.0, 2.0, 2.0]);
+    assert!(
+        log.notes[0].ends_with(", and 27 numbers of later steps, written before, are dropped"),
+        "{:?}",
+        log.notes
+    );
+    // An evaluation of an earlier step that comes late is none.
+    let late = "{\"step\":12,\"eval\":12}\n{\"step\":21,\"a\":21}\n";
+    let log = open(first + late).unwrap();
+    assert_eq!((log.last_step(), log.series("a").unwrap().steps.len(), log.notes.len()), (Some(21), 21, 0));
+}
+
+/// W&B's history has a row for the evaluation of a step too, with null for what the row of training has.
+#[test]
+fn null_is_no_measurement_and_nan_is_one_that_failed() {
+    let text = "{\"step\":1,\"a\":0.5,\"b\":null,\"c\":NaN}\n{\"step\":1,\"a\":null,\"b\":1,\"c\":Infinity}\n\
+                {\"step\":2,\"a\":0.25,\"c\":\"NaN\",\"d\":\"text\"}\n{\"step\":2,\"a\":NaN,\"b\":2}\n";
+    let log = open(text).unwrap();
+    assert_eq!((points(&log, "a"), points(&log, "b")), (vec![(1, 0.5), (2, 0.25)], vec![(1, 1.0), (2, 2.0)]));
+    assert_eq!(log.notes, ["1 metric was never finite, such as c: nothing can be said of that"]);
+}
+
 #[test]
 fn a_last_line_that_is_cut_off_is_passed_over_and_a_whole_one_is_not() {
     let log = open("{\"step\":1,\"a\":1}\n{\"step\":2,\"a").unwrap();
@@ -69,6 +104,7 @@ fn malformed_lines_are_named() {
     for (text, what) in [
         ("{\"step\":1,\"a\":1}\n{\"step\":2,\"a\":}\n", "line 2: expected value at column"),
         ("{\"step\":1,\"a\":1}\n[1]\n", "line 2: invalid type"),
+        ("{\"step\":1,\"a\":1}\n{\"step\":2,\"a\"\n", "line 2: it breaks off before its end"),
         ("{\"a\":1}\n", "line 1: no \"step\""),
         ("{\"step\":-1,\"a\":1}\n", "line 1: \"step\" must be a whole number from 0"),
         ("{\"step\":1.5,\"a\":1}\n", "line 1: \"step\" must be"),

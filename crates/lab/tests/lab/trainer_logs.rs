@@ -1,7 +1,7 @@
 //! Logs that TRL has written, and logs as verl writes them (tests/fixtures/logs).
 
 use isentrope_lab::log::{Origin, RunLog};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -95,6 +95,29 @@ fn supervised_fine_tuning_goes_by_its_own_names() {
     }
 }
 
+/// The log of a Trainer with these rows.
+fn of_rows(rows: &[Value]) -> RunLog {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trainer_state.json");
+    fs::write(&path, json!({ "log_history": rows }).to_string()).unwrap();
+    RunLog::open(&path).unwrap()
+}
+
+#[test]
+fn a_loss_of_preferences_is_no_cross_entropy() {
+    for sign in ["rewards/chosen", "logps/rejected", "logits/chosen"] {
+        let log = of_rows(&[
+            json!({"step": 1, "epoch": 0.1, "loss": 0.69, "grad_norm": 1.0, sign: 0.5}),
+            json!({"step": 1, "epoch": 0.1, "eval_loss": 0.7}),
+        ]);
+        assert_eq!(log.origin, Origin::Trl);
+        assert!(log.series("loss").is_some() && log.series("eval_loss").is_some(), "{sign}");
+        assert!(log.series("grad/norm").is_some() && log.series("sft/loss").is_none(), "{sign}");
+    }
+    let ppo = of_rows(&[json!({"step": 1, "epoch": 0.1, "policy/entropy_avg": 1.0, "loss/policy_avg": 0.1})]);
+    assert!(ppo.origin != Origin::Isentrope && ppo.series("policy/entropy_avg").is_some());
+}
+
 #[test]
 fn verl_writes_lines_and_event_files() {
     let log = open("verl.jsonl");
@@ -151,6 +174,9 @@ fn what_verl_prints_is_read_from_among_all_else() {
         (vec![(1, -0.125), (7, 0.5)], vec![(0, 0.25)])
     );
     assert!(log.series("grad/norm").is_none() && log.series("note").is_none());
+    let has = |what: &str| log.notes.iter().any(|note| note.contains(what));
+    assert!(has("grpo.log: the last line, of step 3, is cut off"), "{:?}", log.notes);
+    assert!(has("1 metric was never finite, such as actor/grad_norm"), "{:?}", log.notes);
 }
 
 #[test]

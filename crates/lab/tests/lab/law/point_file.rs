@@ -45,8 +45,8 @@ fn columns_have_any_name_and_rows_may_lack_numbers() {
     );
     let percent = table("p.csv", "step,H,R\n0,1,45\n", &Columns::default()).unwrap();
     assert!(percent.notes[0].contains("accuracies above 1"), "{percent:?}");
-    let diverged = table("d.jsonl", "{\"step\":1,\"H\":null,\"R\":1}\n", &Columns::default()).unwrap();
-    assert!(diverged.points[0].entropy.is_nan());
+    let diverged = table("d.jsonl", "{\"step\":1,\"H\":Infinity,\"R\":1}\n", &Columns::default()).unwrap();
+    assert!(!diverged.points[0].entropy.is_finite());
 }
 
 #[test]
@@ -106,9 +106,13 @@ fn what_is_malformed_is_named_by_line_and_column() {
 
 #[test]
 fn what_programs_write_for_nothing_is_nothing() {
-    let text = "step,entropy,accuracy\n0,None,0.5\n1,1.0,n/a\n2,1.0,0.5\n";
-    let measured = table("a.csv", text, &Columns::default()).unwrap();
-    assert_eq!(measured.points, [Point { step: 2, entropy: 1.0, accuracy: 0.5 }]);
+    let csv = "step,entropy,accuracy\n0,None,0.5\n1,1.0,nan\n2,1.0,0.5\n3,NaN,0.5\n";
+    let json = "{\"step\":1,\"H\":1,\"R\":null}\n{\"step\":2,\"H\":1,\"R\":0.5}\n{\"step\":3,\"H\":null,\"R\":0.5}\n";
+    for (name, text, passed) in [("a.csv", csv, 3), ("a.jsonl", json, 2)] {
+        let measured = table(name, text, &Columns::default()).unwrap();
+        assert_eq!(measured.points, [Point { step: 2, entropy: 1.0, accuracy: 0.5 }]);
+        assert!(measured.notes[0].starts_with(&format!("{passed} rows without both")), "{measured:?}");
+    }
     let text = "{\"step\":0,\"H\":NaN,\"R\":0.5}\n{\"step\":1,\"H\":1,\"R\":0.5}\n{\"step\":2,\"H";
     let measured = table("a.jsonl", text, &Columns::default()).unwrap();
     assert!(measured.points[0].entropy.is_nan() && measured.points.len() == 2, "{measured:?}");

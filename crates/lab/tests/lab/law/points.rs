@@ -73,6 +73,23 @@ fn runs_without_evaluations_have_their_rollouts() {
 }
 
 #[test]
+fn accuracies_without_an_entropy_are_counted() {
+    let row = |step: u64| {
+        let entropy = if step < 3 {
+            format!(",\"eval/a/entropy\":1,\"policy/entropy\":0.{step}")
+        } else {
+            String::new()
+        };
+        format!("{{\"step\":{step},\"eval/a/score\":0.{step},\"reward/mean\":0.{step}{entropy}}}\n")
+    };
+    let log = log(&(1..=4).map(row).collect::<String>());
+    let (set, rollout) = (of_run(&log).remove(0), of_rollout(&log).unwrap());
+    assert!(set.notes[0].contains("mean score"), "{set:?}");
+    assert_eq!(set.notes[1], "2 of 4 evaluations have no entropy and are left out");
+    assert_eq!(rollout.notes[1], "2 of 4 rollouts have no entropy and are left out");
+}
+
+#[test]
 fn metrics_by_name_are_paired_as_those_of_the_run() {
     let mut metrics = String::new();
     for step in 0..9 {
