@@ -9,6 +9,7 @@ use super::run::Run;
 use super::text::{listed, seen, short_name, shortened, words};
 use super::thin::{means, thin};
 use crate::log::Series;
+use crate::seeds::range_of;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -193,7 +194,12 @@ impl Curves {
                 Unit::Magnitude(name) => (name.to_owned(), false, true),
             };
             for (number, metric) in metrics.iter().enumerate() {
-                lines.extend(methods.lines(metric, number, share, most));
+                let range = match unit {
+                    Unit::Share => [0.0, 1.0],
+                    Unit::Magnitude(_) => [0.0, f64::INFINITY],
+                    Unit::Named(_) => range_of(&metric.metric),
+                };
+                lines.extend(methods.lines(metric, number, range, most));
             }
             curves.charts.push(Chart { id, x: "step", y, share, logarithmic, together, lines });
             let metrics = metrics.into_iter().map(|m| (m.metric, m.name)).collect();

@@ -48,10 +48,11 @@ impl Methods {
     }
 
     /// The means of a metric in so many points at most, one line for each method with several seeds that have measured it.
-    pub fn lines(&self, metric: &Metric<'_>, number: usize, is_share: bool, most: usize) -> Vec<Line> {
+    /// `range` is what its numbers can be.
+    pub fn lines(&self, metric: &Metric<'_>, number: usize, range: [f64; 2], most: usize) -> Vec<Line> {
         let of = |(group, members): (usize, &Members)| {
             let series: Vec<&Series> = members.counted.iter().filter_map(|run| metric.of_run(*run)).collect();
-            let [x, y, low, high] = over_seeds(&series, is_share, most.min(MOST))?;
+            let [x, y, low, high] = over_seeds(&series, range, most.min(MOST))?;
             let (run, name) = (members.counted[0], metric.name().to_owned());
             let style = Style::Mean;
             Some(Line {
@@ -111,8 +112,9 @@ pub(super) fn has_mean(chart: &Chart) -> bool {
 }
 
 /// Steps, means and both ends of their intervals, at the steps that all series have; none of fewer than two series or without
-/// such steps. Where all have the same number, or it is cut off, the interval is as wide as it can be seen: not at all.
-fn over_seeds(series: &[&Series], is_share: bool, most: usize) -> Option<[Vec<f64>; 4]> {
+/// such steps. Where all have the same number, or it is cut off, the interval is as wide as it can be seen: not at all. Intervals
+/// are cut to what numbers can be, unless another trainer means something else by a name, whose numbers then are outside.
+fn over_seeds(series: &[&Series], range: [f64; 2], most: usize) -> Option<[Vec<f64>; 4]> {
     let (first, others) = series.split_first()?;
     if others.is_empty() {
         return None;
@@ -132,11 +134,13 @@ fn over_seeds(series: &[&Series], is_share: bool, most: usize) -> Option<[Vec<f6
         }
     };
     let curves: Vec<Vec<(f64, f64)>> = series.iter().map(curve).collect();
+    let [least, greatest] = range;
+    let is_within = curves.iter().flatten().all(|(_, value)| (least..=greatest).contains(value));
     let mut line: [Vec<f64>; 4] = Default::default();
     for (i, (step, _)) in curves.first()?.iter().enumerate() {
         let mean = Mean::of(curves.iter().filter_map(|curve| Some(curve.get(i)?.1)).collect())?;
         let [low, high] = mean.interval.unwrap_or([mean.value; 2]);
-        let cut = |end: f64| if is_share { end.clamp(0.0, 1.0) } else { end };
+        let cut = |end: f64| if is_within { end.clamp(least, greatest) } else { end };
         for (of, value) in line.iter_mut().zip([*step, mean.value, cut(low), cut(high)]) {
             of.push(rounded(value));
         }
@@ -147,6 +151,10 @@ fn over_seeds(series: &[&Series], is_share: bool, most: usize) -> Option<[Vec<f6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeds::range_of;
+
+    const SHARE: [f64; 2] = [0.0, 1.0];
+    const ANY: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
 
     fn series(points: &[(u64, f64)]) -> Series {
         let (steps, values) = points.iter().copied().unzip();
@@ -157,20 +165,31 @@ mod tests {
     fn means_are_at_the_steps_that_all_have() {
         let (one, two) =
             (series(&[(0, 0.2), (5, 0.4), (10, 0.5)]), series(&[(0, 0.4), (10, 0.5), (15, 0.9)]));
-        let [x, y, low, high] = over_seeds(&[&one, &two], true, 100).unwrap();
+        let [x, y, low, high] = over_seeds(&[&one, &two], SHARE, 100).unwrap();
         assert_eq!((x, y), (vec![0.0, 10.0], vec![0.3, 0.5]));
         // Student's t of one degree: 12.706 standard errors of 0.1, cut off at 0 and 1; equal numbers have none.
         assert_eq!((low, high), (vec![0.0, 0.5], vec![1.0, 0.5]));
-        let [_, _, low, high] = over_seeds(&[&one, &two], false, 100).unwrap();
+        let [_, _, low, high] = over_seeds(&[&one, &two], ANY, 100).unwrap();
         assert!((low[0] - (0.3 - 1.2706)).abs() < 1e-3 && (high[0] - (0.3 + 1.2706)).abs() < 1e-3);
-        assert!(over_seeds(&[&one], true, 100).is_none());
-        assert!(over_seeds(&[&one, &series(&[(7, 0.1)])], true, 100).is_none());
+        assert!(over_seeds(&[&one], SHARE, 100).is_none());
+        assert!(over_seeds(&[&one, &series(&[(7, 0.1)])], SHARE, 100).is_none());
+    }
+
+    #[test]
+    fn bands_end_where_intervals_of_tables_do() {
+        let (one, two) = (series(&[(0, 0.01), (5, 0.5)]), series(&[(0, 0.03), (5, 0.5)]));
+        let low = |range| over_seeds(&[&one, &two], range, 100).unwrap()[2][0];
+        assert_eq!(low(range_of("eval/a/entropy")), 0.0);
+        assert!(low(range_of("policy/loss")) < 0.0 && low(range_of("theory/entropy_change")) < 0.0);
+        // Another trainer's loss may have a sign.
+        let below = series(&[(0, -0.03), (5, 0.5)]);
+        assert!(over_seeds(&[&one, &below], range_of("loss"), 100).unwrap()[2][0] < -0.01);
     }
 
     #[test]
     fn long_curves_are_of_stretches() {
         let long = |add: f64| series(&(0..1000).map(|step| (step, step as f64 + add)).collect::<Vec<_>>());
-        let [x, y, low, _] = over_seeds(&[&long(0.0), &long(2.0)], false, 100).unwrap();
+        let [x, y, low, _] = over_seeds(&[&long(0.0), &long(2.0)], ANY, 100).unwrap();
         assert_eq!((x.len(), x[0], y[0]), (100, 4.5, 5.5));
         assert!(low[0] < 0.0);
     }

@@ -3,7 +3,7 @@
 use super::curves::swatch;
 use super::law_section::{LawSection, ceiling};
 use super::number::{percent, plain};
-use super::run::{Run, ends, place};
+use super::run::{Run, accuracies, ends, place};
 use super::text::short_name;
 use crate::law::Point;
 use crate::page::scrolling;
@@ -45,7 +45,9 @@ pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
             }
             let measured = run.measured.get(row);
             if let Some((measured, (first, last))) = measured.and_then(|m| Some((m, ends(m)?))) {
-                let best = best(&measured.points).map_or("–".into(), |best| {
+                let accuracies = accuracies(run, measured);
+                let accuracy = accuracies.first().zip(accuracies.last());
+                let best = best(&accuracies).map_or("–".into(), |best| {
                     format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step)
                 });
                 let held = law.study(i, row).and_then(|study| study.holds());
@@ -55,7 +57,11 @@ pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
                     "<td>{}</td><td>{}</td><td>{}</td><td>{best}</td><td>{ceiling}</td>",
                     short_name(place(&measured.set)),
                     from_to(first.entropy, last.entropy, plain),
-                    from_to(first.accuracy, last.accuracy, percent),
+                    accuracy.map_or("–".into(), |(first, last)| from_to(
+                        first.accuracy,
+                        last.accuracy,
+                        percent
+                    )),
                 );
             } else {
                 html += "<td>–</td><td>–</td><td>–</td><td>–</td><td>–</td>";

@@ -95,7 +95,10 @@
     const drawn = trace(chart, line);
     const digits = chart.share ? ".3~p" : ".4~g";
     const said = `%{y} [%{customdata[0]:${digits}}, %{customdata[1]:${digits}}]`;
-    const band = trace(chart, { ...line, as: "band", y: line.low });
+    // A logarithmic axis has no place for 0, where an interval may end.
+    const least = line.y.filter((y) => y > 0).reduce((a, b) => Math.min(a, b), Infinity);
+    const floor = logarithmic.has(chart.id) && least < Infinity ? least / 10 : -Infinity;
+    const band = trace(chart, { ...line, as: "band", y: line.low.map((low) => Math.max(low, floor)) });
     const ends = line.low.map((low, i) => [low, line.high[i]]);
     return [{ ...band, name: drawn.name }, { ...drawn, customdata: ends, hovertemplate: said }];
   }

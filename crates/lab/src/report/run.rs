@@ -4,7 +4,7 @@ use super::MAX_RUNS;
 use super::text::{shortened, words};
 use crate::law::Point;
 use crate::law::points::{self, Measured, ROLLOUT};
-use crate::log::RunLog;
+use crate::log::{RunLog, shared_paths};
 use crate::run_files::recipe_of;
 use crate::seeds::Control;
 use crate::visible::visible;
@@ -54,6 +54,12 @@ pub(super) fn ends(measured: &Measured) -> Option<(Point, Point)> {
     Some((*measured.points.first()?, *measured.points.last()?))
 }
 
+/// All that was measured of the accuracy, with an entropy beside it or without: as points whose entropies say nothing.
+pub(super) fn accuracies(run: &Run, measured: &Measured) -> Vec<Point> {
+    let point = |(step, accuracy)| Point { step, entropy: f64::NAN, accuracy };
+    run.log.series(&measured.accuracy).into_iter().flat_map(|series| series.iter()).map(point).collect()
+}
+
 /// Most evaluation sets of all runs together of which tables and summary speak.
 const MAX_SETS: usize = 600;
 /// The longest name of a run, in characters.
@@ -66,7 +72,6 @@ const LONGEST_LABEL: usize = 200;
 pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
     for path in paths {
-        let recipe = recipe_of(path)?;
         let logs = RunLog::open_all(path)?;
         let number = runs.len() + logs.len();
         if number > MAX_RUNS {
@@ -75,7 +80,10 @@ pub(super) fn open(paths: &[PathBuf]) -> Result<Vec<Run>> {
                 "a report is on 1 to {MAX_RUNS} runs, and with those of {path} these are {number}; give fewer"
             )));
         }
-        runs.extend(logs.into_iter().map(|log| (log, recipe.clone())));
+        for log in logs {
+            let recipe = recipe_of(&log.path)?; // a directory of runs has none itself
+            runs.push((log, recipe));
+        }
     }
     let labels = labels(&runs.iter().map(|(log, _)| log).collect::<Vec<_>>());
     let run = |(label, (log, recipe)): (String, (RunLog, Option<Value>))| {
@@ -107,7 +115,8 @@ pub(super) fn leave_out_sets(runs: &mut [Run]) -> Vec<String> {
 /// All have as much before them as far as their paths differ, so that seeds of a sweep are `grpo/1`, `kl-cov/1` and `kl-cov/2`,
 /// not `2`. A number alone is no name.
 fn labels(logs: &[&RunLog]) -> Vec<String> {
-    let parts: Vec<Vec<String>> = logs.iter().map(|log| above(log)).collect();
+    let shared = shared_paths(logs.iter().copied());
+    let parts: Vec<Vec<String>> = logs.iter().map(|log| above(log, shared.contains(&*log.path))).collect();
     let label = |i: usize, depth: usize| {
         let above = &parts[i][parts[i].len().saturating_sub(depth)..];
         above.iter().map(String::as_str).chain([logs[i].name.as_str()]).collect::<Vec<_>>().join("/")
@@ -137,9 +146,10 @@ fn labels(logs: &[&RunLog]) -> Vec<String> {
     labels
 }
 
-/// The names of the directories above a run's.
-fn above(log: &RunLog) -> Vec<String> {
+/// The names of the directories above a run's, and of the table if it is one of several in it.
+fn above(log: &RunLog, is_of_table: bool) -> Vec<String> {
     let path = log.path.canonicalize().unwrap_or_else(|_| log.path.clone());
-    let names = path.parent().into_iter().flat_map(|dir| dir.iter());
+    let names = if is_of_table { Some(&*path) } else { path.parent() };
+    let names = names.into_iter().flat_map(|path| path.iter());
     names.map(|name| name.to_string_lossy().into_owned()).filter(|name| name != "/").collect()
 }

@@ -6,13 +6,13 @@ use super::law_section::{LawSection, ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
 use super::overview::best;
 use super::parts;
-use super::run::{Run, ends, place};
+use super::run::{Run, accuracies, ends, place};
 use super::text::{short_name, words};
 use crate::alarms::{Alarm, of_log};
 use crate::collapse::{GAINED, SPENT, growth, half_way, is_more};
 use crate::law::points::{Measured, ROLLOUT};
 use crate::law::{Point, Study};
-use crate::log::Series;
+use crate::log::{Series, of_set};
 use std::fmt::Write;
 
 /// A share of prompts without a signal that is worth a word.
@@ -25,8 +25,8 @@ const MAX_ALARMS: usize = 20;
 /// More runs than these are folded up.
 const MANY: usize = 4;
 
-/// Metrics whose last finite value tells of a run that diverged.
-const FINITE: [&str; 4] = ["policy/loss", "grad/norm", "policy/entropy", "sft/loss"];
+/// Metrics beside entropies whose last finite value tells of a run that diverged.
+const FINITE: [&str; 3] = ["policy/loss", "grad/norm", "sft/loss"];
 
 /// The section.
 pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
@@ -64,7 +64,7 @@ fn sentences(run: &Run, number: usize, law: &LawSection) -> Vec<String> {
     all.extend(alarms(run));
     for (i, measured) in run.measured.iter().take(MAX_SETS).enumerate() {
         all.extend(entropy(measured));
-        all.extend(accuracy(measured));
+        all.extend(accuracy(run, measured));
         all.extend(parts::sentence(run, &measured.set));
         all.extend(law.study(number, i).map(|study| the_law(measured, study)));
     }
@@ -114,9 +114,10 @@ fn steps(number: u64) -> String {
 
 fn extent(run: &Run, last: u64) -> String {
     let planned = run.setting("run.steps").and_then(serde_json::Value::as_u64);
-    let time = values(run, "time/step_s").map(|s| s.values.iter().sum::<f64>());
-    let time = time
-        .map_or(String::new(), |seconds| format!(", in {} of training and evaluation", duration(seconds)));
+    let time = run.log.seconds().map_or(String::new(), |(seconds, has_evaluation)| {
+        let what = if has_evaluation { "training and evaluation" } else { "training" };
+        format!(", in {} of {what}", duration(seconds))
+    });
     match planned {
         Some(planned) if planned == last => {
             format!("It ran for all <b>{}</b> of its recipe{time}.", steps(last))
@@ -141,10 +142,23 @@ fn duration(seconds: f64) -> String {
 
 /// Numbers that stop being finite while the log goes on, and updates that were left out.
 fn divergence(run: &Run, last: u64) -> Option<String> {
-    let gone = FINITE.into_iter().filter_map(|metric| Some((metric, values(run, metric)?.last()?.0)));
+    let of_steps = FINITE.into_iter().filter_map(|metric| Some((metric.to_owned(), values(run, metric)?)));
+    let entropy = run.log.entropy().map(|(metric, series)| (metric.to_owned(), series));
+    let gone = of_steps.chain(entropy).filter_map(|(metric, series)| {
+        // A Trainer that logs every tenth step ends between two.
+        let apart = series.steps.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
+        let (step, _) = series.last()?;
+        (last - step >= apart).then_some((metric, step))
+    });
+    let of_sets = run.log.accuracies().into_iter().filter_map(|(set, accuracy)| {
+        let metric = of_set(set, "entropy");
+        let (step, _) = run.log.series(&metric)?.last()?;
+        let (evaluated, _) = run.log.series(&of_set(set, accuracy.what))?.last()?;
+        (step < evaluated).then_some((metric, step))
+    });
     let gone: Vec<String> = gone
-        .filter(|(_, step)| *step < last)
-        .map(|(metric, step)| format!("{} after step {step}", code(metric)))
+        .chain(of_sets.take(MAX_SETS))
+        .map(|(metric, step)| format!("{} after step {step}", code(&metric)))
         .collect();
     let skipped = values(run, "optimizer/skipped")
         .map(|series| first_and_last(series).1)
@@ -218,12 +232,13 @@ fn entropy(measured: &Measured) -> Option<String> {
     Some(format!("{what} fell from {from} to <b>{to}</b> nats{share}{half}."))
 }
 
-fn accuracy(measured: &Measured) -> Option<String> {
+fn accuracy(run: &Run, measured: &Measured) -> Option<String> {
     let place =
         if measured.set == ROLLOUT { "the training prompts".into() } else { short_name(&measured.set) };
     let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(&measured.accuracy));
-    let (first, last) = ends(measured)?;
-    if measured.points.len() == 1 {
+    let points = accuracies(run, measured);
+    let (first, last) = (points.first()?, points.last()?);
+    if points.len() == 1 {
         return Some(format!(
             "{what}: {} after step {}, the only measurement.",
             percent(first.accuracy),
@@ -231,7 +246,7 @@ fn accuracy(measured: &Measured) -> Option<String> {
         ));
     }
     let (from, to) = (percent(first.accuracy), percent(last.accuracy));
-    let half = growth(&measured.points, GAINED).and_then(|_| half_way(&measured.points, GAINED));
+    let half = growth(&points, GAINED).and_then(|_| half_way(&points, GAINED));
     let half = half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
     let is_seen = from != to;
     let verb = match last.accuracy - first.accuracy {
@@ -251,7 +266,7 @@ fn accuracy(measured: &Measured) -> Option<String> {
         }
         _ => "stayed",
     };
-    let best = best(&measured.points)?;
+    let best = best(&points)?;
     let best = if best.step == last.step {
         "; that is its best".to_owned()
     } else {
@@ -446,18 +461,18 @@ fn compared(runs: &[Run]) -> Vec<String> {
     sets.dedup();
     let mut all = Vec::new();
     for set in sets.into_iter().take(MAX_SETS) {
-        let of_set: Vec<(&Run, Point)> = runs
-            .iter()
-            .filter_map(|run| {
-                let measured = run.measured.iter().find(|m| m.set == set)?;
-                Some((run, *measured.points.last()?))
-            })
-            .collect();
+        let of_set: Vec<(&Run, &Measured)> =
+            runs.iter().filter_map(|run| Some((run, run.measured.iter().find(|m| m.set == set)?))).collect();
         if of_set.len() > 1 {
+            let last = |points: &dyn Fn(&Run, &Measured) -> Option<Point>| -> Vec<(&Run, Point)> {
+                of_set.iter().filter_map(|(run, measured)| Some((*run, points(run, measured)?))).collect()
+            };
+            let accuracies = last(&|run, measured| accuracies(run, measured).pop());
+            let entropies = last(&|_, measured| measured.points.last().copied());
             let accuracy =
-                ahead(&of_set, |point| point.accuracy, |value| format!("<b>{}</b>", percent(value)));
+                ahead(&accuracies, |point| point.accuracy, |value| format!("<b>{}</b>", percent(value)));
             let entropy =
-                ahead(&of_set, |point| point.entropy, |value| format!("<b>{}</b> nats", plain(value)));
+                ahead(&entropies, |point| point.entropy, |value| format!("<b>{}</b> nats", plain(value)));
             all.push(format!(
                 "Of {} runs on <bdi>{}</bdi>, {} the highest accuracy, {}; {} the most entropy left, {}.",
                 of_set.len(),

@@ -140,6 +140,8 @@ impl Measure {
             Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::AtEntropy(_) => {
                 match self.name() {
                     _ if self.is_of_shares() => SHARE,
+                    // A policy's loss and what the theory says of changes have a sign.
+                    _ if ["policy/loss", "theory/"].iter().any(|of| self.metric.starts_with(of)) => ANY,
                     name if ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of)) => FROM_0,
                     _ => ANY,
                 }
@@ -220,6 +222,11 @@ impl Measure {
             | Taken::Predicted(..) => None,
         }
     }
+}
+
+/// What a metric's numbers can be: the least and the greatest, infinite where there is none.
+pub(crate) fn range_of(metric: &str) -> [f64; 2] {
+    Measure { metric: metric.to_owned(), taken: Taken::End, section: Section::Main }.range()
 }
 
 /// The accuracies of a run's sets, parts left out: every mean@k, then pass@k and maj@k of the largest k.

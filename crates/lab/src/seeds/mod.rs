@@ -16,6 +16,7 @@ mod student;
 mod title;
 
 pub use groups::without_seed;
+pub(crate) use measure::range_of;
 pub use measure::{Held, LawNumber, Measure, Nats, PredictionNumber, Taken};
 pub use section::Section;
 pub use show::{markdown, section, text};

@@ -56,15 +56,23 @@ pub struct Studied {
 }
 
 impl ShownRun {
-    /// Reads the runs that a path leads to: one, but for tables of several.
+    /// Reads the runs that a path leads to: one, but for tables and directories of several.
     ///
     /// # Errors
     /// As [`RunLog::open_all`]; when a recipe is no JSON.
     pub fn read(path: &Path) -> Result<Vec<Self>> {
         let recipe = recipe_of(path)?;
         let is_training = State::is_training(path, recipe.as_ref());
-        let logs = RunLog::open_all(path)?;
-        Ok(logs.into_iter().map(|log| Self::of(log, recipe.clone(), is_training)).collect())
+        let mut runs = Vec::new();
+        for log in RunLog::open_all(path)? {
+            if log.path != path && recipe_of(&log.path)?.is_some() {
+                // Whether it trains must be asked before it is read.
+                runs.extend(Self::read(&log.path)?);
+            } else {
+                runs.push(Self::of(log, recipe.clone(), is_training));
+            }
+        }
+        Ok(runs)
     }
 
     /// A run by its log, the values of its recipe and whether a process trains in it, as far as these are known.

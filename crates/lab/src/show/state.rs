@@ -39,6 +39,8 @@ pub struct State {
     pub step_seconds: Option<f64>,
     /// Seconds of all steps together.
     pub seconds: f64,
+    /// Whether evaluations are among them.
+    pub has_evaluation: bool,
     /// Seconds for which it has been silent though it trains, if that is long.
     pub silent: Option<f64>,
 }
@@ -66,8 +68,8 @@ impl State {
         let step_seconds = (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64);
         let silent = (condition == Condition::Training).then(|| age(&log.path)).flatten();
         let silent = silent.filter(|s| *s > SILENCE.0.max(SILENCE.1 * step_seconds.unwrap_or(0.0)));
-        let seconds = log.series("time/step_s").map_or(0.0, |times| times.values.iter().sum());
-        Self { condition, step, steps, step_seconds, seconds, silent }
+        let (seconds, has_evaluation) = log.seconds().unwrap_or((0.0, true));
+        Self { condition, step, steps, step_seconds, seconds, has_evaluation, silent }
     }
 
     /// Seconds that the steps to come will take.
@@ -107,7 +109,10 @@ impl State {
                     text += &format!(", nothing new for {}", duration(seconds));
                 }
             }
-            _ if self.seconds > 0.0 => text += &format!(", {} in all", duration(self.seconds)),
+            _ if self.seconds > 0.0 => {
+                let all = if self.has_evaluation { "in all" } else { "of training" };
+                text += &format!(", {} {all}", duration(self.seconds));
+            }
             _ => {}
         }
         text

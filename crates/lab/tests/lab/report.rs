@@ -490,3 +490,86 @@ fn of_an_entropy_that_begins_at_0_no_share_is_spent() {
     assert!(said.contains("nats; half of the fall was over by step 1 of 2"), "{said}");
     assert!(!said.contains("nats, by"), "{said}");
 }
+
+/// A file of another trainer's log with these rows.
+fn foreign(dir: &Path, name: &str, rows: &[Value]) -> PathBuf {
+    let path = dir.join(name);
+    fs::write(&path, rows.iter().map(|row| format!("{row}\n")).collect::<String>().replace("\"NaN\"", "NaN"))
+        .unwrap();
+    path
+}
+
+#[test]
+fn an_entropy_of_others_that_is_lost_is_told_and_accuracy_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |step: u64| {
+        let entropy = |of: f64| if step <= 12 { json!(of / step as f64) } else { json!("NaN") };
+        json!({"step": step, "actor/entropy": entropy(1.0), "critic/score/mean": 0.01 * step as f64,
+            "actor/grad_norm": "NaN"})
+    };
+    let html = page(&[foreign(dir.path(), "verl.jsonl", &(1..=20).map(row).collect::<Vec<_>>())]);
+    says(
+        &html,
+        &[
+            "It may have diverged: there is no finite value of policy/entropy_token_mean_filtered after step 12, while the log \
+             goes on to step 20",
+            "(reward/score) rose from 1.0 % to 20.0 %",
+            "that is its best",
+            "1.0 % → 20.0 %",
+            "8 of 20 rollouts have no entropy and are left out",
+            "1 metric was never finite, such as actor/grad_norm",
+        ],
+    );
+    // Evaluations are rarer than steps; what counts is whether their accuracy goes on.
+    let row = |step: u64| {
+        let mut row = json!({"step": step, "policy/entropy": 1.0, "policy/loss": 0.5});
+        if step.is_multiple_of(5) {
+            row["eval/a/score"] = json!(0.01 * step as f64);
+            row["eval/a/entropy"] = if step <= 10 { json!(0.5) } else { Value::Null };
+        }
+        row
+    };
+    let said = |steps: u64| {
+        summary(&page(&[foreign(dir.path(), "ours.jsonl", &(1..=steps).map(row).collect::<Vec<_>>())]))
+    };
+    assert!(!said(14).contains("diverged"), "{}", said(14));
+    assert!(said(17).contains("no finite value of eval/a/entropy after step 10"), "{}", said(17));
+    assert!(said(17).contains("(eval/a/score) rose from 5.0 % to 15.0 %"), "{}", said(17));
+}
+
+#[test]
+fn a_trainer_that_logs_every_tenth_step_has_not_diverged_at_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rows: Vec<Value> = (1..=4)
+        .map(|i| json!({"step": 10 * i, "epoch": 0.1, "loss": 0.5, "reward": 0.5, "kl": 0.1, "step_time": 3.0}))
+        .collect();
+    rows.push(json!({"step": 43, "epoch": 0.5, "train_loss": 0.4}));
+    let path = dir.path().join("trainer_state.json");
+    fs::write(&path, json!({ "log_history": rows }).to_string()).unwrap();
+    let said = summary(&page(&[path]));
+    assert!(!said.contains("diverged"), "{said}");
+    assert!(said.contains("goes to step 43, in 2 minutes of training."), "{said}");
+}
+
+/// The directories that event files are found in are those of runs, with recipes of their own.
+#[test]
+fn a_directory_of_runs_has_their_recipes_and_tables_keep_their_runs_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    for (seed, name) in [(1, "one"), (2, "two")] {
+        let rows: Vec<_> = (0..=20).map(|s| step(s, 30.0, 4, seed)).collect();
+        let mut recipe = recipe(20, "kl-cov");
+        recipe["run"]["seed"] = json!(seed);
+        let path = run(dir.path(), name, &rows, recipe);
+        fs::create_dir(path.join("tensorboard")).unwrap();
+        fs::write(path.join("tensorboard/events.out.tfevents.1.host.1.0"), "").unwrap();
+    }
+    let html = page(&[dir.path().to_owned()]);
+    says(&html, &["It ran for all 20 steps of its recipe"]);
+    assert!(!html.contains("No recipe beside the log") && html.contains("data-method=\"0\""));
+    let tables = tempfile::tempdir().unwrap();
+    let paths = ["c1.csv", "c2.csv"].map(|name| tables.path().join(name));
+    for path in &paths {
+        fs::write(path, "Step,a - actor/entropy,b - actor/entropy\n1,0.5,0.25\n2,0.4,0.2\n").unwrap();
+    }
+    says(&page(&paths), &["c1.csv/a", "c1.csv/b", "c2.csv/a", "c2.csv/b"]);
+}

@@ -367,3 +367,38 @@ fn a_page_of_very_many_sets_and_parts_is_made_at_once() {
     has(&text, &["evaluations set-5999", "parts of set-5999: mean@1"]);
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }
+
+#[test]
+fn runs_of_a_directory_have_states_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let kept: Vec<TempDir> = [25, 30].map(|steps| run(steps, &rows(25))).into();
+    for (from, name) in kept.iter().zip(["finished", "stopped"]) {
+        let to = dir.path().join(name);
+        fs::create_dir_all(to.join("tensorboard")).unwrap();
+        fs::write(to.join("tensorboard/events.out.tfevents.1.host.1.0"), "").unwrap();
+        for file in [".recipe.json", "metrics.jsonl", "timings.jsonl"] {
+            fs::copy(from.path().join(file), to.join(file)).unwrap();
+        }
+    }
+    let lock = lock_directory(&dir.path().join("stopped"), "training").unwrap();
+    let conditions = || -> Vec<Condition> {
+        ShownRun::read(dir.path()).unwrap().iter().map(|run| run.state.condition).collect()
+    };
+    assert_eq!(conditions(), [Condition::Complete, Condition::Training]);
+    drop(lock);
+    assert_eq!(conditions(), [Condition::Complete, Condition::Stopped]);
+    // By the file of its log a run is the same.
+    let one = ShownRun::read(&dir.path().join("finished/metrics.jsonl")).unwrap().remove(0);
+    assert_eq!((one.state.condition, one.recipe.is_some()), (Condition::Complete, true));
+}
+
+/// A Trainer's time is the mean of the steps since it logged before.
+#[test]
+fn a_trainers_time_is_that_of_all_its_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = |step: u64| json!({"step": step, "reward": 0.5, "kl": 0.1, "frac_reward_zero_std": 0, "step_time": 3.0});
+    write(dir.path(), "trl.jsonl", &[row(10), row(20), row(25)]);
+    let run = ShownRun::read(&dir.path().join("trl.jsonl")).unwrap().remove(0);
+    assert_eq!((run.state.seconds, run.state.has_evaluation), (75.0, false));
+    has(&page(&[run], &WANTED, &LOOK).join("\n"), &["step 25, 3.0 s per step, 75 s of training"]);
+}
