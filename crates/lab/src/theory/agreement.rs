@@ -20,6 +20,9 @@ pub struct Prediction {
 /// Fewest steps that a correlation says something of.
 const FEWEST: usize = 3;
 
+/// Share of a sum of squares that may be rounding.
+const ROUNDING: f64 = 1e-24;
+
 const OF_RESPONSES: &str = "theory/entropy_change";
 const OF_TOKENS: &str = "theory/entropy_change_token_mean";
 
@@ -122,6 +125,8 @@ impl Agreement {
             |i: usize, j: usize| pairs.iter().map(|p| (p[i] - means[i]) * (p[j] - means[j])).sum::<f64>();
         let product = |i: usize, j: usize| pairs.iter().map(|pair| pair[i] * pair[j]).sum::<f64>();
         let varying = |sum: f64| (sum > 0.0).then_some(sum);
+        // What never varies leaves rounding.
+        let varies = |i: usize| centred(i, i) > ROUNDING * product(i, i);
         let enough = pairs.len() >= FEWEST;
         let signed: Vec<bool> = pairs
             .iter()
@@ -131,7 +136,7 @@ impl Agreement {
         let slope = varying(product(0, 0)).map(|squares| product(0, 1) / squares);
         let left = |k: f64| pairs.iter().map(|[p, c]| (c - k * p) * (c - k * p)).sum::<f64>();
         let correlation = varying(centred(0, 0) * centred(1, 1))
-            .filter(|_| enough)
+            .filter(|_| enough && varies(0) && varies(1))
             .map(|squares| (centred(0, 1) / squares.sqrt()).clamp(-1.0, 1.0));
         Self {
             steps: pairs.len(),
@@ -194,8 +199,7 @@ impl TheoryOfRun {
 fn unvarying(changes: &Series) -> Agreement {
     let mean = changes.values.iter().sum::<f64>() / changes.values.len() as f64;
     let pairs: Vec<[f64; 2]> = changes.values.iter().map(|change| [mean, *change]).collect();
-    // The centred sum of a constant is rounding: it has no correlation.
-    Agreement { correlation: None, correlation_interval: None, ..Agreement::of(&pairs) }
+    Agreement::of(&pairs)
 }
 
 fn means(log: &RunLog, (bucket, accuracy): (&str, &'static str)) -> Option<BucketMeans> {

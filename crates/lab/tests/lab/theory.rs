@@ -170,6 +170,9 @@ fn agreement_is_measured_as_it_is_defined() {
         let Agreement { correlation, same_sign, slope, explained, .. } = Agreement::of(pairs);
         assert_eq!((correlation, same_sign, slope, explained), (None, None, None, None), "{pairs:?}");
     }
+    // What never varies has no correlation, though its mean is rounded.
+    let constant = [0.001, -0.002, 0.003, 0.0007, -0.001, 0.002, 0.0013].map(|change| [0.1, change]);
+    assert_eq!(Agreement::of(&constant).correlation, None);
     let one = Agreement::of(&[[2.0, 1.0]]);
     assert_eq!((one.correlation, one.slope, one.explained), (None, Some(0.5), None));
     assert_eq!(Agreement::of(&[[2.0, 1.0], [1.0, 5.0]]).correlation, None, "any two steps agree");
