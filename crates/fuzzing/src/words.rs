@@ -193,6 +193,8 @@ pub(crate) const GRADER: &[&str] = &[
     "&",
     "\\\\",
     "\\pm",
+    "x\\pm1\\pm1\\pm1=\\{",
+    "\\}",
     "\\infty",
     "\\cup",
     "x",

@@ -102,6 +102,26 @@ fn matrices_do_not_outgrow_their_text() {
 }
 
 #[test]
+fn signs_within_sets_do_not_outgrow_their_text() {
+    let signed = |levels: usize, innermost: &str| {
+        (0..levels).fold(innermost.to_owned(), |inner, _| format!("x\\pm1\\pm1\\pm1=\\{{{inner}\\}}"))
+    };
+    for answer in [signed(6, "1"), signed(4, &"x+1".repeat(1_000)), signed(12, "1")] {
+        for (gold, answer) in [("137", boxed(&answer)), ("\\pm 1", format!("The answer is ${answer}$."))] {
+            let grade = judge(gold, &answer);
+            assert_ne!(grade.outcome, Outcome::Same);
+        }
+        let reason = GroundTruth::from_value(&json!(answer)).unwrap_err();
+        assert!(reason.contains("±"), "{reason}");
+    }
+    // As many ± next to each other as an answer may hold.
+    let (signs, values) = ((1..400).map(|n| format!("\\pm {n}")), (1..400).map(|n| format!("{n}, -{n}")));
+    let (signs, values) = (signs.collect::<Vec<_>>().join(","), values.collect::<Vec<_>>().join(","));
+    assert_eq!(judge(&values, &boxed(&signs)).outcome, Outcome::Same);
+    assert_eq!(judge("\\pm\\sqrt2\\pm\\sqrt3", &boxed("\\pm\\sqrt3\\pm\\sqrt2")).outcome, Outcome::Same);
+}
+
+#[test]
 fn long_responses_are_scanned_once() {
     let size = 1 << 20;
     for unit in [

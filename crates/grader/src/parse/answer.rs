@@ -132,6 +132,10 @@ impl Context {
         if signs > MAX_SIGNS {
             return Err(Unreadable::NotMath);
         }
+        if signs > 0 {
+            let symbols = tokens.len() << signs;
+            self.signed = self.signed.checked_sub(symbols).ok_or(Unreadable::TooManySigns)?;
+        }
         let outer = (self.signs, self.signs_seen);
         for choice in 0..1 << signs {
             (self.signs, self.signs_seen) = (choice, 0);

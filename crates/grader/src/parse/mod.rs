@@ -30,6 +30,10 @@ const VECTORS: [&str; 6] = ["\\vec", "\\overrightarrow", "\\mathbf", "\\boldsymb
 /// Deepest nesting of an answer.
 const MAX_DEPTH: usize = 60;
 
+/// Most symbols that one parse reads for the choices of signs that ± leave. Sets have ± of their own, which are read again for
+/// each choice outside them.
+const MAX_SIGNED: usize = 100_000;
+
 /// Why a text is no mathematics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
@@ -42,6 +46,9 @@ pub enum Unreadable {
     /// Matrices that are multiplied, or determinants within each other, which are too long as one formula.
     #[error("has matrices whose arithmetic is longer than {MAX_COPIES} terms when written out")]
     TooManyCopies,
+    /// Sets with ± within others, which are too long with every choice of signs.
+    #[error("has ± within others, which are longer than {MAX_SIGNED} symbols when all are written out")]
+    TooManySigns,
     /// It is words, or its parts do not fit together.
     #[error("is not a formula")]
     NotMath,
@@ -64,6 +71,8 @@ struct Context {
     signs: u32,
     /// How many ± there were so far.
     signs_seen: u32,
+    /// How many symbols may still be read for choices of signs.
+    signed: usize,
     depth: usize,
     /// Whether there was a logarithm without a base.
     plain_logarithm: bool,
@@ -108,6 +117,7 @@ pub fn parse(source: &str, convention: Convention) -> Result<Parsed, Unreadable>
         convention,
         signs: 0,
         signs_seen: 0,
+        signed: MAX_SIGNED,
         depth: 0,
         plain_logarithm: false,
         braces_enclose_sets: !source.contains(['\\', '^', '_']) && has_nested_braces(&source),
