@@ -17,7 +17,7 @@ mod undone;
 
 use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
 use self::noncommuting::names_matrices;
-use self::quantity::has_one_case;
+use self::quantity::{has_one_case, has_unit_apart};
 use self::time_of_day::{Clock, has_padded_minutes, is_time};
 use super::answer::{Answer, Brackets};
 use super::expression::Expression;
@@ -78,6 +78,8 @@ struct Comparison<'f> {
     ignore_case: bool,
     /// Whether `a:b` is a time of day rather than a ratio.
     are_times: bool,
+    /// Whether the ground truth's letters are apart from its number, as those of a unit are.
+    has_unit_apart: bool,
     /// Whether amounts of money are among the response's values, which may equal what is none.
     has_money: bool,
     /// Whether capital letters are matrices, whose products have an order.
@@ -100,6 +102,7 @@ impl<'f> Comparison<'f> {
             fuel,
             ignore_case: true,
             are_times: false,
+            has_unit_apart: false,
             has_money: false,
             has_matrices: false,
             nesting: 0,
@@ -133,6 +136,7 @@ impl<'f> Comparison<'f> {
             || is_time(&gold.source)
             || has_padded_minutes(&given.source);
         self.has_matrices = [gold, given].iter().any(|reading| names_matrices(&reading.source));
+        self.has_unit_apart = has_unit_apart(&gold.source);
         self.has_money = given.source.contains("\\$");
         let mut out_of_fuel = None;
         for answer in &gold.answers {

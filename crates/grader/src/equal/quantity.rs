@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::answer::{Answer, Quantity, Unit};
 use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
+use super::super::latex::{Commas, number_length};
 use super::super::phrases::units::is_unit_letter;
 use super::super::value::{Sameness, has_decimal, same_value};
 use super::counting::in_numbers;
@@ -94,6 +95,12 @@ impl Comparison<'_> {
                 .then_some("the same value, variables in the other case"));
         }
         if gold.unit == given.unit {
+            if self.has_unit_apart
+                && b.is_number()
+                && let Some(number) = without_unit_letters(a)
+            {
+                return Ok(self.expressions(&number, b)?.then_some("the same value, unit left out"));
+            }
             let Some(bare) = without_unit_letters(b).filter(|_| a.is_number()) else { return Ok(None) };
             return Ok(self.expressions(a, &bare)?.then_some("the same value, unit left out"));
         }
@@ -111,6 +118,21 @@ fn mentions_pi(expression: &Expression) -> bool {
     }
 }
 
+/// Whether a text is a number and, apart from it, a letter: `63 m`, `63 \, m^2`. The one in `63m` may be a variable.
+pub(super) fn has_unit_apart(source: &str) -> bool {
+    let unsigned = source.trim_start_matches(['$', '-', ' ']);
+    let after = &unsigned[number_length(unsigned, Commas::Group)..];
+    let mut letters = after;
+    while let Some(rest) =
+        [" ", "~", "\\,", "\\ ", "\\;", "\\:"].iter().find_map(|space| letters.strip_prefix(space))
+    {
+        letters = rest;
+    }
+    after.len() < unsigned.len()
+        && letters.len() < after.len()
+        && letters.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
 /// A quantity as a number without a unit.
 fn in_units(quantity: &Quantity) -> Expression {
     let expression = quantity.expression.clone();
@@ -124,6 +146,14 @@ fn in_units(quantity: &Quantity) -> Expression {
 /// A number times letters that may be units, without them: 5 m/s^2 is 5.
 pub(super) fn without_unit_letters(expression: &Expression) -> Option<Expression> {
     let Expression::Product(factors) = expression else { return None };
+    if let [sign, of @ Expression::Product(_)] = &factors[..]
+        && *sign == Expression::integer(-1)
+    {
+        return without_unit_letters(of).map(|number| match number {
+            Expression::Number(number) => Expression::Number(-number),
+            number => number.negated(),
+        });
+    }
     let is_unit = |factor: &Expression| {
         let base = match factor {
             Expression::Power(power) if power.1.is_number() => &power.0,

@@ -65,6 +65,34 @@ fn numbers() {
 }
 
 #[test]
+fn a_letter_apart_from_its_number_is_a_unit_that_may_be_left_out() {
+    same(&[
+        ("63 m", "63"),
+        ("63 m", "63.0"),
+        ("63 m", "63 meters"),
+        ("63 m", "63 \\text{ m}"),
+        ("63 m", "63m"),
+        ("12 V", "12"),
+        ("5 s", "5"),
+        ("-5\\,s", "-5"),
+        ("1,200 m", "1200"),
+        ("$63~m^2$", "63"),
+        ("5 m/s", "5"),
+        ("63 \\text{ m}", "63"),
+    ]);
+    different(&[
+        ("63 m", "64"),
+        ("63 m", "63 x"),
+        ("2m", "2"),
+        ("2 x", "2"),
+        ("2 m n", "2"),
+        ("2 \\sqrt{m}", "2"),
+        ("2 \\cdot m", "2"),
+        ("2 m + 1", "3"),
+    ]);
+}
+
+#[test]
 fn infinity_is_no_number() {
     same(&[
         ("\\infty", "+\\infty"),
