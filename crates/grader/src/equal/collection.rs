@@ -11,6 +11,7 @@ use super::super::fuel::OutOfFuel;
 use super::super::matrix::Matrix;
 use super::super::relation::Relation;
 use super::Comparison;
+use super::undone::is_written_out;
 
 impl Comparison<'_> {
     /// Answers of which each is the same as that in its place.
@@ -147,21 +148,22 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether a ratio is in lowest terms, as far as that can be said. One that is not may be a range: "10 to 20".
+/// Whether a ratio is in lowest terms, as far as that can be said: decimals and fractions are so to 1 only. One that is not may
+/// be a range, "10 to 20", or a division.
 pub(super) fn is_reduced(ratio: &[Quantity]) -> bool {
-    match ratio {
-        [
-            Quantity { expression: Expression::Number(a), .. },
-            Quantity { expression: Expression::Number(b), .. },
-        ] => a.numer().gcd(b.numer()).is_one(),
-        _ => true,
+    let [a, b] = ratio else { return true };
+    match (&a.expression, &b.expression) {
+        (Expression::Number(a), Expression::Number(b)) if a.is_integer() && b.is_integer() => {
+            a.numer().gcd(b.numer()).is_one()
+        }
+        (a, b) => *b == Expression::integer(1) || !(is_written_out(a) && is_written_out(b)),
     }
 }
 
-/// a/b of a ratio a:b.
+/// a/b of a ratio a:b; of a:1 it is a.
 pub(super) fn quotient(ratio: &[Quantity]) -> Option<Expression> {
-    let [a, b] = ratio else { return None };
-    Some(a.expression.clone().over(b.expression.clone()))
+    let [Quantity { expression: a, .. }, Quantity { expression: b, .. }] = ratio else { return None };
+    Some(if *b == Expression::integer(1) { a.clone() } else { a.clone().over(b.clone()) })
 }
 
 /// The equations of `(x, y) = (1, 2)`, one for each name.

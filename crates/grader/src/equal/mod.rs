@@ -229,7 +229,10 @@ impl<'f> Comparison<'f> {
             }
             (Answer::Quantity(gold), Answer::Ratio(ratio)) => {
                 match quotient(ratio).filter(|_| !self.are_times && is_reduced(ratio)) {
-                    Some(given) => self.expressions(&gold.expression, &given)?.then_some("the same ratio"),
+                    Some(given) => {
+                        let same = self.expressions(&gold.expression, &given)?;
+                        (same && !self.is_division(gold, &given)?).then_some("the same ratio")
+                    }
                     None => None,
                 }
             }

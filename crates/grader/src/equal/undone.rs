@@ -4,7 +4,7 @@
 //! answers every such question with itself. So where a ground truth is numbers in digits or fractions, an answer is a number, a
 //! fraction, or one power, root or the like: 2^10 for 1024, but not 2^10 - 24 for 1000.
 
-use super::super::answer::Answer;
+use super::super::answer::{Answer, Quantity};
 use super::super::expression::{Constant, Expression, Function};
 use super::super::fuel::OutOfFuel;
 use super::super::relation::Relation;
@@ -29,6 +29,14 @@ impl Comparison<'_> {
             _ if !asks_for_numbers(gold) => Ok(false),
             _ => self.leaves_undone(gold, given),
         }
+    }
+
+    /// Whether the quotient that a ratio is leaves some of the ground truth's number to be worked out.
+    pub(super) fn is_division(&mut self, gold: &Quantity, quotient: &Expression) -> Result<bool, OutOfFuel> {
+        let gold = &gold.expression;
+        let is_undone = !self.allow_undone && is_asked(gold) && self.has_arithmetic(quotient, &[gold])?;
+        self.is_left_undone |= is_undone;
+        Ok(is_undone)
     }
 
     /// Whether this is so where the ground truth is numbers.
@@ -149,11 +157,18 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether all that an answer has is numbers in digits, fractions, names and infinities.
+/// Whether all that an answer has is numbers, names and infinities.
 fn asks_for_numbers(gold: &Answer) -> bool {
     let formulas = formulas(gold);
-    formulas.iter().any(|formula| is_written_out(formula))
-        && formulas.iter().all(|formula| is_written_out(formula) || is_name(formula) || is_infinity(formula))
+    formulas.iter().any(|formula| is_asked(formula))
+        && formulas.iter().all(|formula| is_asked(formula) || is_name(formula) || is_infinity(formula))
+}
+
+/// Whether a formula is a number in digits or a fraction, perhaps with a unit's letters, or a number times a power of ten.
+fn is_asked(formula: &Expression) -> bool {
+    let bare = without_unit_letters(formula);
+    let formula = bare.as_ref().unwrap_or(formula);
+    is_written_out(formula) || is_scientific(without_sign(formula))
 }
 
 fn says_number(answer: &Answer) -> bool {
@@ -178,7 +193,7 @@ fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
 }
 
 /// Whether a formula is a number in digits or a fraction of two integers, with a sign or without, in degrees or without.
-fn is_written_out(formula: &Expression) -> bool {
+pub(super) fn is_written_out(formula: &Expression) -> bool {
     let Expression::Product(factors) = formula else { return is_digits(formula) };
     match &factors[..] {
         [number, Expression::Constant(Constant::Degree)] => is_written_out(number),
@@ -218,6 +233,23 @@ fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
         && (divisor.abs().is_one() || !(numerator / divisor).is_integer())
 }
 
+/// Whether a number that is written out is this integer: -1, -1.0, -1/1, \frac{2}{-2}.
+fn equals_integer(formula: &Expression, integer: i32) -> bool {
+    let value = BigRational::from_integer(integer.into());
+    match formula {
+        Expression::Number(number) => *number == value,
+        Expression::Decimal(decimal) => decimal.value == value,
+        Expression::Product(factors) => match &factors[..] {
+            [Expression::Number(numerator), divisor] if divisor.divisor().is_some() => {
+                matches!(divisor.divisor(), Some(Expression::Number(divisor)) if *numerator == divisor * value)
+            }
+            [sign, number] => *sign == Expression::integer(-1) && equals_integer(number, -integer),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Infinity with a sign or without.
 fn is_infinity(formula: &Expression) -> bool {
     *without_sign(formula) == Expression::Constant(Constant::Infinity)
@@ -237,25 +269,29 @@ fn is_one_operation(formula: &Expression) -> bool {
     match formula {
         Expression::Power(power) => {
             let (base, exponent) = &**power;
-            let is_division = formula.divisor().is_some_and(|divisor| !is_digits(divisor));
-            is_written_out(base)
-                && is_written_out(exponent)
-                && *exponent != Expression::integer(1)
-                && !is_division
+            // (4/84)^{-1.0} is a division too.
+            let is_same = equals_integer(exponent, 1);
+            let is_division = equals_integer(exponent, -1) && !is_digits(base);
+            is_written_out(base) && is_written_out(exponent) && !is_same && !is_division
         }
         Expression::Function(function, arguments) => {
             !matches!(function, Abs | Ceiling | Floor | Gcd | Lcm | Max | Min)
                 && arguments.iter().all(is_written_out)
         }
-        Expression::Product(factors) => match &factors[..] {
-            [number, factor @ Expression::Power(power)] => {
-                is_digits(number)
-                    && power.0 == Expression::integer(10)
-                    && is_digits(&power.1)
-                    && factor.divisor().is_none()
-            }
-            _ => false,
-        },
+        formula => is_scientific(formula),
+    }
+}
+
+/// Whether a formula is a number in digits times a power of ten.
+fn is_scientific(formula: &Expression) -> bool {
+    let Expression::Product(factors) = formula else { return false };
+    match &factors[..] {
+        [number, factor @ Expression::Power(power)] => {
+            is_digits(number)
+                && power.0 == Expression::integer(10)
+                && is_digits(&power.1)
+                && factor.divisor().is_none()
+        }
         _ => false,
     }
 }

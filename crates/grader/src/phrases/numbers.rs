@@ -115,32 +115,45 @@ pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
         [sign, rest @ ..] if SIGNS.contains(sign) => (true, rest),
         rest => (text.starts_with('-'), rest),
     };
-    let (value, rest) = magnitude(rest)?;
-    let (value, rest) = changed(Expression::Number(if is_negative { -value } else { value }), rest);
+    let (count, part, rest) = magnitude(rest)?;
+    let count = Expression::Number(if is_negative { -count } else { count });
+    let (value, rest) = changed(
+        match part {
+            Some(part) => count.over(Expression::integer(part)),
+            None => count,
+        },
+        rest,
+    );
     // What is in digits alone is read elsewhere.
     let used = &words[..words.len() - rest.len()];
     (used.len() > 1 || literal(used[0]).is_none()).then(|| (value, rest.to_vec()))
 }
 
-/// A number without sign, with its parts: "two and a half", "three quarters".
-fn magnitude<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, &'w [&'t str])> {
+/// How many of which parts a number without sign is, if of parts, and what follows it: "two and a half", "three quarters".
+/// 84 fourths are not worked out, and no number is mixed with 640 tenths.
+fn magnitude<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, Option<BigInt>, &'w [&'t str])> {
     if let ["a" | "an", word, rest @ ..] = words {
-        return Some((BigRational::new(BigInt::one(), part(word)?), rest));
+        return Some((BigRational::one(), Some(part(word)?), rest));
     }
     let (value, rest) = cardinal(words)?;
-    match rest {
-        ["and", "a" | "an" | "one", name, rest @ ..] if part(name).is_some() => {
-            Some((value + BigRational::new(BigInt::one(), part(name)?), rest))
-        }
-        ["and", more @ ..]
-            if cardinal(more)
-                .is_some_and(|(_, rest)| rest.first().is_some_and(|name| part(name).is_some())) =>
+    if let ["and", more @ ..] = rest
+        && value.is_integer()
+    {
+        let (count, rest) = match more {
+            ["a" | "an", rest @ ..] => (BigRational::one(), rest),
+            _ => cardinal(more).unwrap_or((BigRational::zero(), more)),
+        };
+        let part = rest.first().and_then(|name| part(name));
+        if let Some(part) = part
+            && !count.is_zero()
+            && count < BigRational::from_integer(part.clone())
         {
-            let (count, rest) = cardinal(more)?;
-            Some((value + count / part(rest[0])?, &rest[1..]))
+            return Some((value * &part + count, Some(part), &rest[1..]));
         }
-        [name, rest @ ..] if part(name).is_some() => Some((value / part(name)?, rest)),
-        rest => Some((value, rest)),
+    }
+    match rest {
+        [name, rest @ ..] if part(name).is_some() => Some((value, part(name), rest)),
+        rest => Some((value, None, rest)),
     }
 }
 
@@ -259,6 +272,13 @@ mod tests {
     fn value(text: &str) -> Option<String> {
         match spoken(text)? {
             (Expression::Number(number), rest) if rest.is_empty() => Some(number.to_string()),
+            (Expression::Product(factors), rest) if rest.is_empty() => match &factors[..] {
+                [Expression::Number(count), parts] => match parts.divisor()? {
+                    Expression::Number(parts) => Some(format!("{count}/{parts}")),
+                    _ => None,
+                },
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -277,7 +297,8 @@ mod tests {
             ("two thirds", "2/3"),
             ("two and a half", "5/2"),
             ("2 and three quarters", "11/4"),
-            ("five hundredths", "1/20"),
+            ("five hundredths", "5/100"),
+            ("eighty-four fourths", "84/4"),
             ("three twentieths", "3/20"),
             ("minus seven", "-7"),
             ("negative 5", "-5"),
@@ -295,6 +316,8 @@ mod tests {
             "",
             "and",
             "x squared",
+            "73 and 640 tenths",
+            "1.5 and a half",
         ] {
             assert_eq!(value(text), None, "{text}");
         }
