@@ -25,20 +25,34 @@ impl Comparison<'_> {
         let tolerance = self.tolerance;
         // 2/3 = 0.67 is no contradiction.
         self.tolerance = Tolerance { significant_digits: 1, decimals: 1 };
+        let rounded = sides[equations + 1..].last().filter(|side| is_value(side));
         let agrees = if sides.first().is_some_and(names) {
-            self.either_way(first, last)?
-                || match sides[equations + 1..].last().filter(|side| is_value(side)) {
-                    Some(rounded) => self.either_way(first, rounded)?,
-                    None => false,
-                }
+            self.some_agree(first, [Some(*last), rounded].into_iter().flatten())
         } else {
-            self.all_agree(first, between)? && self.either_way(first, last)?
+            self.all_agree(first, between.iter().chain([last]).copied())
         };
         self.tolerance = tolerance;
-        Ok(!agrees)
+        Ok(!agrees?)
     }
 
-    fn all_agree(&mut self, first: &Answer, others: &[&Answer]) -> Result<bool, OutOfFuel> {
+    fn some_agree<'a>(
+        &mut self,
+        first: &Answer,
+        others: impl Iterator<Item = &'a Answer>,
+    ) -> Result<bool, OutOfFuel> {
+        for other in others {
+            if self.either_way(first, other)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn all_agree<'a>(
+        &mut self,
+        first: &Answer,
+        others: impl Iterator<Item = &'a Answer>,
+    ) -> Result<bool, OutOfFuel> {
         for other in others {
             if !self.either_way(first, other)? {
                 return Ok(false);
