@@ -169,6 +169,12 @@ fn long_responses_are_scanned_once() {
 }
 
 #[test]
+fn many_boxes_are_compared_once() {
+    let boxes: String = (0..60_000).map(|n| format!("\\boxed{{{n}}},")).collect();
+    assert_eq!(judge("5", &boxes).outcome, Outcome::NoAnswer);
+}
+
+#[test]
 fn too_much_is_unparseable_or_a_fault_and_says_so() {
     let grade = judge("5", &boxed(&"1+".repeat(6_000)));
     assert_eq!(grade.outcome, Outcome::NoAnswer);

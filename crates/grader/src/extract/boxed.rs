@@ -1,5 +1,7 @@
 //! Answers in `\boxed{...}` and `\fbox{...}`.
 
+use std::collections::HashSet;
+
 use super::super::phrases::hedges::ANOTHER;
 use super::super::phrases::statements::{AND, ENDS_LIST, OR};
 use super::denial::denies_next;
@@ -15,15 +17,18 @@ struct Box {
 
 /// What the last complete box of a text holds: of several, the one that opens last.
 pub fn last_boxed(text: &str) -> Option<&str> {
-    boxes(text).last().map(|last| &text[last.content.0..last.content.1])
+    boxes(text).iter().rev().map(|found| content(text, found)).find(|content| !is_blank(content))
 }
 
 /// What the last box holds, with the boxes that it is listed with, and where they end.
 pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     let boxes = boxes(text);
     // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the words say.
-    let place = boxes.iter().rposition(|found| !denies_next(&text[..found.start]));
-    let Some(place) = place else { return boxes.last().map(|last| (DENIED.into(), last.content.1 + 1)) };
+    let is_filled = |found: &Box| !is_blank(content(text, found));
+    let place = boxes.iter().rposition(|found| is_filled(found) && !denies_next(&text[..found.start]));
+    let Some(place) = place else {
+        return boxes.iter().rfind(|found| is_filled(found)).map(|last| (DENIED.into(), last.content.1 + 1));
+    };
     let last = boxes[place];
     let mut group = vec![last];
     for &previous in boxes[..place].iter().rev() {
@@ -34,9 +39,10 @@ pub fn last_boxes(text: &str) -> Option<(String, usize)> {
         group.push(previous);
     }
     let mut contents: Vec<&str> = Vec::with_capacity(group.len());
+    let mut seen = HashSet::new();
     for found in group.iter().rev() {
-        let content = text[found.content.0..found.content.1].trim();
-        if !content.is_empty() && !contents.contains(&content) {
+        let content = content(text, found).trim();
+        if !is_blank(content) && seen.insert(content) {
             contents.push(content);
         }
     }
@@ -67,6 +73,16 @@ pub fn bare_box(text: &str) -> Option<(String, usize)> {
     let word = text[start..].split(|c: char| c.is_whitespace() || c == '$').next()?;
     let word = word.trim_end_matches(['.', ',']);
     (!word.is_empty() && !word.starts_with('{')).then(|| (word.to_owned(), start + word.len()))
+}
+
+fn content<'t>(text: &'t str, found: &Box) -> &'t str {
+    &text[found.content.0..found.content.1]
+}
+
+/// Whether a box is only the place for an answer, as where the instruction is repeated: `\boxed{}`, `\boxed{...}`.
+fn is_blank(content: &str) -> bool {
+    let is_mark = |c: char| c == '…' || c.is_ascii() && !c.is_ascii_alphanumeric() && c != '\\';
+    matches!(content.trim(), "\\ldots" | "\\dots" | "\\cdots") || content.chars().all(is_mark)
 }
 
 /// The complete boxes in the order in which they open.
