@@ -16,6 +16,12 @@ use super::sentence::{bare_sentence, sentence, whole_answer};
 /// After an answer that is taken back: the words are no answer.
 pub const TAKEN_BACK: &str = ", taken back";
 
+/// At the start of a line it states an answer. A line that is more than an answer, with text after it, is a heading.
+const MARK: &str = "####";
+
+/// How far a line may be set in, in bytes.
+const MAX_INDENT: usize = 8;
+
 /// How many statements from the end are looked at when the last ones say nothing.
 const MAX_TRIES: usize = 8;
 
@@ -26,8 +32,15 @@ pub fn stated(text: &str) -> Option<String> {
 
 /// The last answer that a text states to be the final one, in a sentence that says nothing else.
 pub fn stated_as_final(text: &str) -> Option<String> {
-    let after =
-        |lower: &str, place| statement(lower, place).filter(|(_, is_final)| *is_final).map(|(end, _)| end);
+    // What is after a heading is a section of the solution.
+    let is_heading = |lower: &str, end: usize| {
+        lower[..end].ends_with(MARK) && !line_and_rest(&lower[end..]).1.trim_start().is_empty()
+    };
+    let after = |lower: &str, place| {
+        statement(lower, place)
+            .filter(|(end, is_final)| *is_final && !is_heading(lower, *end))
+            .map(|(end, _)| end)
+    };
     last_of(text, after, |sentence| whole_answer(sentence).filter(|_| !sentence.trim().ends_with('?')))
 }
 
@@ -40,7 +53,7 @@ fn last_of(
 ) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let mut marks: Vec<usize> = Vec::new();
-    for mark in ANSWER_NAMES.iter().chain(&["####"]) {
+    for mark in ANSWER_NAMES.iter().chain(&[MARK]) {
         marks.extend(
             lower
                 .rmatch_indices(mark)
@@ -51,7 +64,14 @@ fn last_of(
     }
     marks.sort_unstable_by(|a, b| b.cmp(a));
     let mut statements = marks.into_iter().filter_map(|place| {
-        let sentence = sentence(&text[after(&lower, place)?..]);
+        let start = after(&lower, place)?;
+        if text[place..].starts_with(MARK) {
+            let (line, rest) = line_and_rest(&text[start..]);
+            if !rest.trim_start().is_empty() {
+                whole_answer(line)?;
+            }
+        }
+        let sentence = sentence(&text[start..]);
         // What a box begins with that is cut off is no answer.
         let said = before_open_box(sentence);
         if said.len() < sentence.len() && said.trim_matches(['$', '*', '\\', '[', '(', ' ']).is_empty() {
@@ -87,8 +107,9 @@ fn gives_another(before: &str, sentence: &str) -> bool {
 /// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if nothing is stated.
 fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
     let rest = &lower[place..];
-    if rest.starts_with("####") {
-        return Some((place + 4, true));
+    if rest.starts_with(MARK) {
+        let before = end_of(&lower[..place], MAX_INDENT).trim_end_matches([' ', '*', '>']);
+        return (before.is_empty() || before.ends_with('\n')).then_some((place + MARK.len(), true));
     }
     if lower[..place].ends_with('<') && rest.starts_with("answer>") {
         return Some((place + "answer>".len(), true));
@@ -113,6 +134,11 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
         return None;
     }
     Some((end, is_final))
+}
+
+/// The line that a text starts with, and what follows it.
+fn line_and_rest(text: &str) -> (&str, &str) {
+    text.split_once('\n').unwrap_or((text, ""))
 }
 
 /// How far back a clause is looked for that denies a statement, in bytes.
