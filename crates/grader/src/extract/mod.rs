@@ -5,6 +5,7 @@ mod boxed;
 mod denial;
 mod hedge;
 mod number;
+mod operand;
 mod segments;
 mod sentence;
 mod statement;
@@ -19,6 +20,7 @@ use super::reading::Reading;
 use aftermath::takes_back;
 use denial::denies_next;
 use hedge::is_hedged;
+use number::with_plain_signs;
 use segments::{is_prose, last_formula, segments};
 use sentence::sentence;
 use statement::{TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final, with_number_word};
@@ -56,6 +58,7 @@ const MAX_WHOLE: usize = 400;
 
 /// The text of a response's answer and where it was found; `None` if there is none.
 pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
+    let response = &with_plain_signs(response);
     let (thought, said) = thought_and_said(response);
     // What a box begins with that is cut off is no answer.
     let guess = || if extraction == Extraction::Any { guessed(boxed::before_open_box(said)) } else { None };
@@ -85,7 +88,7 @@ pub fn from_ground_truth(text: &str) -> (String, Origin) {
         return (content.into(), Origin::Box);
     }
     if is_prose(text)
-        && let Some(answer) = stated(text)
+        && let Some(answer) = stated(&with_plain_signs(text))
     {
         return (answer, Origin::Statement);
     }
@@ -146,7 +149,7 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
         return Some((with_number_word(formula, rest), Origin::Formula));
     }
     if let Some((start, end)) = last_number_outside(text, 0) {
-        return Some((text[start..end].into(), Origin::Number));
+        return Some((with_number_word(&text[start..end], &text[end..]), Origin::Number));
     }
     last_choice(text).map(|choice| (choice.into(), Origin::Formula))
 }

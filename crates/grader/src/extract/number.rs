@@ -1,11 +1,17 @@
 //! Numbers in prose.
 
+use std::borrow::Cow;
+
 use super::super::latex::{Commas, number_length};
 use super::denial::{COMPARISONS, denies_next};
+use super::operand::{before_unclosed, formula_around};
 
 /// Where the last number of a text starts and ends, with its sign, fraction, and percent sign: `-1,234.5`, `3/4`,
 /// `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those that are denied, or bounds, do not count.
+/// Of an operand it is the formula that it is in: 73 + 64, √5. What begins with a formula or bracket that is never closed is no
+/// number.
 pub fn last_number(text: &str) -> Option<(usize, usize)> {
+    let text = before_unclosed(text);
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut place = 0;
@@ -25,7 +31,29 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
     }
     // Of boxes it is only what denies them that counts: "n \\ge \\boxed{5}" says what the least n is.
     let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
-    found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))
+    let last =
+        found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))?;
+    Some(formula_around(text, last).unwrap_or(last))
+}
+
+/// What is printed for a minus, beside `-`.
+const MINUSES: [char; 3] = ['−', '–', '－'];
+
+/// A text with `-` for each other minus that is the sign of a number: right before it, and after nothing that it could be
+/// subtracted from.
+pub fn with_plain_signs(text: &str) -> Cow<'_, str> {
+    if !text.contains(MINUSES) {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    for (place, character) in text.char_indices() {
+        let after = &text[place + character.len_utf8()..];
+        let is_sign = MINUSES.contains(&character)
+            && after.strip_prefix('.').unwrap_or(after).starts_with(|c: char| c.is_ascii_digit())
+            && !plain.ends_with(|c: char| c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%' | '!'));
+        plain.push(if is_sign { '-' } else { character });
+    }
+    Cow::Owned(plain)
 }
 
 /// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us". Before an operator it

@@ -26,11 +26,17 @@ fn the_last_box_counts() {
             ("\\boxed{\\{1\\}}", "\\{1\\}"),
             ("\\\\boxed{004}.\\n", "004"),
             ("\\boxed{5} The final answer is 6.", "5"),
+            ("I put it in \\boxed{...}: \\boxed{7}. As asked, in \\boxed{}.", "7"),
+            ("\\boxed{7}, as in \\boxed{ \\ldots }", "7"),
+            ("\\boxed{…} is for answers: \\boxed{∞}", "∞"),
+            ("\\boxed{∅}", "∅"),
+            ("\\boxed{\\{\\}}", "\\{\\}"),
             ("<think>\\boxed{1}</think> It is \\boxed{2}.", "2"),
             ("<think>It is \\boxed{1}.</think> So it is as I said.", "1"),
         ],
     );
-    for response in ["it is 5", "\\boxed{5", "boxed{5}", "The answer is $5$."] {
+    for response in ["it is 5", "\\boxed{5", "boxed{5}", "The answer is $5$.", "in \\boxed{}", "\\boxed{...}"]
+    {
         assert_eq!(from_response(response, Boxed), None, "{response}");
     }
 }
@@ -71,6 +77,14 @@ fn statements_count_without_a_box_and_final_ones_after_it() {
             ("**Final Answer**\n\n$5$", "5"),
             ("#### 18", "18"),
             ("6 * 3 = 18\n#### 1,234", "1,234"),
+            ("6 * 3 = 18\n#### 18\n\nQuestion: how many?", "18"),
+            ("6 * 3 = 18\n  #### $18$.", "18"),
+            ("\\boxed{72}\n#### 2. Check\nok", "72"),
+            ("\\boxed{72}\n#### 2\nok", "72"),
+            ("\\boxed{72}\n#### 73\n", "73"),
+            ("The answer is 5.\n#### 2. Check\nok", "5"),
+            ("The answer is 5.\n#### Step 2: the check of 3\nok", "5"),
+            ("The answer is 5, see #### 3", "5"),
             ("<answer> 12 </answer>", "12"),
             ("The final answer is $\\frac{1.5}{2}.$ Done.", "\\frac{1.5}{2}."),
             ("So the answer is 4 4/9. It was 3.", "4 4/9"),
@@ -86,6 +100,8 @@ fn statements_count_without_a_box_and_final_ones_after_it() {
             ("\\boxed{5}. The final answer is 6.", "6"),
             ("The answer is 20 cups of feed for 3 chickens.", "20"),
             ("The answer is -3, since 2 is less.", "-3"),
+            ("The answer is −72 because the slope is negative.", "-72"),
+            ("The answer is **−72**.", "-72"),
             ("The answer is 2 + 3 which makes 5.", "5"),
         ],
     );
@@ -110,6 +126,12 @@ fn else_the_whole_the_last_formula_or_the_last_number() {
             ("the number is not 10 which is 1,000.99€", "1,000.99"),
             ("First 12, then 34.", "34"),
             ("it is -.5, see A2", "-.5"),
+            ("The slope of the line is −72.", "-72"),
+            ("The slope of the line is –72.", "-72"),
+            ("The slope of the line is －7.5 everywhere.", "-7.5"),
+            ("there were 3–5 left over", "5"),
+            ("it was in the years (1990)–1995", "1995"),
+            ("The sum is 80 – 8 of these", "80 – 8"),
             ("there were 3-5 left over", "5"),
             ("in all there are 2,74 of them", "2,74"),
             ("The correct choice is (C).", "(C)"),
@@ -121,6 +143,63 @@ fn else_the_whole_the_last_formula_or_the_last_number() {
     );
     for response in ["", " ", "AZYUK2A is all that I know", "I do not know what to say"] {
         assert_eq!(from_response(response, Any), None, "{response}");
+    }
+}
+
+#[test]
+fn an_operand_is_no_answer() {
+    assert_extracts(
+        Any,
+        &[
+            ("So the total of these is 73 + 64", "73 + 64"),
+            ("So the total of these is 92 - 54 then", "92 - 54"),
+            ("So the total of these is **9 * 7** I think", "9 * 7"),
+            ("So the total of these is 84 / 4 in the end", "84 / 4"),
+            ("So the total of these is 2**5 in Python", "2**5"),
+            ("So the total of these is 73 \\cdot 64 in all", "73 \\cdot 64"),
+            ("So the total with tax + 5 is due", "tax + 5"),
+            ("So the length of it is √5", "√5"),
+            ("It takes exactly 10^5 of them", "10^5"),
+            ("There are exactly 5! ways to do it", "5!"),
+            ("The ratio of these two is 3:4", "3:4"),
+            ("So the area is \\frac{3}{4} of it", "\\frac{3}{4}"),
+            ("The answer is clearly 137 +", "137 +"),
+            // What is no operator.
+            ("The answer comes to $72", "72"),
+            ("It costs $5 as we said at first, or $72 in all", "72"),
+            ("It costs 72$ in all", "72"),
+            ("In the end there are **72** of them", "72"),
+            ("In the end there are *72* of them", "72"),
+            ("We count:\n* 3 apples\n* 5 pears", "5"),
+            ("We count:\n- 3 apples\n- 5 pears", "5"),
+            ("We count 2\n+ 5 pears", "5"),
+            ("We add both and so we see that 73 + 64 = 137 of them", "137"),
+            ("Then there are 5+ years to go", "5"),
+            ("Then there are 5!", "5"),
+            ("Then there are 72 - which is few", "72"),
+            ("It is in step 3: 72 of them", "72"),
+            ("It is \\textbf{72} as was said", "72"),
+            ("There are 72 (see above", "72"),
+            ("It is (as was said before 72 of them", "72"),
+            ("There are 72 { in all", "72"),
+        ],
+    );
+}
+
+#[test]
+fn a_formula_that_is_cut_off_gives_no_number() {
+    for response in [
+        "The answer is $\\frac{137",
+        "The answer is $\\frac{1}{137",
+        "The answer is \\(137",
+        "So it is \\[ x = 137",
+        "So it is $$2 \\cdot 137",
+        "So it is $x = 137",
+        "So the point is then (1, 137",
+        "So the set is then \\frac{1}{137",
+    ] {
+        let found = from_response(response, Any).map(|(answer, _)| answer);
+        assert_ne!(found.as_deref(), Some("137"), "{response}");
     }
 }
 

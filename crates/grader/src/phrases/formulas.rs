@@ -63,6 +63,17 @@ pub fn is_short_word(word: &str) -> bool {
         && SHORT_WORDS.binary_search(&word.to_ascii_lowercase().as_str()).is_ok()
 }
 
+/// Commands that compute with the number before or after them.
+const OPERATORS: &[&str] = &[
+    "times", "cdot", "div", "ast", "pm", "mp", "over", "frac", "dfrac", "tfrac", "cfrac", "sqrt", "binom",
+    "dbinom", "tbinom", "overline", "log", "ln", "sin", "cos", "tan", "bmod", "pmod", "mod",
+];
+
+/// Whether a command computes with the number before or after it.
+pub fn is_operator(command: &str) -> bool {
+    OPERATORS.contains(&command)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

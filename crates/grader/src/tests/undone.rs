@@ -156,6 +156,22 @@ fn a_question_is_no_answer() {
             ("63", "The answer is 9 * 7 m^2."),
             ("42", "The answer is 84 halves."),
             ("21", "The answer is 84.0 to 4."),
+            // Nor is what is cut off in a formula.
+            ("137", "The answer is $\\frac{137"),
+            ("137", "The answer is $2^{137"),
+            ("137", "Answer: \\frac{1}{137"),
+            ("137", "The answer is (1, 137"),
+            ("137", "<answer>\\frac{1}{137"),
+            ("137", "#### (1, 137"),
+            ("137", "So it is $$2 \\cdot 137"),
+            ("137", "The answer is 137 +"),
+            ("137", "The answer is $137 \\times"),
+            ("64", "So the total of these is 73 + 64"),
+            ("137", "So the total of these is 73 + 64"),
+            ("5", "So the length of it is √5"),
+            ("10", "It takes exactly 10^5 of them"),
+            ("4", "The ratio of these two is 3:4"),
+            ("5", "They sold 5 million of these"),
         ],
     );
 }
@@ -267,7 +283,17 @@ fn what_is_worked_out_is_an_answer_however_it_is_written() {
         ("x + 1", "1 + x"),
         ("2, 3", "3, 2"),
     ]);
-    assert_graded(true, &[("137", "73 + 64 equals 137."), ("137", "73 + 64 is 137")]);
+    assert_graded(
+        true,
+        &[
+            ("137", "73 + 64 equals 137."),
+            ("137", "73 + 64 is 137"),
+            ("\\sqrt5", "So the length of it is √5"),
+            ("100000", "It takes exactly 10^5 of them"),
+            ("3:4", "The ratio of these two is 3:4"),
+            ("5000000", "They sold 5 million of these"),
+        ],
+    );
 }
 
 #[test]
