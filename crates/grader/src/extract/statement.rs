@@ -77,9 +77,15 @@ fn last_of(
         if said.len() < sentence.len() && said.trim_matches(['$', '*', '\\', '[', '(', ' ']).is_empty() {
             return None;
         }
+        let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
+        // Who is glad says "The answer is 5!", and of a factorial "5!.".
+        let is_prose = !text[place..].starts_with(MARK) && !lower[..place].ends_with('<');
+        let said = match said.trim_end_matches(['*', ' ']).strip_suffix('!') {
+            Some(number) if is_prose && !text[end..].starts_with('.') && is_number(number) => number,
+            _ => said,
+        };
         let found = answer(said)?;
         // What the next sentence takes back is no answer: the words are not it either.
-        let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
         let found = if takes_back(&text[end..]) { format!("{found}{TAKEN_BACK}") } else { found };
         Some((found, gives_another(&lower[..place], sentence)))
     });
@@ -134,6 +140,12 @@ fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
         return None;
     }
     Some((end, is_final))
+}
+
+/// Whether a text is a number in digits, perhaps in bold.
+fn is_number(text: &str) -> bool {
+    let text = text.trim_start_matches(['*', ' ']);
+    leading_number(text) == Some(text.len())
 }
 
 /// The line that a text starts with, and what follows it.

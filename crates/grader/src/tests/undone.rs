@@ -292,6 +292,17 @@ fn what_is_worked_out_is_an_answer_however_it_is_written() {
             ("100000", "It takes exactly 10^5 of them"),
             ("3:4", "The ratio of these two is 3:4"),
             ("5000000", "They sold 5 million of these"),
+            ("72", "The answer is 72!"),
+            ("72", "The answer is **72!**"),
+            ("72", "The answer is 72! I am glad."),
+            ("-72", "The final answer is: -72!\n"),
+            ("120", "The answer is 5!."),
+            ("120", "The answer is $5!$"),
+            ("120", "The answer is 2 * 60 = 5!"),
+            ("120", "<answer>5!</answer>"),
+            ("120", "#### 5!"),
+            ("120", "\\boxed{5!}"),
+            ("120", "5!"),
         ],
     );
 }
