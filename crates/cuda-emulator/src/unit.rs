@@ -15,8 +15,8 @@ const EMULATOR: &str = include_str!("../runtime/emulator.h");
 const UNIT: &str = include_str!("../runtime/unit.cpp");
 const ACCESSES: &str = include_str!("../runtime/accesses.cpp");
 
-/// How every kernel is compiled: nothing is fused or reassociated. What C++ leaves undefined and a GPU would not notice ends in an
-/// illegal instruction.
+/// How every kernel is compiled: nothing is fused or reassociated. What C++ leaves undefined and a GPU would not notice ends in
+/// an illegal instruction.
 const FLAGS: [&str; 10] = [
     "-std=c++17",
     "-fPIC",

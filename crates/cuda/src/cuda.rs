@@ -62,8 +62,8 @@ impl<D: Device> Cuda<D> {
         Self { piece: numbers, ..self }
     }
 
-    /// With at most so many logits at a time, forward and back, though those of one row and of one panel of tokens at least. No bit
-    /// depends on it.
+    /// With at most so many logits at a time, forward and back, though those of one row and of one panel of tokens at least. No
+    /// bit depends on it.
     pub fn with_logits_in_blocks_of(self, numbers: usize) -> Self {
         Self { logits_blocks: LogitsBlocks::of(numbers), ..self }
     }

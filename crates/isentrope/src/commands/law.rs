@@ -9,7 +9,7 @@ use clap::Args;
 use isentrope_lab::law::point_file::{self, Columns};
 use isentrope_lab::law::points::{Measured, ROLLOUT, of_metrics, of_rollout};
 use isentrope_lab::law::{Form, Point, SEED, Study};
-use isentrope_lab::log::{RunLog, told_apart};
+use isentrope_lab::log::{Origin, RunLog, told_apart};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -129,7 +129,15 @@ impl Law {
             _ => of_metrics(log, self.accuracy.as_deref(), self.entropy.as_deref())?,
         };
         if all.is_empty() {
-            bail!("{path}: no step has both an accuracy and an entropy yet, in evaluations or in rollouts");
+            let remedy = match log.origin {
+                Origin::Unknown => {
+                    "; if it has them under names of its own, say which with --entropy and --accuracy"
+                }
+                _ => "",
+            };
+            bail!(
+                "{path}: no step has both an accuracy and an entropy yet, in evaluations or in rollouts{remedy}"
+            );
         }
         let Some(set) = &self.set else {
             // A part would have a law of its own beside that of the set which it is of.

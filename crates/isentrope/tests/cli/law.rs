@@ -130,6 +130,11 @@ fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
         &mut isentrope(&["law", &sweep]),
         &["none of the 2 runs has points; the first: ", "begun.jsonl: no step has both an accuracy and"],
     );
+    let named = scratch.lines("script.jsonl", &[json!({ "step": 1, "entropy": 1.0, "accuracy": 0.5 })]);
+    failure_saying(
+        &mut isentrope(&["law", &named]),
+        &["script.jsonl: no step has both", "--entropy and --accuracy"],
+    );
     fs::remove_file(later).unwrap();
     for (name, points, lift) in [("a", 10, 0.0), ("b", 10, 0.004), ("c", 1, 0.1), ("d", 1, 0.1)] {
         let metrics = run(&scratch, name, points, lift) + "/metrics.jsonl";
