@@ -4,7 +4,7 @@ use super::MAX_RUNS;
 use super::text::{shortened, words};
 use crate::law::Point;
 use crate::law::points::{self, Measured, ROLLOUT};
-use crate::log::{RunLog, shared_paths};
+use crate::log::{RunLog, Series, shared_paths};
 use crate::run_files::recipe_of;
 use crate::seeds::Control;
 use crate::visible::visible;
@@ -57,7 +57,7 @@ pub(super) fn ends(measured: &Measured) -> Option<(Point, Point)> {
 /// All that was measured of the accuracy, with an entropy beside it or without: as points whose entropies say nothing.
 pub(super) fn accuracies(run: &Run, measured: &Measured) -> Vec<Point> {
     let point = |(step, accuracy)| Point { step, entropy: f64::NAN, accuracy };
-    run.log.series(&measured.accuracy).into_iter().flat_map(|series| series.iter()).map(point).collect()
+    run.log.series(&measured.accuracy).into_iter().flat_map(Series::iter).map(point).collect()
 }
 
 /// Most evaluation sets of all runs together of which tables and summary speak.
