@@ -26,39 +26,28 @@ impl Comparison<'_> {
         // 2/3 = 0.67 is no contradiction.
         self.tolerance = Tolerance { significant_digits: 1, decimals: 1 };
         let rounded = sides[equations + 1..].last().filter(|side| is_value(side));
-        let agrees = if sides.first().is_some_and(names) {
-            self.some_agree(first, [Some(*last), rounded].into_iter().flatten())
+        let contradicts = if sides.first().is_some_and(names) {
+            self.any_agrees(true, first, [Some(*last), rounded].into_iter().flatten()).map(|agrees| !agrees)
         } else {
-            self.all_agree(first, between.iter().chain([last]).copied())
+            self.any_agrees(false, first, between.iter().chain([last]).copied())
         };
         self.tolerance = tolerance;
-        Ok(!agrees?)
+        contradicts
     }
 
-    fn some_agree<'a>(
+    /// Whether any of the others agrees with the first, or any does not.
+    fn any_agrees<'a>(
         &mut self,
+        agrees: bool,
         first: &Answer,
         others: impl Iterator<Item = &'a Answer>,
     ) -> Result<bool, OutOfFuel> {
         for other in others {
-            if self.either_way(first, other)? {
+            if self.either_way(first, other)? == agrees {
                 return Ok(true);
             }
         }
         Ok(false)
-    }
-
-    fn all_agree<'a>(
-        &mut self,
-        first: &Answer,
-        others: impl Iterator<Item = &'a Answer>,
-    ) -> Result<bool, OutOfFuel> {
-        for other in others {
-            if !self.either_way(first, other)? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     fn either_way(&mut self, a: &Answer, b: &Answer) -> Result<bool, OutOfFuel> {
