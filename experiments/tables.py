@@ -1,6 +1,5 @@
 """The numbers of docs/results.md, as Markdown tables, from the runs of sweeps that are done or from the tables in docs/results.
 
-    pip install matplotlib                     # figures.py, which reads the runs, draws with it
     python3 experiments/tables.py ends docs/results/countdown-methods.csv.gz
     python3 experiments/tables.py less docs/results/countdown-methods.csv.gz clip-cov no-clipping
     python3 experiments/tables.py spent docs/results/countdown-methods.csv.gz
@@ -28,7 +27,7 @@ import itertools
 import math
 from pathlib import Path
 
-from figures import evaluation_set, groups, least_squares, mean_and_error, mean_and_half, within
+from runs import evaluation_set, groups, least_squares, mean_and_error, mean_and_half, within
 
 # What numbers can be: the least and the greatest.
 ANY, FROM_0, SHARE, SHARES_APART = (-math.inf, math.inf), (0.0, math.inf), (0.0, 1.0), (-1.0, 1.0)

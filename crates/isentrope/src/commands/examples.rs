@@ -85,6 +85,9 @@ const FILES: &[(&str, &[u8])] = files![
     "examples/own-reward/problems.py"
     "examples/own-reward/recipe.toml"
     "examples/own-reward/reward.py"
+    "examples/word-problems/make.py"
+    "examples/word-problems/test.jsonl"
+    "examples/word-problems/train.jsonl"
     "experiments/countdown-autopilot.toml"
     "experiments/countdown-law.toml"
     "experiments/countdown-methods.toml"
@@ -93,6 +96,7 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/countdown-strength.toml"
     "experiments/figures.py"
     "experiments/prime_positions.py"
+    "experiments/runs.py"
     "experiments/smollm2-methods.toml"
     "experiments/tables.py"
     "recipes/countdown-autopilot.toml"
@@ -119,4 +123,5 @@ const FILES: &[(&str, &[u8])] = files![
     "recipes/qwen2.5-7b-kl-cov.toml"
     "recipes/qwen2.5-7b-prime.toml"
     "recipes/smollm2-135m-arithmetic.toml"
+    "recipes/smollm2-135m-word-problems.toml"
 ];

@@ -71,8 +71,7 @@ fn keys(out: &mut String, name: &str, fields: &[Field], nesting: Nesting) {
             let doc = field.doc.as_ref().unwrap_or_else(|| undocumented(&name));
             let doc = match (&field.fallback, &field.shape) {
                 (Fallback::Off, _) => format!("{doc}\n\nOff unless the table is there."),
-                (Fallback::Required, _) => format!("{doc}\n\nThis table must be there."),
-                (Fallback::Value(_), Shape::Table(_)) => doc.clone(),
+                (Fallback::Required, _) | (Fallback::Value(_), Shape::Table(_)) => doc.clone(),
                 (Fallback::Value(_), _) => format!("{doc}\n\nDefault: {}.", default(field)),
             };
             section(out, &name, Some(&doc), shape, nesting);

@@ -1,7 +1,6 @@
 //! The program as its users meet it: files and flags in, files, messages and exit codes out.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod arithmetic;
 mod autopilot;
 mod bad_input;
 mod bad_model;
@@ -35,6 +34,7 @@ mod programs;
 mod recipes;
 mod report;
 mod score;
+mod shipped_problems;
 #[cfg(target_os = "linux")]
 mod show;
 #[cfg(target_os = "linux")]
