@@ -41,10 +41,6 @@ const NOT_ACTED_ON: [(&str, f64); 19] = [
 pub struct GenerationConfig {
     /// Tokens that end a response; empty where the file names none. [`eos_tokens`] has all that end one.
     pub eos_token_ids: Vec<u32>,
-    /// The token that starts a text.
-    pub bos_token_id: Option<u32>,
-    /// The token that fills up batches.
-    pub pad_token_id: Option<u32>,
     /// Whether to sample; transformers decodes greedily unless this is `Some(true)`.
     pub do_sample: Option<bool>,
     /// Divisor of the logits, at least 0.
@@ -57,10 +53,6 @@ pub struct GenerationConfig {
     pub min_p: Option<f64>,
     /// Divisor of the (positive) logits of tokens already in the context, above 0.
     pub repetition_penalty: Option<f64>,
-    /// Longest response, in tokens.
-    pub max_new_tokens: Option<u32>,
-    /// Longest prompt and response together, in tokens.
-    pub max_length: Option<u32>,
     /// Keys of the file that would change what is sampled, and that isentrope's sampler does not act on.
     pub not_acted_on: Vec<&'static str>,
 }
@@ -117,8 +109,6 @@ impl GenerationConfig {
             top_k: keys.integer("top_k")?,
             min_p: keys.number("min_p", 0.0..=1.0)?,
             repetition_penalty: keys.number("repetition_penalty", f64::MIN_POSITIVE..=f64::MAX)?,
-            max_new_tokens: keys.integer("max_new_tokens")?,
-            max_length: keys.integer("max_length")?,
             not_acted_on: keys.not_acted_on(),
             ..Self::token_ids(keys)?
         })
@@ -127,8 +117,6 @@ impl GenerationConfig {
     fn token_ids(keys: &Keys) -> Result<Self> {
         Ok(Self {
             eos_token_ids: keys.tokens("eos_token_id")?,
-            bos_token_id: keys.token("bos_token_id")?,
-            pad_token_id: keys.token("pad_token_id")?,
             ..Self::default()
         })
     }
@@ -204,10 +192,6 @@ impl Keys<'_> {
     }
 
     /// A token, -1 for none.
-    fn token(&self, key: &str) -> Result<Option<u32>> {
-        self.get(key).and_then(|value| self.to_token(key, value)).transpose()
-    }
-
     /// A token or a list of them, each -1 for none.
     fn tokens(&self, key: &str) -> Result<Vec<u32>> {
         let values = match self.get(key) {

@@ -36,7 +36,7 @@ pub use error::{Error, Result};
 pub use floats::{Floats, HostFloats, Parameter};
 pub use host_piece::HostPiece;
 pub use line::{Line, Traffic};
-pub use place::{Node, Place, ThreadNote};
+pub use place::{Node, Place, ThreadNote, host};
 pub use pulse::{Tell, Watch};
 pub use settings::{Library, Settings};
 pub use slices::{BLOCK, Slices};

@@ -143,13 +143,15 @@ fn count(list: &str) -> Option<usize> {
         .try_fold(0usize, |sum, count| sum.checked_add(count?))
 }
 
+/// The name of this machine.
 #[cfg(unix)]
-fn host() -> String {
+pub fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
+/// The name of this machine.
 #[cfg(not(unix))]
-fn host() -> String {
+pub fn host() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this machine".into())
 }
 

@@ -64,13 +64,6 @@ impl Slices {
         part(&halved, self.groups(), rank >> self.halvings())
     }
 
-    /// The ranks in the order of their slices.
-    pub fn ranks_in_order(&self) -> Vec<usize> {
-        let mut ranks: Vec<usize> = (0..self.ranks).collect();
-        ranks.sort_by_key(|&rank| (self.blocks_of_rank(rank).start, self.blocks_of_rank(rank).end));
-        ranks
-    }
-
     /// What lies of each parameter in a range of all numbers: the parameter, and the range within it.
     pub fn by_parameter(&self, numbers: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.starts.windows(2).enumerate().filter_map(move |(parameter, ends)| {
@@ -136,7 +129,9 @@ mod tests {
             }
             let mut next = 0;
             let (mut fewest, mut most) = (usize::MAX, 0);
-            for rank in slices.ranks_in_order() {
+            let mut in_order: Vec<usize> = (0..ranks).collect();
+            in_order.sort_by_key(|&rank| (slices.blocks_of_rank(rank).start, slices.blocks_of_rank(rank).end));
+            for rank in in_order {
                 let numbers = slices.of_rank(rank);
                 prop_assert_eq!(numbers.start, next);
                 prop_assert!(cuts.contains(&numbers.end));

@@ -171,14 +171,7 @@ impl VerifierSettings {
     /// # Errors
     /// What is wrong with it, as part of a sentence.
     pub fn check_ground_truth(&self, ground_truth: &Value, data_source: &str) -> Result<(), String> {
-        let singles: Vec<&Single> = match self.of(data_source) {
-            None => return Ok(()),
-            Some(Combined::Single(single)) => vec![single],
-            Some(Combined::Weighted(Weighted { weighted })) => {
-                weighted.iter().map(|part| &part.verifier).collect()
-            }
-        };
-        singles.into_iter().try_for_each(|single| match single {
+        self.singles_of(data_source).try_for_each(|single| match single {
             Single::BuiltIn(name) => name.check(ground_truth),
             Single::Math(_) => VerifierName::Math.check(ground_truth),
             Single::Code(_) => VerifierName::Code.check(ground_truth),
@@ -193,23 +186,13 @@ impl VerifierSettings {
             Single::Code(_) => true,
             Single::Math(_) | Single::Command(_) | Single::Python(_) => false,
         };
-        match self.of(data_source) {
-            None => false,
-            Some(Combined::Single(single)) => is_of_programs(single),
-            Some(Combined::Weighted(Weighted { weighted })) => {
-                weighted.iter().any(|part| is_of_programs(&part.verifier))
-            }
-        }
+        self.singles_of(data_source).any(is_of_programs)
     }
 
     /// What keeps right responses to a problem from being judged right although its ground truth can be used, as part of a
     /// sentence. Known of mathematical answers alone.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {
-        let singles: Vec<&Single> = match self.of(item.data_source)? {
-            Combined::Single(single) => vec![single],
-            Combined::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
-        };
-        singles.into_iter().find_map(|single| match single {
+        self.singles_of(item.data_source).find_map(|single| match single {
             Single::BuiltIn(name) => name.concern(item),
             Single::Math(_) => VerifierName::Math.concern(item),
             Single::Code(_) | Single::Command(_) | Single::Python(_) => None,
@@ -246,10 +229,12 @@ impl VerifierSettings {
                 by_data_source.values().chain(otherwise).collect()
             }
         };
-        combined.into_iter().flat_map(|combined| match combined {
-            Combined::Single(single) => vec![single],
-            Combined::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
-        })
+        combined.into_iter().flat_map(Combined::singles)
+    }
+
+    /// Those that judge a data source's problems; none of a source without a verifier.
+    fn singles_of(&self, data_source: &str) -> impl Iterator<Item = &Single> {
+        self.of(data_source).into_iter().flat_map(Combined::singles)
     }
 
     fn of(&self, data_source: &str) -> Option<&Combined> {
@@ -263,6 +248,14 @@ impl VerifierSettings {
 }
 
 impl Combined {
+    /// Those that it is made of.
+    fn singles(&self) -> Vec<&Single> {
+        match self {
+            Self::Single(single) => vec![single],
+            Self::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
+        }
+    }
+
     fn check(&self, key: &str) -> Result<(), Error> {
         let weighted = match self {
             Self::Single(single) => return single.check(key),

@@ -3,7 +3,7 @@
 //! Reinforcement learning and SFT differ in nothing here: both give the derivatives of a loss, one to three per token.
 
 use crate::error::Result;
-use crate::optimizer::{Optimizer, Progress, Update};
+use crate::optimizer::{Optimizer, Progress};
 use crate::passes::{Cut, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
@@ -261,15 +261,15 @@ impl<B: Backend> Learner<B> {
         Ok(())
     }
 
-    /// Updates the weights from what has been accumulated, and begins anew.
+    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the gradient.
     ///
     /// # Errors
     /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the gradient.
-    pub fn step(&mut self, learning_rate: f64) -> Result<Update> {
+    pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         let gradient = self.gradient.finish(&self.model)?;
-        let update = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
+        let norm = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
         self.gradient.reset(&*self.model.backend);
-        update
+        norm
     }
 
     /// Goes on from moments that were written after so many updates. The gradient, still zero, has room for them.

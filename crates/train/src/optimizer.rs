@@ -33,15 +33,6 @@ pub struct Optimizer<B: Backend> {
     pub progress: Progress,
 }
 
-/// What an update did.
-#[derive(Clone, Copy, Debug)]
-pub struct Update {
-    /// Norm of the gradient over all parameters, before clipping.
-    pub norm: f64,
-    /// Whether it was made: a gradient that is not finite changes nothing.
-    pub applied: bool,
-}
-
 impl<B: Backend> Optimizer<B> {
     /// Before the first update.
     ///
@@ -89,6 +80,8 @@ impl<B: Backend> Optimizer<B> {
     /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient, updates that slice of the
     /// weights, and gives it to the others. `gradient` is that of this rank's shards, and of no more use then.
     ///
+    /// Returns the norm of the gradient over all parameters, before clipping. One that is not finite changes nothing.
+    ///
     /// # Errors
     /// [`Error::Run`] when gradients have not been finite for several updates in a row; when another rank has failed.
     pub fn update(
@@ -97,7 +90,7 @@ impl<B: Backend> Optimizer<B> {
         gradient: &mut Parameters<B>,
         ranks: &Ranks,
         learning_rate: f64,
-    ) -> Result<Update> {
+    ) -> Result<f64> {
         let b = &*model.backend;
         let slices = &self.moments.slices;
         let summing = span("norm of the gradient");
@@ -116,7 +109,7 @@ impl<B: Backend> Optimizer<B> {
                     self.table
                 )));
             }
-            return Ok(Update { norm, applied: false });
+            return Ok(norm);
         }
         self.progress.updates += 1;
         self.progress.skipped_in_a_row = 0;
@@ -133,6 +126,6 @@ impl<B: Backend> Optimizer<B> {
         let _span = span("AdamW");
         b.adamw(step, &mut self.moments.updated(&mut model.weights, gradient));
         ranks.share(b, &mut model.weights, &self.moments.slices)?;
-        Ok(Update { norm, applied: true })
+        Ok(norm)
     }
 }

@@ -78,7 +78,7 @@ fn updates_take_no_more_memory_than_was_planned() {
             (Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() }, ())
         };
         learner.accumulate(&sequences, &masks, &[false; SEQUENCES], 1.0, &on_policy, loss).unwrap();
-        assert!(learner.step(1e-3).unwrap().applied);
+        assert!(learner.step(1e-3).unwrap().is_finite());
         // What tracking the theory does beside an update.
         let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, 1.0).unwrap();
         assert_eq!(slopes.len(), scores.entropies.len());

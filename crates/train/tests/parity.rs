@@ -61,8 +61,8 @@ fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     for name in ["grpo", "kl-cov"] {
         let before = weights(&model);
         let mut gradient = fixture.parameters(&model, &format!("{name}.gradient."));
-        let update = optimizer.update(&mut model, &mut gradient, &Ranks::alone(1), LEARNING_RATE).unwrap();
-        assert!(update.applied && update.norm > adamw().clip_norm, "clipping has to be part of it");
+        let norm = optimizer.update(&mut model, &mut gradient, &Ranks::alone(1), LEARNING_RATE).unwrap();
+        assert!(norm.is_finite() && norm > adamw().clip_norm, "clipping has to be part of it");
         for ((parameter, ours), before) in weights(&model).into_iter().zip(before.into_values()) {
             let theirs = fixture.floats(&format!("{name}.weights.{parameter}"));
             let moved = largest(theirs.iter().zip(&before).map(|(a, b)| a - b));
@@ -241,7 +241,7 @@ impl Fixture {
             let off = largest(ours.iter().zip(&theirs).map(|(a, b)| a - b));
             require(&format!("{name}: gradient of {parameter}"), off / largest(theirs.iter().copied()));
         }
-        let norm = learner.step(LEARNING_RATE).unwrap().norm;
+        let norm = learner.step(LEARNING_RATE).unwrap();
         require(
             &format!("{name}: norm"),
             (norm - self.facts[name].gradient_norm).abs() / self.facts[name].gradient_norm,

@@ -36,11 +36,6 @@ impl KernelCache {
         Self { directory, limit: LIMIT }
     }
 
-    /// With another bound on the bytes of all entries.
-    pub fn with_limit(self, limit: u64) -> Self {
-        Self { limit, ..self }
-    }
-
     /// The entry under a key, which notes that it was used; `None` where there is none or it is damaged.
     pub(super) fn get(&self, key: &str) -> Option<Compiled> {
         let path = self.path(key);
@@ -182,7 +177,7 @@ mod tests {
     #[test]
     fn the_least_recently_used_go_first() {
         let dir = tempfile::tempdir().unwrap();
-        let cache = KernelCache::new(dir.path().to_owned()).with_limit(3500);
+        let cache = KernelCache { limit: 3500, ..KernelCache::new(dir.path().to_owned()) };
         let pause = || thread::sleep(Duration::from_millis(20));
         for key in ["a", "b", "c"] {
             cache.put(key, &compiled(key, 800)).unwrap();

@@ -306,8 +306,8 @@ fn update<B: Backend>(
     if !batch.is_idle(inputs) {
         clock.count("update", batch.all_tokens()); // else there was next to nothing to do
     }
-    let update = clock.time("optimizer", || learner.step(*learning_rate))?;
-    Ok((loss, update.norm))
+    let norm = clock.time("optimizer", || learner.step(*learning_rate))?;
+    Ok((loss, norm))
 }
 
 /// So many of the two passes that measure what a step does to the policy are over.

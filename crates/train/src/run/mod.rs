@@ -96,28 +96,25 @@ impl Run {
         learners: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<L>,
     ) -> Result<(Self, L, S)> {
         let directory = RunDirectory::open(place, checkpoints.clone(), &ranks, &manifest)?;
-        let found = directory.resumed::<S>(place, &ranks, &mut |text: &str| observer.note(text))?;
+        let mut note = |text: &str| observer.note(text);
+        let found = directory.resumed::<S>(place, &ranks, &mut note)?;
         let initial_states = InitialStates::open(
             &directory.dir,
             track_states,
             found.as_ref().map(|found| found.state.initial_states.clone()),
-            &mut |text: &str| observer.note(text),
+            &mut note,
         )?;
         // Before anything is written, so that a run that cannot start changes nothing.
         let learners = learners(found.as_ref())?;
         ranks.any(false)?; // nor one that cannot start on another rank
         let recorded = found.as_ref().map(|f| f.state.recorded());
-        let goes_on = recorded
-            .map(|step| directory.log(Some(step), &mut |text: &str| observer.note(text)))
-            .transpose()?;
+        let goes_on = recorded.map(|step| directory.log(Some(step), &mut note)).transpose()?;
         // What makes no step leaves recipe and manifest as they are, which say by what steps were made.
         let makes_steps = recorded.is_none_or(|step| step < run.steps);
-        directory.begin(place, makes_steps, &mut |text: &str| observer.note(text))?;
+        directory.begin(place, makes_steps, &mut note)?;
         let saved = found.as_ref().map(|found| found.state.step);
         if makes_steps {
-            directory.write_manifest(&manifest, (saved.unwrap_or(0), run.steps), &mut |text: &str| {
-                observer.note(text);
-            })?;
+            directory.write_manifest(&manifest, (saved.unwrap_or(0), run.steps), &mut note)?;
         }
         directory.remove_responses(saved)?;
         let log = match goes_on {

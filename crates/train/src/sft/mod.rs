@@ -92,7 +92,7 @@ impl Trainer for FineTuning {
         observer.progress(Progress { phase: Phase::Update, done: 0, total: 1, tokens: 0 });
         let scores =
             record.clock.time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights))?;
-        let update = record.clock.time("optimizer", || learner.step(*learning_rate))?;
+        let norm = record.clock.time("optimizer", || learner.step(*learning_rate))?;
         let tokens = examples.iter().map(|e| e.tokens.len()).sum();
         record.clock.count("update", tokens);
         observer.progress(Progress { phase: Phase::Update, done: 1, total: 1, tokens });
@@ -102,7 +102,7 @@ impl Trainer for FineTuning {
         metrics.set("sft/entropy", mean_of_learnt(&examples, &scores.entropies));
         metrics.set("sft/tokens", tokens as f64);
         metrics.set("sft/too_long", too_long as f64);
-        metrics.set("grad/norm", update.norm);
+        metrics.set("grad/norm", norm);
         Ok(())
     }
 

@@ -130,7 +130,7 @@ impl<'a> Rollout<'a> {
             let (beta, temperature) = (recipe.prime.beta, recipe.rollout.temperature);
             let log_ratios = self.batch.accumulate(places, phi, beta, temperature)?;
             learnt.seen.extend(places.iter().copied().zip(log_ratios));
-            learnt.norms.push(phi.step(learning_rate)?.norm);
+            learnt.norms.push(phi.step(learning_rate)?);
         }
         Ok(learnt)
     }

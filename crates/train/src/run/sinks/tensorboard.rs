@@ -10,7 +10,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use sysinfo::System;
 
 /// What the names of event files start with.
 const PREFIX: &str = "events.out.tfevents.";
@@ -98,8 +97,7 @@ fn latest(dir: &Path) -> Result<Option<u64>> {
 /// The machine's name, as far as it fits between the dots of a file's name.
 fn host() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let name = System::host_name().unwrap_or_else(|| "localhost".to_owned());
-    name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
+    isentrope_ranks::host().chars().map(|c| if is_plain(c) { c } else { '-' }).collect()
 }
 
 const VARINT: u8 = 0;
