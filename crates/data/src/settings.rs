@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use isentrope_model::chat_template::Date;
 use isentrope_model::hub;
 /// What a variable of the chat template may be.
 pub use isentrope_reward::Argument as TemplateVariable;
@@ -38,6 +39,10 @@ pub struct DataSettings {
     /// Variables that the chat template knows beside the messages, such as { enable_thinking = false } for Qwen3: texts,
     /// numbers, true or false, or arrays of texts.
     pub template_variables: BTreeMap<String, TemplateVariable>,
+    /// The day that the chat template is told where it asks for the date, such as "2026-11-26". Unset: the day on which the run
+    /// begins, which the run's own recipe then states.
+    #[schemars(with = "Option<String>")]
+    pub date: Option<Date>,
     /// System message of prompts that go through the chat template and have none of their own.
     pub system: Option<String>,
     /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the same).
@@ -67,6 +72,7 @@ impl Default for DataSettings {
             prompt_suffix: String::new(),
             template: Template::Auto,
             template_variables: BTreeMap::new(),
+            date: None,
             system: None,
             deduplicate: true,
             max_prompt_tokens: None,

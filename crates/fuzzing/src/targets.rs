@@ -158,7 +158,7 @@ fn template(data: &[u8]) {
         _ => vec![json!({"role": "user", "content": "Why is the sky blue?"})],
     };
     with_file("chat_template.jinja", source, |dir| {
-        let template = ChatTemplate::read(dir, &SpecialTokens::default());
+        let template = ChatTemplate::read(dir, &SpecialTokens::default(), None);
         match template {
             Ok(Some(template)) => {
                 template.render(&messages, true, &Map::new()).map_or_else(|error| told(&error), drop);

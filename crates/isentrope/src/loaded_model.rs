@@ -201,7 +201,7 @@ impl<B: Backend> Loaded<B> {
     /// The chat template, or a sentence that says where one is looked for.
     pub fn chat_template(&self) -> Result<ChatTemplate> {
         self.tokenizer()?;
-        ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?)?.with_context(|| {
+        ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?, None)?.with_context(|| {
             format!(
                 "{}: the model has no chat template (chat_template.jinja, or \"chat_template\" in \
                  tokenizer_config.json); give it plain prompts",

@@ -7,6 +7,7 @@
 //! they build (a string doubled forty times). They are compiled and rendered in a process of their own, which has limits on
 //! memory and time.
 
+mod date;
 mod engine;
 mod environment;
 mod python_json;
@@ -21,9 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use chrono::{Local, NaiveDateTime};
+use chrono::NaiveDateTime;
 use serde_json::{Map, Value};
 
+pub use self::date::Date;
 use self::wire::{Conversation, Failure, Sources};
 use crate::json_file::{describe, find_object, find_text};
 use crate::tokenizer::SpecialTokens;
@@ -47,6 +49,8 @@ pub struct ChatTemplate {
     sources: Sources,
     path: PathBuf,
     special: SpecialTokens,
+    /// The time that it is told, one and the same for every text.
+    now: NaiveDateTime,
     /// What rendering took too much of, each time that it did.
     exceeded: Mutex<Vec<String>>,
 }
@@ -58,10 +62,19 @@ impl ChatTemplate {
     /// `chat_template.json`. A list of named templates must have one called "default"; one called "tool_use" is
     /// rendered when tools are given.
     ///
+    /// A template that asks for the date is told `date`, or, if none, the day on which it is read. The time of the day is
+    /// always midnight: what it renders does not depend on when.
+    ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be read; [`Error::Invalid`] naming file and line when a template does not
     /// compile.
-    pub fn read(dir: &Path, special: &SpecialTokens) -> Result<Option<Self>> {
+    pub fn read(dir: &Path, special: &SpecialTokens, date: Option<Date>) -> Result<Option<Self>> {
+        let template = Self::find(dir, special)?;
+        let now = date.unwrap_or_else(Date::today).begins();
+        Ok(template.map(|template| Self { now, ..template }))
+    }
+
+    fn find(dir: &Path, special: &SpecialTokens) -> Result<Option<Self>> {
         let path = dir.join("chat_template.jinja");
         if let Some(source) = find_text(&path, MAX_TEMPLATE_BYTES)? {
             return Self::compile(path, &source, None, special).map(Some);
@@ -94,9 +107,16 @@ impl ChatTemplate {
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sources = Sources { default: source.to_owned(), tool_use: tool_use.map(str::to_owned) };
-        let template = Self { id, sources, path, special: special.clone(), exceeded: Mutex::default() };
+        let now = NaiveDateTime::default();
+        let template = Self { id, sources, path, special: special.clone(), now, exceeded: Mutex::default() };
         worker::compile(id, &template.sources).map_err(|e| template.failure(e))?;
         Ok(template)
+    }
+
+    /// Whether what it renders may depend on the date.
+    pub fn asks_for_date(&self) -> bool {
+        let Sources { default, tool_use } = &self.sources;
+        [Some(default), tool_use.as_ref()].into_iter().flatten().any(|source| source.contains("strftime_now"))
     }
 
     /// Renders `messages`, each an object such as `{"role": "user", "content": "..."}`, and with
@@ -111,17 +131,6 @@ impl ChatTemplate {
     /// three times, it is said again of whatever else is to be rendered, without trying.
     pub fn render(
         &self,
-        messages: &[Value],
-        add_generation_prompt: bool,
-        variables: &Map<String, Value>,
-    ) -> Result<String> {
-        self.render_at(Local::now().naive_local(), messages, add_generation_prompt, variables)
-    }
-
-    /// [`render`](Self::render) at a given local time.
-    fn render_at(
-        &self,
-        now: NaiveDateTime,
         messages: &[Value],
         add_generation_prompt: bool,
         variables: &Map<String, Value>,
@@ -146,7 +155,7 @@ impl ChatTemplate {
         let conversation = Conversation {
             tool_use: with_tools && self.sources.tool_use.is_some(),
             add_generation_prompt,
-            now: now.and_utc().timestamp_micros(),
+            now: self.now.and_utc().timestamp_micros(),
             special: self.special.iter().map(|(role, text)| (role.to_owned(), text.to_owned())).collect(),
             messages: messages.len(),
             variables: variables.keys().cloned().collect(),

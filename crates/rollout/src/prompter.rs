@@ -32,7 +32,7 @@ impl Prompter {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
         let eos_tokens = eos_tokens(dir, vocab_size, Some(&tokenizer))?;
-        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?)?;
+        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?, settings.date)?;
         Ok(Self {
             tokenizer,
             eos_tokens,

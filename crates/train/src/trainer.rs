@@ -10,7 +10,7 @@ use crate::run::{RunDirectory, StepRecord};
 use crate::settings::{
     Checkpoints, DeviceSettings, MemorySettings, ModelSource, Optimizer, RanksSettings, Run,
 };
-use isentrope_data::FileHash;
+use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
 use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Keep, Layout, Model, hub};
@@ -36,6 +36,9 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
 
     /// The shards of an update, for a command that knows how many ranks there are; and the key that sets them.
     fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>);
+
+    /// How prompts are made, for a command that knows the day.
+    fn data_mut(&mut self) -> &mut DataSettings;
 
     /// The tables that recipes of every kind have.
     fn tables(&self) -> Tables<'_>;

@@ -17,10 +17,12 @@ use crate::trace::{StepTrace, TraceFile};
 use anyhow::{Context, Error, Result, anyhow};
 use card::Card;
 use clap::Args;
-use isentrope_data::FileHash;
+use isentrope_data::{DataSettings, FileHash, Template};
 use isentrope_files::Digest;
 use isentrope_kernels::{Backend, Isa};
+use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::hub::{self, HubConfig};
+use isentrope_model::tokenizer::SpecialTokens;
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::shards_of_rank;
 use isentrope_train::estimate::Speeds;
@@ -133,7 +135,7 @@ impl RunArguments {
                 _ => Existing::Refuse,
             },
             source: path.to_path_buf(),
-            recipe: (recipe::render(&recipe), serde_json::to_value(&recipe)?),
+            recipe: resolved(&recipe)?,
             defaults: serde_json::to_value(R::default())?,
         };
         if ranks.is_first() {
@@ -150,7 +152,7 @@ impl RunArguments {
                 None => On::Device(open(&recipe, wanted, ranks).map(|device| (device, most))),
             };
             return match on {
-                on if ranks.is_first() => dry_run(recipe, ranks, on),
+                on if ranks.is_first() => dry_run(recipe, &place, ranks, on),
                 On::Device(opened) => opened.map(drop),
                 On::Card(_) => Ok(()),
             };
@@ -249,13 +251,21 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
     type Output = ();
 
     fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
-        let Self { recipe, place, ranks, command, available, trace } = self;
+        let Self { mut recipe, mut place, ranks, command, available, trace } = self;
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
         let hub = HubConfig::from_env()?;
         let download: &dyn hub::Progress = if ranks.is_first() { &Download::default() } else { &() };
         let describe = || Ok(hub::describe_with(&hub, &model.path, download)?);
         let model_dir = ranks.first_then_all(describe)?;
+        let date = ranks.first_finds(|| {
+            let date = date_asked_for(recipe.data_mut(), &model_dir, &place);
+            date.map_or(String::new(), |date| date.to_string())
+        })?;
+        if let Ok(date) = date.parse() {
+            recipe.data_mut().date = Some(date);
+            place.recipe = resolved(&recipe)?;
+        }
         let mut watcher = Watcher::new(ranks);
         watcher.tracing(trace.map(|(file, step)| StepTrace::new(file, step, device.clone())));
         watcher.heading(&format!("{} on {}", model.path, place.dir.display()));
@@ -319,6 +329,25 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
     }
 }
 
+/// The recipe with every default, as text and as values.
+fn resolved<R: TrainingRecipe>(recipe: &R) -> Result<(String, Value)> {
+    Ok((recipe::render(recipe), serde_json::to_value(recipe)?))
+}
+
+/// The day that a run tells the model's chat template, where that asks for it and the recipe does not say: of a run that is
+/// resumed its own, else today. What is wrong with the template is said when it is used.
+fn date_asked_for(data: &DataSettings, model_dir: &Path, place: &Place) -> Option<Date> {
+    let template = || ChatTemplate::read(model_dir, &SpecialTokens::default(), None).ok().flatten();
+    let is_open = data.date.is_none() && data.template != Template::None;
+    if !is_open || !template().is_some_and(|template| template.asks_for_date()) {
+        return None;
+    }
+    let is_resumed = place.existing == Existing::Resume;
+    let began_with = if is_resumed { Place::began_with(&place.dir, "data.date") } else { None };
+    let date = began_with.and_then(|date| date.as_str()?.parse().ok());
+    Some(date.unwrap_or_else(Date::today))
+}
+
 /// Refuses to go on where ranks have other files of models or data than the first.
 fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
     let parts = [
@@ -343,8 +372,7 @@ fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
 /// been fetched; where that cannot even be described, its data are checked all the same.
-fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
-    let rendered = recipe::render(&recipe);
+fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, on: On) -> Result<()> {
     let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
     hub::check_name(&path)?;
@@ -362,7 +390,7 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
             if let Err(error) = &device {
                 print_text(&unusable(error))?;
             }
-            print_text(&rendered)?;
+            print_text(&place.recipe.0)?;
             print_notes(&notes)?;
             let why = match hub::neighbours(&path).filter(|_| path.contains('/')) {
                 Some(there) => {
@@ -378,6 +406,10 @@ fn dry_run<R: TrainingRecipe>(recipe: R, ranks: &Ranks, on: On) -> Result<()> {
             return device;
         }
     };
+    if let Some(date) = date_asked_for(recipe.data_mut(), &dir, place) {
+        recipe.data_mut().date = Some(date);
+    }
+    let rendered = recipe::render(&recipe);
     let mut prepared = recipe.prepare(&dir, ranks.world.size(), &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     let looked = match on {

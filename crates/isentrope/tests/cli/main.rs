@@ -41,6 +41,8 @@ mod show;
 mod signals;
 mod sweep;
 #[cfg(target_os = "linux")]
+mod template_date;
+#[cfg(target_os = "linux")]
 mod terminal;
 mod text_model;
 mod trace;

@@ -50,7 +50,7 @@ fn renders_as_transformers_does() {
     let mut unexpected = String::new();
     for group in fixture["groups"].as_array().unwrap() {
         let source = group["template"].as_str().unwrap();
-        let template = compile(source);
+        let template = compile(source).map(|template| ChatTemplate { now, ..template });
         for case in group["cases"].as_array().unwrap() {
             let conversation = case["conversation"].as_str().unwrap();
             let messages = fixture["conversations"][conversation].as_array().unwrap();
@@ -58,7 +58,7 @@ fn renders_as_transformers_does() {
             let variables = variant[1].as_object().unwrap();
             let ours = match &template {
                 Ok(template) => template
-                    .render_at(now, messages, variant[0].as_bool().unwrap(), variables)
+                    .render(messages, variant[0].as_bool().unwrap(), variables)
                     .map_err(|e| e.to_string()),
                 Err(e) => Err(e.to_string()),
             };
@@ -138,7 +138,7 @@ fn inputs_that_transformers_refuses_are_refused() {
 fn the_template_is_found_where_transformers_looks_first() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    let read = || ChatTemplate::read(dir.path(), &special());
+    let read = || ChatTemplate::read(dir.path(), &special(), None);
     let rendered = |variables: &str| -> String {
         read().unwrap().unwrap().render(&[], false, &serde_json::from_str(variables).unwrap()).unwrap()
     };
@@ -165,12 +165,38 @@ fn the_template_is_found_where_transformers_looks_first() {
     }
 }
 
+/// The formats of templates on the hub, as Python writes them.
 #[test]
-fn the_clock_is_the_local_one() {
-    let before = Local::now().format("%Y").to_string();
-    let year = render("{{ strftime_now('%Y') }}").unwrap();
-    assert!(year == before || year == Local::now().format("%Y").to_string());
+fn the_date_is_the_one_that_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let formats = [
+        "%d %b %Y",
+        "%Y-%m-%d",
+        "%B %d, %Y",
+        "%d %B %Y",
+        "%A, %d %B %Y",
+        "%-d %B %Y",
+        "%d/%m/%y",
+        "%H:%M:%S",
+    ];
+    let source = formats.map(|format| format!("{{{{ strftime_now({format:?}) }}}}")).join("|");
+    fs::write(dir.path().join("chat_template.jinja"), source).unwrap();
+    let rendered = |date: Option<Date>| {
+        let template = ChatTemplate::read(dir.path(), &special(), date).unwrap().unwrap();
+        assert!(template.asks_for_date());
+        template.render(&[], false, &Map::new()).unwrap()
+    };
+    let expected = "05 Jan 2024|2024-01-05|January 05, 2024|05 January 2024|Friday, 05 January 2024|5 January 2024|05/01/24|\
+                    00:00:00";
+    assert_eq!(rendered(Some("2024-01-05".parse().unwrap())), expected);
+    let before = Date::today();
+    let today = rendered(None);
+    assert!([before, Date::today()].into_iter().any(|date| today.contains(&format!("|{date}|"))), "{today}");
     assert!(render("{{ strftime_now('%!') }}").is_err());
+    assert!(!compile("{{ 'today' }}").unwrap().asks_for_date());
+    for wrong in ["2024-1-5", "2024-02-30", "05.01.2024", "today", ""] {
+        assert!(wrong.parse::<Date>().is_err(), "{wrong}");
+    }
 }
 
 proptest::proptest! {

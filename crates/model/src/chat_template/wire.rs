@@ -34,7 +34,7 @@ pub(super) struct Conversation {
     pub tool_use: bool,
     /// Whether the beginning of the answer is wanted.
     pub add_generation_prompt: bool,
-    /// The local time, in microseconds since 1970.
+    /// The local time that it is told, in microseconds since 1970.
     pub now: i64,
     /// Special tokens, by role.
     pub special: Vec<(String, String)>,

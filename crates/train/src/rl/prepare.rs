@@ -7,6 +7,7 @@ use crate::plan::Demand;
 use crate::problems::{self, Problems};
 use crate::settings;
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
+use isentrope_data::DataSettings;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
@@ -73,6 +74,10 @@ impl TrainingRecipe for Recipe {
 
     fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>) {
         ("update.shards", &mut self.update.shards)
+    }
+
+    fn data_mut(&mut self) -> &mut DataSettings {
+        &mut self.data
     }
 
     fn tables(&self) -> Tables<'_> {

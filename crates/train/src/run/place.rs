@@ -431,7 +431,7 @@ mod tests {
     }
 
     /// Keys whose values are free texts and no paths of what a run reads.
-    const OTHER_TEXTS: [&str; 9] = [
+    const OTHER_TEXTS: [&str; 10] = [
         "data.columns.answer",
         "data.columns.prompt",
         "data.prompt_prefix",
@@ -451,6 +451,7 @@ mod tests {
         }
         if let Some(name) = schema["$ref"].as_str() {
             texts(root, root.pointer(name.trim_start_matches('#')).unwrap(), key, keys);
+        "data.date",
         }
         let is_text = schema["type"] == "string"
             || schema["type"].as_array().is_some_and(|t| t.contains(&json!("string")));

@@ -8,7 +8,7 @@ use crate::plan::Demand;
 use crate::problems;
 use crate::settings::{self, POLICY_OPTIMIZER};
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
-use isentrope_data::{Examples, Findings, Longest, Split};
+use isentrope_data::{DataSettings, Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
 use isentrope_model::{Layout, ModelConfig, Tokens, hub};
 use isentrope_rollout::{Judge, Prompter};
@@ -29,6 +29,10 @@ impl TrainingRecipe for Recipe {
 
     fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>) {
         ("sft.shards", &mut self.sft.shards)
+    }
+
+    fn data_mut(&mut self) -> &mut DataSettings {
+        &mut self.data
     }
 
     fn tables(&self) -> Tables<'_> {

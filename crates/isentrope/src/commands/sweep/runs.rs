@@ -278,6 +278,12 @@ pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
         *steps = run.steps.into();
     }
+    // Where the recipe names no day, the run has taken the one that it began on.
+    if now.pointer("/data/date").is_some_and(Value::is_null)
+        && let Some(date) = before.pointer_mut("/data/date")
+    {
+        *date = Value::Null;
+    }
     let mut changes = Vec::new();
     differences("", &before, &now, &mut changes);
     changes
