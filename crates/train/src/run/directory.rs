@@ -143,10 +143,10 @@ impl RunDirectory {
         let path = self.dir.join(MANIFEST);
         let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         for part in ["model", "data"] {
-            let mut changes = Vec::new();
-            if let Some(before) = &before {
-                changed_files(&before[part]["sha256"], &manifest[part]["sha256"], &mut changes);
-            }
+            let changes = match &before {
+                Some(before) => changed_files(&before[part]["sha256"], &manifest[part]["sha256"]),
+                None => Vec::new(),
+            };
             if !changes.is_empty() {
                 note(&format!(
                     "files of the {part} are not what the run was last started with: {}",
@@ -249,11 +249,13 @@ const WRITTEN: [&str; 10] = [
     "checkpoints",
 ];
 
-/// Names of files whose hashes differ.
-fn changed_files(before: &Value, now: &Value, changes: &mut Vec<String>) {
+/// Names of files whose hashes differ, and of those that are not there any more.
+fn changed_files(before: &Value, now: &Value) -> Vec<String> {
     let hashes = now.as_object().into_iter().flatten();
-    changes
-        .extend(hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone()));
+    let changed = hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone());
+    let names = before.as_object().into_iter().flatten().map(|(name, _)| name);
+    let gone = names.filter(|name| now.get(name).is_none()).map(|name| format!("{name} (gone)"));
+    changed.chain(gone).collect()
 }
 
 /// Removes the files `step-N...` of steps after this one, or of all steps.
@@ -286,6 +288,14 @@ fn clear(dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn files_that_have_changed_come_or_gone_are_told() {
+        let before = json!({"same": "1", "changed": "2", "gone": "3"});
+        let now = json!({"same": "1", "changed": "0", "new": "4"});
+        assert_eq!(changed_files(&before, &now), ["changed", "new", "gone (gone)"]);
+    }
 
     #[test]
     fn responses_of_later_steps_are_removed_and_nothing_else() {
