@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use isentrope_data::{Content, DataSettings, Examples, Prompt};
+use isentrope_data::{Content, DataSettings, Examples, Prompt, Split};
 use serde_json::json;
 
 const USAGE: &str = "the arguments are a built-in task and how many examples: programs 20000";
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let task = serde_json::from_value(json!(task))?;
     let (mut examples, _) =
-        Examples::open(&DataSettings { task: Some(task), ..DataSettings::default() }, SEED)?;
+        Examples::open(&DataSettings { task: Some(task), ..DataSettings::default() }, Split::Train, SEED)?;
     for position in 0..count.parse()? {
         if let Content::Response { prompt: Prompt::Text(prompt), response } =
             examples.example(position).content

@@ -57,7 +57,7 @@ const OTHERS: [&str; 26] = [
 const SPLITS: [&str; 7] = ["train", "test", "validation", "valid", "val", "dev", "eval"];
 
 impl Split {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
             Self::Test => "test",

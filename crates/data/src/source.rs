@@ -136,15 +136,16 @@ impl Records<Problem> {
 }
 
 impl Records<Example> {
-    /// Reads the files, all of them, or prepares the task. The report of a task is empty.
+    /// Reads the files, all of them, or prepares the task, whose examples are of problems in `split`. The report of a task is
+    /// empty.
     ///
     /// # Errors
     /// Settings that are out of range, files that cannot be read, files without a usable row, and a task without worked
     /// examples.
-    pub fn open(settings: &DataSettings, seed: u64) -> Result<(Self, Report)> {
+    pub fn open(settings: &DataSettings, split: Split, seed: u64) -> Result<(Self, Report)> {
         let name = settings.task.map_or("", TaskName::name);
         let from_row = |row: &Row, origin| Example::from_row(row, &settings.columns, origin);
-        Self::read(settings, seed, |task| demonstrations(task, name, seed), &from_row, false)
+        Self::read(settings, seed, |task| demonstrations(task, name, (split, seed)), &from_row, false)
     }
 
     /// The example at a position.
@@ -189,8 +190,8 @@ fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
 }
 
 /// The worked examples of the task of that name.
-fn demonstrations(task: &dyn Task, name: &str, seed: u64) -> Result<Endless<Example>> {
-    task.demonstrations(seed).ok_or_else(|| {
+fn demonstrations(task: &dyn Task, name: &str, (split, seed): (Split, u64)) -> Result<Endless<Example>> {
+    task.demonstrations(split, seed).ok_or_else(|| {
         Error::setting("data.task", name, "it has no worked examples; name files of examples in data.files")
     })
 }
@@ -214,7 +215,7 @@ mod tests {
             unreachable!("only examples are asked for")
         }
 
-        fn demonstrations(&self, _: u64) -> Option<Endless<Example>> {
+        fn demonstrations(&self, _: Split, _: u64) -> Option<Endless<Example>> {
             None
         }
 
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_task_without_worked_examples_is_named() {
-        let error = demonstrations(&Questions, "questions", 0).err().unwrap().to_string();
+        let error = demonstrations(&Questions, "questions", (Split::Train, 0)).err().unwrap().to_string();
         assert_eq!(
             error,
             "data.task is questions: it has no worked examples; name files of examples in data.files"

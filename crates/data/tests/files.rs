@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isentrope_data::{
-    Columns, Content, DataSettings, Error, Examples, Longest, Problem, Prompt, Report, Source, evaluation_set,
+    Columns, Content, DataSettings, Error, Examples, Longest, Problem, Prompt, Report, Source, Split,
+    evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
 use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
@@ -214,7 +215,7 @@ fn the_task_gives_problems_and_examples() {
     let problem = source.problem(1 << 40);
     assert!(problem.prompt.question().unwrap().starts_with("Solve "));
     assert_eq!(problem, Source::open(&settings, 3, &auto()).unwrap().0.problem(1 << 40));
-    let example = Examples::open(&settings, 3).unwrap().0.example(7);
+    let example = Examples::open(&settings, Split::Train, 3).unwrap().0.example(7);
     let Content::Response { response, .. } = example.content else { panic!() };
     assert!(response.ends_with(['!', '?']), "{response}");
     assert_eq!(evaluation_set(&settings, 50, &auto()).unwrap().0.len(), 50);
@@ -304,7 +305,7 @@ fn examples_of_every_schema_are_read() {
             json!({"prompt": "p", "response": 3}),
         ],
     );
-    let (mut examples, report) = Examples::open(&settings(&path), 1).unwrap();
+    let (mut examples, report) = Examples::open(&settings(&path), Split::Train, 1).unwrap();
     assert_eq!((report.rows, report.usable, report.duplicates, report.bad.count()), (11, 5, 1, 5));
     let contents: Vec<_> = (0..5).map(|position| examples.example(position).content).collect();
     let text =
@@ -338,7 +339,7 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     assert!(message(&directory.path().join("missing.jsonl")).contains("missing.jsonl"));
     assert!(message(&write(&directory, "a.txt", "{}")).contains("must end in .parquet, .jsonl or .json"));
     let flat = flat_parquet(&directory, &[("q", 1, 1.0)]);
-    let error = Examples::open(&settings(&flat), 1).unwrap_err().to_string();
+    let error = Examples::open(&settings(&flat), Split::Train, 1).unwrap_err().to_string();
     assert!(
         error.contains("question, answer, level, raw") && error.contains("column answer is not text"),
         "{error}"

@@ -18,39 +18,22 @@ use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
 use super::{Endless, Stream, Task};
+use crate::place::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
 pub use settings::{CountdownSettings, Demonstrations};
 
-/// The two halves of all problems. A problem's numbers, whatever their order, with its target decide which it is in:
-/// one of 8 is for test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Split {
-    /// Problems to train on.
-    Train,
-    /// Problems to measure with.
-    Test,
-}
-
 /// Of so many problems one is for test.
 const TEST_SHARE: u64 = 8;
 
-impl Split {
-    /// Where a problem belongs, whatever the settings and the seed. Numbers are below 128 and at most six.
-    fn of(challenge: &Challenge) -> Self {
-        let mut numbers = challenge.numbers.clone();
-        numbers.sort_unstable();
-        let packed = numbers.iter().fold(0, |packed, number| packed << 7 | number);
-        let hash = Draws::of(packed, Purpose::Problem, challenge.target, SPLIT).bits(0);
-        if hash.is_multiple_of(TEST_SHARE) { Self::Test } else { Self::Train }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Test => "test",
-        }
-    }
+/// Which half of all problems a problem belongs to, whatever the settings and the seed: its numbers, whatever their order, with
+/// its target decide. Numbers are below 128 and at most six.
+fn split_of(challenge: &Challenge) -> Split {
+    let mut numbers = challenge.numbers.clone();
+    numbers.sort_unstable();
+    let packed = numbers.iter().fold(0, |packed, number| packed << 7 | number);
+    let hash = Draws::of(packed, Purpose::Problem, challenge.target, SPLIT).bits(0);
+    if hash.is_multiple_of(TEST_SHARE) { Split::Test } else { Split::Train }
 }
 
 /// Generator of problems and worked examples.
@@ -98,13 +81,13 @@ impl Countdown {
         for (&count, _) in settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
         {
             let mut stream = Stream::new(Draws::of(0, Purpose::Problem, count as u64, TRIAL));
-            let mut seen = HashSet::new();
+            let mut seen = Vec::new();
             for _ in 0..TRIALS {
                 if let Some((challenge, _)) = countdown.draw(count, &mut stream) {
-                    seen.insert(Split::of(&challenge).name());
+                    seen.push(split_of(&challenge));
                 }
             }
-            if seen.len() < 2 {
+            if !(seen.contains(&Split::Train) && seen.contains(&Split::Test)) {
                 return Err(Error::setting(
                     "data.countdown.numbers",
                     format!("{:?}", settings.numbers),
@@ -178,10 +161,14 @@ impl Countdown {
         None
     }
 
-    /// Worked example `position` of a seed: a training problem and a response ([`Demonstrations`]).
-    fn demonstration(&self, seed: u64, position: u64) -> (Problem, String) {
-        let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, 0));
-        let (challenge, solution) = self.solved(Split::Train, &mut stream);
+    /// Worked example `position` of a seed: a problem of a split and a response ([`Demonstrations`]).
+    fn demonstration(&self, split: Split, seed: u64, position: u64) -> (Problem, String) {
+        let of_split = match split {
+            Split::Train => 0,
+            Split::Test => TEST,
+        };
+        let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, of_split));
+        let (challenge, solution) = self.solved(split, &mut stream);
         let settings = &self.settings.demonstrations;
         let succeeds = stream.uniform() < settings.success;
         let mut total = 1;
@@ -201,7 +188,7 @@ impl Countdown {
             .map(|steps| steps.iter().map(Step::to_string).collect::<Vec<_>>().join(","))
             .collect();
         let response = format!("{}{}", texts.join(";"), if succeeds { '!' } else { '?' });
-        (problem(&challenge, Split::Train, position), response)
+        (problem(&challenge, split, position), response)
     }
 
     /// A random attempt that misses the target or is abandoned, different from those `before` where one is found.
@@ -248,7 +235,7 @@ impl Countdown {
         // `new` has found problems of this count in both splits, so this ends.
         loop {
             if let Some(solved) = self.draw(count, stream)
-                && Split::of(&solved.0) == split
+                && split_of(&solved.0) == split
             {
                 return solved;
             }
@@ -305,10 +292,10 @@ impl Task for Countdown {
         Endless::new(move |position| countdown.train(seed, position))
     }
 
-    fn demonstrations(&self, seed: u64) -> Option<Endless<Example>> {
+    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>> {
         let countdown = self.clone();
         Some(Endless::new(move |position| {
-            let (problem, response) = countdown.demonstration(seed, position);
+            let (problem, response) = countdown.demonstration(split, seed, position);
             let content = Content::Response { prompt: problem.prompt, response };
             Example { content, origin: format!("countdown demonstration {position}") }
         }))

@@ -9,6 +9,7 @@ use std::fmt;
 
 use isentrope_random::Draws;
 
+use crate::place::Split;
 use crate::{Example, Problem, Result};
 
 /// Records without end, by position. A position gives the same record whatever was asked for before.
@@ -36,8 +37,8 @@ pub(crate) trait Task {
     /// The problems to train on that belong to a seed.
     fn problems(&self, seed: u64) -> Endless<Problem>;
 
-    /// The worked examples that belong to a seed, for a task that has some.
-    fn demonstrations(&self, seed: u64) -> Option<Endless<Example>>;
+    /// The worked examples that belong to a seed, of problems to train on or of test problems, for a task that has some.
+    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>>;
 
     /// The first `n` test problems, none of which is ever trained on; the same whatever a run's seed.
     ///

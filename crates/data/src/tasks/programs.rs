@@ -17,6 +17,7 @@ use isentrope_random::{Draws, Purpose};
 use serde_json::{Value, json};
 
 use super::{Endless, Stream, Task};
+use crate::place::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 use expression::Expression;
 use list_function::ListFunction;
@@ -148,9 +149,9 @@ impl Programs {
 
     /// A function of a kind with so many steps, unless this draw gives one of the other split, or one that returns too large
     /// numbers or nearly always the same.
-    fn draw(&self, (kind, steps): (u64, usize), for_test: bool, stream: &mut Stream) -> Option<Tested> {
+    fn draw(&self, (kind, steps): (u64, usize), split: Split, stream: &mut Stream) -> Option<Tested> {
         let function = Function::draw(kind, steps, stream);
-        if function.is_for_test() != for_test {
+        if function.is_for_test() != (split == Split::Test) {
             return None;
         }
         let inputs: Vec<Arguments> = (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
@@ -159,13 +160,13 @@ impl Programs {
         (different.len() >= outputs.len().div_ceil(2)).then_some(Tested { function, inputs, outputs })
     }
 
-    /// A function to train on.
-    fn train(&self, stream: &mut Stream) -> Tested {
-        // Whatever the settings, most draws give one.
+    /// A function of a split.
+    fn drawn(&self, split: Split, stream: &mut Stream) -> Tested {
+        // Whatever the settings, most draws give one to train on, and of the others most give one for test.
         loop {
             let kind = stream.below(Function::KINDS);
             let steps = self.settings.steps[stream.below(self.settings.steps.len() as u64) as usize];
-            if let Some(tested) = self.draw((kind, steps), false, stream) {
+            if let Some(tested) = self.draw((kind, steps), split, stream) {
                 return tested;
             }
         }
@@ -187,7 +188,7 @@ impl Programs {
             let found = loop {
                 let mut stream = Stream::new(Draws::of(0, Purpose::Problem, position, TEST));
                 position += 1;
-                match self.draw(turn, true, &mut stream) {
+                match self.draw(turn, Split::Test, &mut stream) {
                     Some(tested) if seen.insert(tested.function.words()) => break Some(tested),
                     _ if position == last => break None,
                     _ => {}
@@ -204,12 +205,16 @@ impl Programs {
         Ok(problems)
     }
 
-    /// Worked example `position` of a seed: a training problem and a program, right or mistaken.
-    fn demonstration(&self, seed: u64, position: u64) -> (Problem, String) {
-        let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, TRAIN));
-        let tested = self.train(&mut stream);
+    /// Worked example `position` of a seed: a problem of a split and a program, right or mistaken.
+    fn demonstration(&self, split: Split, seed: u64, position: u64) -> (Problem, String) {
+        let of_split = match split {
+            Split::Train => TRAIN,
+            Split::Test => TEST,
+        };
+        let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, of_split));
+        let tested = self.drawn(split, &mut stream);
         let written = self.written(&tested, &mut stream);
-        (problem(&tested, format!("programs train {position}")), written.python(&mut stream))
+        (problem(&tested, format!("programs {} {position}", split.name())), written.python(&mut stream))
     }
 
     /// The function that somebody writes who is asked for one: where it is another, the tests tell.
@@ -229,14 +234,14 @@ impl Task for Programs {
         let programs = self.clone();
         Endless::new(move |position| {
             let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
-            problem(&programs.train(&mut stream), format!("programs train {position}"))
+            problem(&programs.drawn(Split::Train, &mut stream), format!("programs train {position}"))
         })
     }
 
-    fn demonstrations(&self, seed: u64) -> Option<Endless<Example>> {
+    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>> {
         let programs = self.clone();
         Some(Endless::new(move |position| {
-            let (problem, response) = programs.demonstration(seed, position);
+            let (problem, response) = programs.demonstration(split, seed, position);
             let content = Content::Response { prompt: problem.prompt, response };
             Example { content, origin: format!("programs demonstration {position}") }
         }))

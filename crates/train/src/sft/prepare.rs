@@ -70,7 +70,7 @@ impl TrainingRecipe for Recipe {
             ("held-out examples", Split::Test, held_out),
         ] {
             let Some(local) = settings.and_then(|settings| settings.local()) else { continue };
-            let (_, report) = Examples::open(&local.found(split, &())?, self.run.seed)?;
+            let (_, report) = Examples::open(&local.found(split, &())?, split, self.run.seed)?;
             notes.extend(problems::note(what, &report));
         }
         notes.extend(check_held_out_files(&self.data, &self.eval, &self.reward.verifier)?);
@@ -91,7 +91,7 @@ impl TrainingRecipe for Recipe {
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
         let mut notes: Vec<String> = recipe.data.warnings(prompter.has_template(), evaluates_files).collect();
         let found = recipe.data.found(Split::Train, progress)?;
-        let mut examples = open(&found, "training data", &recipe, &prompter, &mut notes)?;
+        let mut examples = open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warnings(POLICY_OPTIMIZER, recipe.run.steps));
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
@@ -153,13 +153,13 @@ impl TrainingRecipe for Recipe {
 
 /// The examples that the model can learn from; what is wrong with others is noted.
 fn open(
-    data: &isentrope_data::DataSettings,
-    what: &str,
+    data: &DataSettings,
+    (what, split): (&str, Split),
     recipe: &Recipe,
     prompter: &Prompter,
     notes: &mut Vec<String>,
 ) -> Result<Examples> {
-    let (mut examples, mut report) = Examples::open(data, recipe.run.seed)?;
+    let (mut examples, mut report) = Examples::open(data, split, recipe.run.seed)?;
     let longest = Longest { tokens: recipe.sft.max_tokens, allowed_by: "sft.max_tokens" };
     let mut lossy = Findings::default();
     examples.retain(&mut report, &longest, |example| {
@@ -221,13 +221,13 @@ fn work(example: &TokenizedExample, config: &ModelConfig) -> Tokens {
 
 impl Recipe {
     /// Where held-out examples come from: files, or the built-in task; None where nothing is held out.
-    fn held_out_examples(&self) -> Option<isentrope_data::DataSettings> {
-        let settings = isentrope_data::DataSettings { shuffle: false, ..self.data.clone() };
+    fn held_out_examples(&self) -> Option<DataSettings> {
+        let settings = DataSettings { shuffle: false, ..self.data.clone() };
         match self.sft.eval_files.is_empty() {
             true => settings.task.is_some().then_some(settings),
             false => {
                 let files = self.sft.eval_files.clone();
-                Some(isentrope_data::DataSettings { files, task: None, limit: None, ..settings })
+                Some(DataSettings { files, task: None, limit: None, ..settings })
             }
         }
     }
@@ -244,12 +244,10 @@ fn held_out(
         return Ok(Vec::new());
     };
     let settings = settings.found(Split::Test, progress)?;
-    let mut examples = open(&settings, "held-out examples", recipe, prompter, notes)?;
-    // Of the built-in task's endless examples, some that no run comes to.
-    let first = if settings.task.is_some() { 1 << 40 } else { 0 };
+    let mut examples = open(&settings, ("held-out examples", Split::Test), recipe, prompter, notes)?;
     let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems.unwrap_or(PROBLEMS));
     (0..count as u64)
-        .map(|i| tokenize(&examples.example(first + i), prompter))
+        .map(|i| tokenize(&examples.example(i), prompter))
         .filter(|e| e.as_ref().map_or(true, |e| e.tokens.len() <= recipe.sft.max_tokens))
         .collect()
 }

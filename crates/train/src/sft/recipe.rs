@@ -50,7 +50,7 @@ pub struct SftSettings {
     #[schemars(range(min = 1, max = 65536))]
     pub shards: Option<usize>,
     /// Files of held-out examples, whose loss is measured at every evaluation, on at most `eval.problems` of them. Without
-    /// any, the built-in task gives examples that are never trained on.
+    /// any, the built-in task gives worked examples of test problems, which are never trained on.
     pub eval_files: Vec<PathBuf>,
 }
 

@@ -76,8 +76,8 @@ fn problems_depend_on_seed_and_position_alone() {
         |problems: &[Problem]| problems.iter().map(|p| text(p).to_owned()).collect::<HashSet<_>>().len();
     assert!(distinct(&first) > 60, "{}", distinct(&first));
     assert_ne!(countdown.train(2, 0).prompt, first[0].prompt);
-    assert_eq!(countdown.demonstration(1, 5), countdown.demonstration(1, 5));
-    assert_ne!(countdown.demonstration(1, 5), countdown.demonstration(2, 5));
+    assert_eq!(countdown.demonstration(Split::Train, 1, 5), countdown.demonstration(Split::Train, 1, 5));
+    assert_ne!(countdown.demonstration(Split::Train, 1, 5), countdown.demonstration(Split::Train, 2, 5));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn splits_share_no_problem_and_counts_have_their_weights() {
         .iter()
         .chain(&test)
         .filter(|(numbers, target)| {
-            Split::of(&Challenge { numbers: numbers.clone(), target: *target }) == Split::Test
+            split_of(&Challenge { numbers: numbers.clone(), target: *target }) == Split::Test
         })
         .count();
     assert_eq!(shares, test.len());
@@ -142,12 +142,12 @@ fn one_in_eight_of_all_problems_is_for_test() {
     let test = (0..8000u64)
         .filter(|i| {
             let numbers = vec![1 + i % 9, 1 + i / 9 % 9, 1 + i / 81];
-            Split::of(&Challenge { numbers, target: 1 + i % 97 }) == Split::Test
+            split_of(&Challenge { numbers, target: 1 + i % 97 }) == Split::Test
         })
         .count();
     // Standard deviation 30.
     assert!((880..1120).contains(&test), "{test}");
-    let order = |numbers: &[u64]| Split::of(&Challenge { numbers: numbers.to_vec(), target: 22 });
+    let order = |numbers: &[u64]| split_of(&Challenge { numbers: numbers.to_vec(), target: 22 });
     assert!((1..50).all(|n| order(&[n, 5, 7]) == order(&[7, n, 5])));
 }
 
@@ -158,8 +158,8 @@ fn demonstrations_are_what_the_settings_say() {
     let (mut correct, mut attempts, mut abandoned, mut failed) = (0, 0, 0, 0);
     let n = 10_000;
     for i in 0..n {
-        let (problem, response) = countdown.demonstration(7, i);
-        assert_eq!(Split::of(&challenge(&problem)), Split::Train);
+        let (problem, response) = countdown.demonstration(Split::Train, 7, i);
+        assert_eq!(split_of(&challenge(&problem)), Split::Train);
         let success = response.ends_with('!');
         assert_eq!(judge(&problem, &response) == Verdict::Correct, success, "{response}");
         assert_ne!(judge(&problem, &response), Verdict::Unparseable, "{response}");
@@ -201,6 +201,18 @@ fn demonstrations_are_what_the_settings_say() {
 
 /// A shipped base model can only be made again while these stay the same.
 #[test]
+fn worked_examples_of_a_split_are_of_its_problems() {
+    let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
+    for i in 0..500 {
+        for split in [Split::Train, Split::Test] {
+            let (problem, response) = countdown.demonstration(split, 7, i);
+            assert_eq!(split_of(&challenge(&problem)), split);
+            assert_eq!(judge(&problem, &response) == Verdict::Correct, response.ends_with('!'), "{response}");
+        }
+    }
+}
+
+#[test]
 fn demonstrations_are_reproducible_everywhere() {
     let countdown = Countdown::new(&CountdownSettings::default()).unwrap();
     for (position, expected) in [
@@ -208,7 +220,7 @@ fn demonstrations_are_reproducible_everywhere() {
         (1, "3 6 1>3:6-3=3,3/1=3!"),
         (4, "3 9 6 1>2:3*9=27,27+6=33,33*1=33?"),
     ] {
-        let (problem, response) = countdown.demonstration(1, position);
+        let (problem, response) = countdown.demonstration(Split::Train, 1, position);
         assert_eq!(format!("{}{response}", text(&problem)), expected);
     }
 }
@@ -218,7 +230,7 @@ fn demonstrations_exist_where_nearly_all_attempts_succeed() {
     let settings = CountdownSettings { operations: vec![Operation::Add], ..CountdownSettings::default() };
     let countdown = Countdown::new(&settings).unwrap();
     for i in 0..200 {
-        let (problem, response) = countdown.demonstration(7, i);
+        let (problem, response) = countdown.demonstration(Split::Train, 7, i);
         assert_eq!(judge(&problem, &response) == Verdict::Correct, response.ends_with('!'), "{response}");
     }
 }
@@ -311,7 +323,7 @@ proptest! {
             demonstrations: Demonstrations { success, attempts, max_attempts, abandon },
             ..CountdownSettings::default()
         };
-        let (problem, response) = Countdown::new(&settings).unwrap().demonstration(seed, position);
+        let (problem, response) = Countdown::new(&settings).unwrap().demonstration(Split::Train, seed, position);
         let expected = if response.ends_with('!') { Verdict::Correct } else { Verdict::Wrong };
         prop_assert_eq!(judge(&problem, &response), expected, "{}", response);
         prop_assert!(response.split(';').count() <= max_attempts);

@@ -23,8 +23,8 @@ fn problems_depend_on_seed_and_position_alone() {
     assert!(first.iter().eq(backwards.iter().rev()));
     assert!(first.iter().map(text).collect::<HashSet<_>>().len() > 60);
     assert_ne!(programs().problems(2).at(0), first[0]);
-    assert_eq!(programs().demonstration(1, 5), programs().demonstration(1, 5));
-    assert_ne!(programs().demonstration(1, 5), programs().demonstration(2, 5));
+    assert_eq!(programs().demonstration(Split::Train, 1, 5), programs().demonstration(Split::Train, 1, 5));
+    assert_ne!(programs().demonstration(Split::Train, 1, 5), programs().demonstration(Split::Train, 2, 5));
 }
 
 /// A shipped base model can only be made again while these stay the same.
@@ -39,7 +39,7 @@ fn demonstrations_are_reproducible_everywhere() {
              x=[v for v in x if v%2==0]\n return x",
         ),
     ] {
-        let (problem, response) = programs().demonstration(1, position);
+        let (problem, response) = programs().demonstration(Split::Train, 1, position);
         assert_eq!(format!("{}{response}", text(&problem)), expected);
     }
 }
@@ -58,7 +58,7 @@ fn worked_examples_are_right_unless_they_are_mistaken() {
         let exact = Programs::new(&ProgramsSettings { mistakes: 0.0, ..programs.settings.clone() }).unwrap();
         for position in 0..250 {
             let mut stream = Stream::new(Draws::of(11, Purpose::Demonstration, position, TRAIN));
-            let tested = exact.train(&mut stream);
+            let tested = exact.drawn(Split::Train, &mut stream);
             let written = programs.written(&tested, &mut stream);
             let expected = if written == tested.function { Verdict::Correct } else { Verdict::Wrong };
             let (problem, program) = (problem(&tested, String::new()), written.python(&mut stream));
@@ -80,6 +80,21 @@ fn no_problem_is_both_for_training_and_for_test() {
     let train: HashSet<String> = (0..20_000).map(|i| text(&problems.at(i)).to_owned()).collect();
     assert!(train.len() > 10_000, "{}", train.len());
     assert!(train.iter().all(|prompt| !test.contains(&prompt[..])));
+}
+
+#[test]
+fn worked_examples_of_a_split_are_of_its_problems() {
+    // Also where there are few functions, and many tests must tell them.
+    for (steps, tests) in [(vec![2, 3], 8), (vec![1], 64)] {
+        let programs =
+            Programs::new(&ProgramsSettings { steps, tests, ..ProgramsSettings::default() }).unwrap();
+        let prompts = |split| -> HashSet<String> {
+            (0..500).map(|i| text(&programs.demonstration(split, 7, i).0).to_owned()).collect()
+        };
+        let (train, test) = (prompts(Split::Train), prompts(Split::Test));
+        assert!(train.is_disjoint(&test) && !test.is_empty());
+        assert!(programs.test_set(2).unwrap().iter().all(|problem| !train.contains(text(problem))));
+    }
 }
 
 #[test]
@@ -154,7 +169,7 @@ proptest! {
             let numbers = output.as_array().cloned().unwrap_or(vec![output]);
             prop_assert!(numbers.iter().all(|n| n.as_i64().unwrap().abs() <= 8 * LARGEST));
         }
-        let (_, program) = programs.demonstration(seed, position);
+        let (_, program) = programs.demonstration(Split::Train, seed, position);
         prop_assert!(program.starts_with("def f(") && program.contains("return "), "{}", program);
     }
 }
