@@ -2,10 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::world::World;
-use std::fs::{self, File};
+use isentrope_files::AtomicFile;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::path::Path;
 
 impl World {
     /// Ranks that do not find in a directory what rank 0 has put there, for as long as this takes; nothing where it cannot.
@@ -13,8 +12,9 @@ impl World {
     /// # Errors
     /// As [`gather`](Self::gather).
     pub fn without_directory(&self, dir: &Path) -> Result<Option<Vec<usize>>> {
-        let trace = if self.is_first() { Trace::leave(dir).ok() } else { None };
-        let name = self.broadcast(trace.as_ref().map_or("", |trace| &trace.name).as_bytes())?;
+        let trace = if self.is_first() { leave_trace(dir).ok() } else { None };
+        let name = trace.as_ref().and_then(|trace| trace.temporary().file_name()).unwrap_or_default();
+        let name = self.broadcast(name.as_encoded_bytes())?;
         let sees = dir.join(String::from_utf8_lossy(&name).as_ref()).is_file();
         let all = self.gather(&[u8::from(sees)])?;
         let blind = (0..all.len()).filter(|&rank| all[rank] != [1]).collect();
@@ -35,7 +35,7 @@ impl World {
                 self.name(0)
             )));
         }
-        let failed = Trace::leave(dir).err();
+        let failed = leave_trace(dir).err();
         let is_lasting = failed.as_ref().is_some_and(|error| {
             matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
         });
@@ -50,25 +50,7 @@ impl World {
     }
 }
 
-/// A file that a rank leaves for the others to find, until it is dropped.
-struct Trace {
-    name: String,
-    path: PathBuf,
-}
-
-impl Trace {
-    fn leave(dir: &Path) -> io::Result<Self> {
-        let now =
-            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let name = format!(".isentrope-{}-{now}", std::process::id());
-        let path = dir.join(&name);
-        // A file of that name would not be ours.
-        File::create_new(&path).map(|_| Self { name, path })
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
+/// A file that a rank leaves for the others to find, until it is dropped; what a kill leaves of it goes as that of any other.
+fn leave_trace(dir: &Path) -> io::Result<AtomicFile> {
+    AtomicFile::create(&dir.join("trace")).map_err(io::Error::from)
 }

@@ -88,6 +88,20 @@ fn a_sum_sends_as_many_bytes_as_around_a_ring() {
 }
 
 #[test]
+fn ranks_that_share_a_directory_find_it_and_leave_nothing_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = on_ranks(3, &patient(), |world, _| {
+        world.require_directory(dir.path(), "run.out").unwrap();
+        // One of them looks where the first leaves nothing.
+        let elsewhere = dir.path().join("other");
+        let place = if world.rank() == 2 { &elsewhere } else { dir.path() };
+        world.without_directory(place).unwrap()
+    });
+    assert_eq!(found, vec![Some(vec![2]); 3]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn one_alone_gets_what_it_gives() {
     let world = World::alone();
     assert_eq!((world.rank(), world.size(), world.is_first()), (0, 1, true));

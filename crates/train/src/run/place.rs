@@ -3,7 +3,7 @@
 use super::directory::step_of;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
-use isentrope_files::{check_writable, dangling, names, partial, write_json};
+use isentrope_files::{check_writable, dangling, names, write_json};
 use isentrope_lab::run_files::{EVALUATIONS, MANIFEST, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::{Value, json};
@@ -47,9 +47,8 @@ impl Place {
         self.check_name()?;
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {
-            let names = names(&self.dir)?;
-            // A kill may have left the beginning of the first file.
-            if names.iter().all(|name| partial(Path::new(VALUES)) == Path::new(name)) {
+            // What a kill has left, the beginning of the first file say, or a file system keeps there, is nobody's.
+            if names(&self.dir)?.iter().all(|name| name.to_string_lossy().starts_with('.')) {
                 return Ok(());
             }
             let what = format!("{shown} has files in it and is no run; name another with --set run.out=...");
@@ -312,6 +311,24 @@ mod tests {
     }
 
     #[test]
+    fn hidden_files_do_not_block_a_directory_and_others_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place {
+            dir: dir.path().to_owned(),
+            existing: Existing::Refuse,
+            source: "recipe.toml".into(),
+            recipe: (String::new(), json!({})),
+            defaults: json!({}),
+        };
+        for left in [".recipe.partial", ".isentrope-01234567abcdef", ".nfs0001"] {
+            fs::write(dir.path().join(left), "").unwrap();
+            place.check().unwrap();
+        }
+        fs::write(dir.path().join("thesis.tex"), "").unwrap();
+        assert!(place.check().unwrap_err().to_string().contains("has files in it and is no run"));
+    }
+
+    #[test]
     fn a_run_that_has_made_no_step_does_not_block_its_directory() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("run");
@@ -434,6 +451,7 @@ mod tests {
     const OTHER_TEXTS: [&str; 10] = [
         "data.columns.answer",
         "data.columns.prompt",
+        "data.date",
         "data.prompt_prefix",
         "data.prompt_suffix",
         "data.system",
@@ -451,7 +469,6 @@ mod tests {
         }
         if let Some(name) = schema["$ref"].as_str() {
             texts(root, root.pointer(name.trim_start_matches('#')).unwrap(), key, keys);
-        "data.date",
         }
         let is_text = schema["type"] == "string"
             || schema["type"].as_array().is_some_and(|t| t.contains(&json!("string")));
