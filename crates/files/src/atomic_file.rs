@@ -224,7 +224,7 @@ pub fn put_in_place(file: &File, path: &Path, target: &Path) -> Result<()> {
 
 fn give_name(path: &Path, target: &Path) -> Result<()> {
     fs::rename(path, target).map_err(Error::at(target))?;
-    // Some file systems cannot. The contents are on disk by now: at worst a crash brings back what had the name before.
+    // No failure: the contents are on disk by now, and the name is given. At worst a crash brings back what had the name before.
     let _ = sync_directory(parent(target));
     Ok(())
 }

@@ -42,16 +42,26 @@ pub fn make_directory(dir: &Path) -> Result<()> {
     missing.into_iter().try_for_each(|made| sync_directory(parent(made)))
 }
 
-/// Puts the names in `dir` on disk: a file whose own content is there can still be lost with its name.
+/// Puts the names in `dir` on disk: a file whose own content is there can still be lost with its name. Does nothing where the
+/// file system cannot do that.
 ///
 /// # Errors
 /// [`Error::Io`] when the directory cannot be read or the disk fails.
 pub fn sync_directory(dir: &Path) -> Result<()> {
     // Only Unix opens directories, and only there is this needed.
     if cfg!(unix) {
-        File::open(dir).and_then(|file| file.sync_all()).map_err(Error::at(dir))?;
+        let file = File::open(dir).map_err(Error::at(dir))?;
+        as_far_as_supported(file.sync_all()).map_err(Error::at(dir))?;
     }
     Ok(())
+}
+
+/// Some file systems, of networks and containers' hosts, cannot synchronise directories, and say so in one of these ways.
+fn as_far_as_supported(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// The names in a directory, in no order; none where it is not there.
@@ -75,5 +85,22 @@ pub fn remove(path: &Path) -> Result<()> {
     match removed {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::at(path)(error)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_cannot_synchronise_directories_is_no_failure_and_a_broken_disk_is() {
+        let (invalid, unsupported, broken) = (22, 95, 5); // EINVAL, EOPNOTSUPP, EIO
+        let synced = |code| as_far_as_supported(Err(io::Error::from_raw_os_error(code)));
+        assert!(synced(invalid).is_ok());
+        assert!(!cfg!(target_os = "linux") || synced(unsupported).is_ok());
+        assert_eq!(synced(broken).unwrap_err().raw_os_error(), Some(broken));
+        let dir = tempfile::tempdir().unwrap();
+        sync_directory(dir.path()).unwrap();
+        assert!(sync_directory(&dir.path().join("none")).is_err());
     }
 }
