@@ -171,7 +171,7 @@ impl Ranks {
             if self.threads == 1 { "1 thread".into() } else { format!("{} threads", self.threads) },
             library.version
         ));
-        for note in hosts.iter().filter(|node| node.processors.is_some_and(|n| node.threads < n)) {
+        for note in hosts.iter().filter(|node| node.processors.is_none_or(|n| node.threads <= n)) {
             note.note().iter().for_each(|note| messages::note(&note.to_string()));
         }
     }

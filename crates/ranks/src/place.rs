@@ -1,5 +1,6 @@
 //! Where ranks run, and what each has there.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// What a rank finds where it runs.
@@ -13,8 +14,13 @@ pub struct Place {
     pub process: u32,
     /// Threads that it computes with.
     pub threads: usize,
-    /// Processors of its machine, whether it may use them or not; none where that cannot be known.
-    pub processors: Option<usize>,
+    /// Processors that it may use, as a list such as `0-3,8`; empty where that cannot be known.
+    pub processors: String,
+    /// Those that the process may use that has started it: launchers bind ranks to some, and not themselves.
+    pub of_launcher: String,
+    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a control group; none where that
+    /// cannot be known.
+    pub at_a_time: Option<usize>,
     /// Bytes of memory that its machine has available, for all ranks there together.
     pub memory: u64,
 }
@@ -28,17 +34,21 @@ impl Place {
             boot: read("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
             process: std::process::id(),
             threads,
-            processors: read("/sys/devices/system/cpu/online").and_then(|list| count(&list)),
+            processors: processors_of("self"),
+            of_launcher: parent().map_or(String::new(), |process| processors_of(&process.to_string())),
+            at_a_time: std::thread::available_parallelism().ok().map(usize::from),
             memory,
         }
     }
 
     /// As a record, one value to a line.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { host, boot, process, threads, processors, memory } = self;
-        let processors = processors.unwrap_or(0);
-        let line = |text: &str| text.replace('\n', " ");
-        format!("{}\n{}\n{process}\n{threads}\n{processors}\n{memory}", line(host), line(boot)).into_bytes()
+        let Self { host, boot, process, threads, processors, of_launcher, at_a_time, memory } = self;
+        let at_a_time = at_a_time.unwrap_or(0);
+        let [host, boot, processors, of_launcher] =
+            [host, boot, processors, of_launcher].map(|text| text.replace('\n', " "));
+        format!("{host}\n{boot}\n{process}\n{threads}\n{processors}\n{of_launcher}\n{at_a_time}\n{memory}")
+            .into_bytes()
     }
 
     /// None of bytes that are no place.
@@ -49,7 +59,9 @@ impl Place {
             boot: lines.next()?.to_owned(),
             process: lines.next()?.parse().ok()?,
             threads: lines.next()?.parse().ok()?,
-            processors: lines.next()?.parse().ok().map(|count| (count > 0).then_some(count))?,
+            processors: lines.next()?.to_owned(),
+            of_launcher: lines.next()?.to_owned(),
+            at_a_time: lines.next()?.parse().ok().map(|count| (count > 0).then_some(count))?,
             memory: lines.next()?.parse().ok()?,
         };
         lines.next().is_none().then_some(place)
@@ -65,8 +77,11 @@ pub struct Node {
     pub ranks: Vec<usize>,
     /// Threads of all of them.
     pub threads: usize,
-    /// Processors that it has, if that is known.
+    /// Most threads of all of them that run at a time, if that is known: as many as they have processors together, or as a quota
+    /// allows.
     pub processors: Option<usize>,
+    /// As many as it would be if no launcher bound ranks to some of the processors.
+    pub unbound: Option<usize>,
     /// Bytes of memory available there, as the rank saw it that saw least.
     pub memory: u64,
 }
@@ -74,28 +89,38 @@ pub struct Node {
 impl Node {
     /// The machines of all ranks, in the order of their first ranks.
     pub fn of(places: &[Place]) -> Vec<Self> {
-        let mut nodes: Vec<(&Place, Self)> = Vec::new();
+        let mut nodes: Vec<Vec<(usize, &Place)>> = Vec::new();
         for (rank, place) in places.iter().enumerate() {
             let same = |other: &Place| (&other.host, &other.boot) == (&place.host, &place.boot);
-            match nodes.iter_mut().find(|(first, _)| same(first)) {
-                Some((_, node)) => {
-                    node.ranks.push(rank);
-                    node.threads += place.threads;
-                    node.memory = node.memory.min(place.memory);
-                }
-                None => nodes.push((
-                    place,
-                    Self {
-                        host: place.host.clone(),
-                        ranks: vec![rank],
-                        threads: place.threads,
-                        processors: place.processors,
-                        memory: place.memory,
-                    },
-                )),
+            match nodes.iter_mut().find(|node| same(node[0].1)) {
+                Some(node) => node.push((rank, place)),
+                None => nodes.push(vec![(rank, place)]),
             }
         }
-        nodes.into_iter().map(|(_, node)| node).collect()
+        nodes.iter().map(|ranks| Self::shared_by(ranks)).collect()
+    }
+
+    fn shared_by(ranks: &[(usize, &Place)]) -> Self {
+        let places = || ranks.iter().map(|(_, place)| *place);
+        let (bound, of_launchers): (BTreeSet<usize>, BTreeSet<usize>) = (
+            places().flat_map(|place| numbers(&place.processors)).collect(),
+            places().flat_map(|place| numbers(&place.of_launcher)).collect(),
+        );
+        // A rank that runs fewer threads at a time than it has processors has a quota, which those of a machine share.
+        let quota = places()
+            .filter_map(|place| place.at_a_time.filter(|&most| most < numbers(&place.processors).len()))
+            .min();
+        let at_a_time = |processors: &BTreeSet<usize>| {
+            (!processors.is_empty()).then(|| processors.len().min(quota.unwrap_or(usize::MAX)))
+        };
+        Self {
+            host: ranks[0].1.host.clone(),
+            ranks: ranks.iter().map(|(rank, _)| *rank).collect(),
+            threads: places().map(|place| place.threads).sum(),
+            processors: at_a_time(&bound),
+            unbound: at_a_time(&bound.union(&of_launchers).copied().collect()),
+            memory: places().map(|place| place.memory).min().unwrap_or(0),
+        }
     }
 
     /// Bytes of memory for each of its ranks.
@@ -105,8 +130,9 @@ impl Node {
 
     /// What should be said of its threads: ranks that are bound to few processors, or that crowd them.
     pub fn note(&self) -> Option<ThreadNote<'_>> {
-        let processors = self.processors?;
-        (self.threads != processors).then_some(ThreadNote { node: self, processors })
+        let crowded = self.processors.filter(|&processors| self.threads > processors);
+        let spare = || self.unbound.filter(|&processors| self.threads < processors);
+        Some(ThreadNote { node: self, processors: crowded.or_else(spare)? })
     }
 }
 
@@ -133,14 +159,34 @@ impl fmt::Display for ThreadNote<'_> {
     }
 }
 
-/// How many processors a list such as `0-3,8` has.
-fn count(list: &str) -> Option<usize> {
-    list.split(',')
-        .map(|range| {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)?.checked_add(1)
-        })
-        .try_fold(0usize, |sum, count| sum.checked_add(count?))
+/// The processors that a process may use, as Linux lists them; empty on other systems.
+fn processors_of(process: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+/// Numbers of processors beyond this are no machine's.
+const MOST_PROCESSORS: usize = 1 << 16;
+
+/// The numbers in a list such as `0-3,8`; none of what is no such list.
+fn numbers(list: &str) -> BTreeSet<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        (last < MOST_PROCESSORS).then_some(first..=last)
+    };
+    list.split(',').map(range).collect::<Option<Vec<_>>>().into_iter().flatten().flatten().collect()
+}
+
+#[cfg(unix)]
+fn parent() -> Option<u32> {
+    Some(std::os::unix::process::parent_id())
+}
+
+#[cfg(not(unix))]
+fn parent() -> Option<u32> {
+    None
 }
 
 /// The name of this machine.
@@ -166,7 +212,9 @@ mod tests {
             boot: boot.into(),
             process: 7,
             threads,
-            processors: Some(4),
+            processors: "0-3".into(),
+            of_launcher: "0-3".into(),
+            at_a_time: Some(4),
             memory: 100 + threads as u64,
         }
     }
@@ -183,12 +231,43 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_counted() {
-        assert_eq!(count("0-3,8,10-11"), Some(7));
-        assert_eq!(count("0"), Some(1));
-        assert_eq!(count(""), None);
-        assert_eq!(count("3-1"), None);
-        assert_eq!(count("0-18446744073709551615"), None);
+    fn processors_are_listed() {
+        assert_eq!(numbers("0-3,8,10-11").into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(numbers("0").len(), 1);
+        for none in ["", "3-1", "x", "0-18446744073709551615"] {
+            assert!(numbers(none).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn threads_are_measured_by_what_masks_and_quotas_leave() {
+        let node = |ranks: &[(&str, usize)], of_launcher: &str| {
+            let places = ranks.iter().map(|(processors, at_a_time)| Place {
+                processors: (*processors).into(),
+                of_launcher: of_launcher.into(),
+                at_a_time: Some(*at_a_time),
+                ..place("a", "1", *at_a_time)
+            });
+            Node::of(&places.collect::<Vec<_>>()).remove(0)
+        };
+        let note = |node: &Node| node.note().map_or(String::new(), |note| note.to_string());
+        // A container that may use two processors of 64 at a time: no binding would give it more.
+        let quota = node(&[("0-63", 2); 4], "0-63");
+        assert_eq!((quota.processors, quota.threads), (Some(2), 8));
+        assert!(note(&quota).contains("8 threads on 2 processors") && note(&quota).contains("take turns"));
+        assert!(note(&Node { threads: 2, ..quota }).is_empty());
+        // One that has two of them.
+        let set = node(&[("6-7", 2); 2], "6-7");
+        assert_eq!(set.processors, Some(2));
+        assert!(note(&Node { threads: 2, ..set }).is_empty());
+        // Ranks that a launcher has bound.
+        let bound = node(&[("0", 1), ("1", 1)], "0-63");
+        assert_eq!(bound.processors, Some(2));
+        assert!(
+            note(&bound).contains("2 threads on 64 processors") && note(&bound).contains("--bind-to none")
+        );
+        let unknown = node(&[("", 2)], "");
+        assert_eq!((unknown.processors, note(&unknown)), (None, String::new()));
     }
 
     proptest! {

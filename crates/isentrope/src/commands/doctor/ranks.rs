@@ -58,8 +58,7 @@ impl RanksReport {
         let owns: Vec<Own> = owns.iter().map(|own| serde_json::from_slice(own)).collect::<Result<_, _>>()?;
         let speeds = world.bandwidth()?;
         let nodes = Node::of(world.places());
-        let memory_of =
-            |rank| nodes.iter().find(|node| node.ranks.contains(&rank)).map_or(0, Node::memory_of_each);
+        let node_of = |rank| nodes.iter().find(|node| node.ranks.contains(&rank));
         let reports = world.places().iter().zip(&owns).zip(&speeds).enumerate().map(
             |(rank, ((place, own), speeds))| {
                 let neighbour = |(level, speed): (usize, &Option<f64>)| {
@@ -68,8 +67,8 @@ impl RanksReport {
                 RankReport {
                     host: place.host.clone(),
                     threads: own.threads,
-                    processors: place.processors,
-                    memory_bytes: memory_of(rank),
+                    processors: node_of(rank).and_then(|node| node.processors),
+                    memory_bytes: node_of(rank).map_or(0, Node::memory_of_each),
                     training_gflop_per_s: own.training_gflop_per_s,
                     neighbours: speeds.iter().enumerate().filter_map(neighbour).collect(),
                 }
