@@ -2,11 +2,12 @@
 
 use super::tree::{Node, Value, parse};
 use anyhow::{Result, anyhow, bail};
+use toml::de::DeTable;
 
 /// Applies one `key.path=value` to a recipe, creating the tables on the way.
 ///
-/// The value is TOML; a bare word that is not is a string, and nothing at all takes the key out, so that its default
-/// holds. A number in the path is an item of an array that is there.
+/// The value is TOML; a bare word that is not, or is a date, is a string, and nothing at all takes the key out, so that its
+/// default holds. A number in the path is an item of an array that is there.
 ///
 /// # Errors
 /// When the argument has another form, or its path goes through something that is no table.
@@ -48,14 +49,28 @@ pub fn keys(path: &str) -> Option<Vec<String>> {
 
 fn value(text: &str, at: &str) -> Result<Value> {
     let is_word = !text.starts_with(['"', '\'', '[', '{']);
-    match parse(&format!("value = {text}"), &|_| at.to_owned()) {
-        Ok(Node { value: Value::Table(mut entries), .. }) if entries.len() == 1 => {
-            Ok(entries.remove(0).1.value)
-        }
-        _ if is_word => Ok(Value::Scalar(toml::Value::String(text.to_owned()))),
-        Ok(_) => bail!("{at}: has more than one value"),
-        Err(error) => Err(error),
+    let word = || Value::Scalar(toml::Value::String(text.to_owned()));
+    let assignment = format!("value = {text}");
+    match parse(&assignment, &|_| at.to_owned()) {
+        Ok(Node { value: Value::Table(mut entries), .. }) => match end_of_value(&assignment).unwrap_or(0) {
+            // No setting is a date of TOML.
+            end if end == assignment.len() => Ok(match entries.swap_remove(0).1.value {
+                Value::Scalar(toml::Value::Datetime(_)) => word(),
+                value => value,
+            }),
+            // A comment, or more keys.
+            _ if is_word => Ok(word()),
+            end => bail!("{at}: {:?} follows the value", assignment[end..].trim_start()),
+        },
+        Err(error) if !is_word => Err(error),
+        _ => Ok(word()),
     }
+}
+
+/// Where the value of the key `value` ends in a TOML text, in bytes.
+fn end_of_value(text: &str) -> Option<usize> {
+    let table = DeTable::parse(text).ok()?;
+    table.get_ref().iter().find_map(|(key, value)| (key.get_ref() == "value").then(|| value.span().end))
 }
 
 fn put(node: &mut Node, path: &[String], depth: usize, value: Value, at: &str) -> Result<()> {
