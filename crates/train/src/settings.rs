@@ -5,6 +5,7 @@ mod device;
 pub use device::{DeviceKind, DeviceSettings, NumberType};
 
 use crate::error::{Error, Result};
+use isentrope_kernels::AdamW;
 use isentrope_model::checkpoint::WeightDtype;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,17 +136,30 @@ impl Optimizer {
         self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
     }
 
-    /// Checks what the types' ranges do not say. `key` is that of `eps`.
+    /// Checks what the types' ranges do not say: what AdamW makes of the settings, in single precision. `table` is the recipe's
+    /// of these settings.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) when `eps` is 0 in single precision.
-    pub(crate) fn check(&self, key: &'static str) -> Result<()> {
-        if (self.eps as f32) < f32::MIN_POSITIVE {
-            let what =
-                format!("is {:e}, which is 0 in single precision: it must be at least 1.2e-38", self.eps);
-            return Err(Error::setting(key, what));
-        }
-        Ok(())
+    /// [`Range`](isentrope_evaluation::Error::Range) naming the first that is too small or too large.
+    pub(crate) fn check(&self, table: &str) -> Result<()> {
+        let Self { learning_rate, beta1, beta2, eps, weight_decay, .. } = *self;
+        // The first update has the largest numbers.
+        let adamw = AdamW { learning_rate, beta1, beta2, eps, weight_decay, step: 1, gradient_scale: 1.0 };
+        let factors = adamw.factors();
+        let too_large = "that is too large for weights in single precision";
+        let (key, value, expected) = if factors.eps < f32::MIN_POSITIVE {
+            ("eps", eps, "it is 0 in single precision, and must be at least 1.2e-38")
+        } else if !factors.eps.is_finite() {
+            ("eps", eps, too_large)
+        } else if !factors.rate.is_finite() {
+            ("learning_rate", learning_rate, too_large)
+        } else if !factors.keep.is_finite() || !(weight_decay as f32).is_finite() {
+            ("weight_decay", weight_decay, too_large)
+        } else {
+            return Ok(());
+        };
+        let (key, value) = (format!("{table}.{key}"), format!("{value:e}"));
+        Err(isentrope_settings::Error { key, value, expected: expected.into() }.into())
     }
 
     /// What is allowed but hardly meant, for a run of so many steps. `table` is the recipe's of these settings.
@@ -288,12 +302,31 @@ mod tests {
 
     #[test]
     fn an_eps_that_is_0_in_single_precision_is_refused() {
-        let check = |eps| Optimizer { eps, ..Optimizer::default() }.check("optimizer.eps");
+        let check = |eps| Optimizer { eps, ..Optimizer::default() }.check("optimizer");
         for eps in [1e-60, 1e-46, 1e-39] {
             let error = check(eps).unwrap_err().to_string();
             assert!(error.starts_with("optimizer.eps is 1e-") && error.contains("1.2e-38"), "{error}");
         }
         check(1.2e-38).unwrap();
+    }
+
+    #[test]
+    fn what_is_infinite_in_single_precision_is_refused() {
+        let sound = Optimizer { learning_rate: 1.0, ..Optimizer::default() };
+        for (key, settings) in [
+            ("prime.optimizer.learning_rate is 1e300: ", Optimizer { learning_rate: 1e300, ..sound.clone() }),
+            (
+                "prime.optimizer.weight_decay is 1e39: ",
+                Optimizer { weight_decay: 1e39, ..Optimizer::default() },
+            ),
+            // Bias correction makes ten times that of it.
+            ("prime.optimizer.learning_rate is 1e38: ", Optimizer { learning_rate: 1e38, ..sound.clone() }),
+            ("prime.optimizer.eps is 1e39: ", Optimizer { eps: 1e39, ..sound.clone() }),
+        ] {
+            let error = settings.check(PROCESS_OPTIMIZER).unwrap_err().to_string();
+            assert!(error.starts_with(key), "{error}");
+        }
+        sound.check(PROCESS_OPTIMIZER).unwrap();
     }
 
     #[test]

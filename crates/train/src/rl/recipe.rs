@@ -144,7 +144,7 @@ impl Recipe {
         if self.objective.is_prime() {
             self.prime.check(self.rollout.prompts)?;
         }
-        self.optimizer.check("optimizer.eps")?;
+        self.optimizer.check(settings::POLICY_OPTIMIZER)?;
         Ok(self.eval.check()?)
     }
 

@@ -1,7 +1,7 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, RanksSettings};
+use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, POLICY_OPTIMIZER, RanksSettings};
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,7 +71,7 @@ impl Recipe {
         self.ranks.check()?;
         self.data.check()?;
         self.reward.check(self.longest_response())?;
-        self.optimizer.check("optimizer.eps")?;
+        self.optimizer.check(POLICY_OPTIMIZER)?;
         Ok(self.eval.check()?)
     }
 

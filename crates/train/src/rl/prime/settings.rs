@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model_kind::ModelKind;
-use crate::settings::Optimizer;
+use crate::settings::{Optimizer, PROCESS_OPTIMIZER};
 use isentrope_objective::{Prime, ProcessScale};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ impl PrimeSettings {
             let what = format!("is {of_update}: it must be from 1 to rollout.prompts ({prompts})");
             return Err(Error::setting("prime.prompts", what));
         }
-        self.optimizer.check("prime.optimizer.eps")
+        self.optimizer.check(PROCESS_OPTIMIZER)
     }
 
     /// Checks that the model that phi begins as is one like the policy's, in `policy`.
