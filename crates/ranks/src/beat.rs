@@ -2,7 +2,6 @@
 
 use crate::engine::{NOTE_BYTES, Note};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 /// What a rank is doing, as it reports it.
 pub(crate) struct Activity(Mutex<Doing>);
@@ -16,7 +15,6 @@ struct Doing {
     waits: Option<u64>,
     /// The number of the exchange to which rank 0 calls all.
     called: Option<u64>,
-    since: Instant,
 }
 
 /// The rank waits for others while this lives.
@@ -24,8 +22,7 @@ pub(crate) struct Waiting<'a>(&'a Activity);
 
 impl Activity {
     pub fn new() -> Self {
-        let since = Instant::now();
-        let doing = Doing { what: "starting".into(), done: 0, of: 0, waits: None, called: None, since };
+        let doing = Doing { what: "starting".into(), done: 0, of: 0, waits: None, called: None };
         Self(Mutex::new(doing))
     }
 
@@ -36,7 +33,7 @@ impl Activity {
     pub fn report(&self, what: &str, done: u64, of: u64) {
         let mut doing = self.doing();
         what.clone_into(&mut doing.what);
-        (doing.done, doing.of, doing.since) = (done, of, Instant::now());
+        (doing.done, doing.of) = (done, of);
     }
 
     /// It waits for others in the exchange of this number.
@@ -58,8 +55,7 @@ impl Activity {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut doing = self.0.doing();
-        (doing.waits, doing.since) = (None, Instant::now());
+        self.0.doing().waits = None;
     }
 }
 
@@ -73,18 +69,16 @@ pub(crate) struct Beat {
     pub waits: Option<u64>,
     /// The number of the exchange to which it calls all, where somebody waits.
     pub calls: Option<u64>,
-    /// Since it last reported progress.
-    pub quiet: Duration,
 }
 
 /// Bytes before the text.
-const FIXED: usize = 42;
+const FIXED: usize = 34;
 const TEXT: usize = NOTE_BYTES - FIXED;
 
 impl Beat {
     pub fn of(activity: &Activity) -> Self {
-        let Doing { what, done, of, waits, called, since } = activity.doing().clone();
-        Self { what, done, of, waits, calls: called, quiet: since.elapsed() }
+        let Doing { what, done, of, waits, called } = activity.doing().clone();
+        Self { what, done, of, waits, calls: called }
     }
 
     pub fn encode(&self) -> Note {
@@ -95,9 +89,8 @@ impl Beat {
         note[1] = text.len() as u8;
         note[2..10].copy_from_slice(&self.done.to_le_bytes());
         note[10..18].copy_from_slice(&self.of.to_le_bytes());
-        note[18..26].copy_from_slice(&(self.quiet.as_millis() as u64).to_le_bytes());
-        note[26..34].copy_from_slice(&self.waits.unwrap_or(0).to_le_bytes());
-        note[34..FIXED].copy_from_slice(&self.calls.unwrap_or(0).to_le_bytes());
+        note[18..26].copy_from_slice(&self.waits.unwrap_or(0).to_le_bytes());
+        note[26..FIXED].copy_from_slice(&self.calls.unwrap_or(0).to_le_bytes());
         note[FIXED..FIXED + text.len()].copy_from_slice(text);
         note
     }
@@ -109,9 +102,8 @@ impl Beat {
             what: String::from_utf8_lossy(text).into_owned(),
             done: number(2),
             of: number(10),
-            waits: (note[0] & 1 != 0).then(|| number(26)),
-            calls: (note[0] & 2 != 0).then(|| number(34)),
-            quiet: Duration::from_millis(number(18)),
+            waits: (note[0] & 1 != 0).then(|| number(18)),
+            calls: (note[0] & 2 != 0).then(|| number(26)),
         }
     }
 

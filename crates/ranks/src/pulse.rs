@@ -24,15 +24,13 @@ const LISTENS: Duration = Duration::from_millis(50);
 pub struct Watch {
     /// When nothing was heard of a rank for so long: its process is stopped, or its network cut. None: never.
     pub silent: Option<Duration>,
-    /// When a rank lives but has reported no progress for so long, while it works. None: never.
-    pub stuck: Option<Duration>,
     /// Between two signs of life.
     pub period: Duration,
 }
 
 impl Default for Watch {
     fn default() -> Self {
-        Self { silent: Some(Duration::from_secs(600)), stuck: None, period: Duration::from_secs(1) }
+        Self { silent: Some(Duration::from_secs(600)), period: Duration::from_secs(1) }
     }
 }
 
@@ -168,19 +166,10 @@ impl Listener {
         let (beat, silent) = (&other.beat, other.at.elapsed());
         // When rank 0 is silent, one rank speaks before the others do.
         let patience = self.watch.period * self.line.rank().min(3) as u32;
-        if self.watch.silent.is_some_and(|limit| silent > limit + patience) {
-            return Some(format!(
+        self.watch.silent.is_some_and(|limit| silent > limit + patience).then(|| {
+            format!(
                 "{name} was last heard of {:.0} s ago ({}): its process is stopped, or its network is cut; all ranks end",
                 silent.as_secs_f64(),
-                beat.told()
-            ));
-        }
-        let quiet = beat.quiet + silent;
-        let stuck = beat.waits.is_none() && self.watch.stuck.is_some_and(|limit| quiet > limit + patience);
-        stuck.then(|| {
-            let seconds = quiet.as_secs_f64();
-            format!(
-                "{name} lives, and has made no progress for {seconds:.0} s ({}); all ranks end",
                 beat.told()
             )
         })

@@ -18,7 +18,7 @@ fn settings() -> Settings {
         threads: 1,
         memory: 1 << 30,
         program: "isentrope of a test".into(),
-        watch: Watch { silent: None, stuck: None, ..Watch::default() },
+        watch: Watch { silent: None, ..Watch::default() },
         tell: Arc::new(|_| {}),
     }
 }

@@ -146,7 +146,7 @@ fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) ->
 }
 
 fn patient(period: u64) -> Watch {
-    Watch { silent: None, stuck: None, period: Duration::from_millis(period) }
+    Watch { silent: None, period: Duration::from_millis(period) }
 }
 
 /// What the recipe alone decides of a run, by file.

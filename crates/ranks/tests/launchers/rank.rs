@@ -23,7 +23,7 @@ pub fn run(task: &str) -> ExitCode {
         threads: 1,
         memory: 1 << 30,
         program: "a test".into(),
-        watch: Watch { silent, stuck: None, period: Duration::from_millis(100) },
+        watch: Watch { silent, period: Duration::from_millis(100) },
         tell: Arc::new(|why| say(&mut io::stderr(), why)),
     };
     let world = match World::begin(&settings) {

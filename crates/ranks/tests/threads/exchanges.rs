@@ -123,14 +123,14 @@ fn who_is_at_work_hears_that_others_wait() {
     let period = Duration::from_millis(20);
     let limit = Some(Duration::from_secs(1));
     for busy in [0, 2] {
-        let watch = Watch { silent: limit, stuck: limit, period };
+        let watch = Watch { silent: limit, period };
         let counted = on_ranks(3, &Settings { watch, ..patient() }, |world, _| {
             // An exchange before it, of which old signs of life may still tell.
             world.any(false).unwrap();
             let mut met = Vec::new();
             for round in 0..3u8 {
                 if world.rank() == busy {
-                    // Those who wait may do so longer than one may be silent or without progress.
+                    // Those who wait may do so longer than one may be silent.
                     let least = Duration::from_millis(if round == 0 { 1800 } else { 0 });
                     let begun = Instant::now();
                     while begun.elapsed() < least || !world.is_called() {

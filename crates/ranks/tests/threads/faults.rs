@@ -172,7 +172,7 @@ fn impatient(watch: Watch) -> (Settings, Arc<Mutex<Vec<String>>>) {
 fn a_rank_that_is_silent_is_named_with_what_it_did() {
     let period = Duration::from_millis(20);
     for silent in [2, 0] {
-        let watch = Watch { silent: Some(Duration::from_secs(1)), stuck: None, period };
+        let watch = Watch { silent: Some(Duration::from_secs(1)), period };
         let (settings, said) = impatient(watch);
         let ended = on_ranks(3, &settings, |world, faults| {
             step(&world).unwrap();
@@ -192,27 +192,9 @@ fn a_rank_that_is_silent_is_named_with_what_it_did() {
 }
 
 #[test]
-fn a_rank_that_lives_without_progress_is_named() {
-    let stuck = Some(Duration::from_secs(1));
-    let (settings, said) = impatient(Watch { silent: None, stuck, period: Duration::from_millis(20) });
-    let ended = on_ranks(3, &settings, |world, _| {
-        step(&world).unwrap();
-        if world.rank() == 1 {
-            world.report("judging", 3, 8);
-            thread::sleep(Duration::from_secs(3));
-        }
-        step(&world).unwrap_err().to_string()
-    });
-    let said = said.lock().unwrap().clone();
-    assert!(said[0].starts_with("rank 1 (") && said[0].contains("(judging, 3 of 8 done)"));
-    assert!(ended.iter().all(|error| *error == said[0]), "{ended:?}");
-}
-
-#[test]
 fn ranks_that_wait_long_for_one_that_works_are_not_given_up() {
     let limit = Some(Duration::from_secs(1));
-    let (settings, said) =
-        impatient(Watch { silent: limit, stuck: limit, period: Duration::from_millis(20) });
+    let (settings, said) = impatient(Watch { silent: limit, period: Duration::from_millis(20) });
     let ended = on_ranks(2, &settings, |world, _| {
         for done in 0..20 {
             world.report("sampling", done, 20);

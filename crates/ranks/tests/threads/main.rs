@@ -17,7 +17,7 @@ fn patient() -> Settings {
         threads: 1,
         memory: 1 << 30,
         program: "isentrope of a test".into(),
-        watch: Watch { silent: None, stuck: None, period: Duration::from_millis(20) },
+        watch: Watch { silent: None, period: Duration::from_millis(20) },
         tell: Arc::new(|_| {}),
     }
 }

@@ -76,7 +76,7 @@ fn on_ranks(count: usize, act: impl Fn(&Ranks) + Sync) {
         threads: 1,
         memory: 1 << 30,
         program: "isentrope of a test".into(),
-        watch: Watch { silent: None, stuck: None, ..Watch::default() },
+        watch: Watch { silent: None, ..Watch::default() },
         tell: Arc::new(|_| {}),
     };
     thread::scope(|scope| {
