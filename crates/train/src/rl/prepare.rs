@@ -229,12 +229,10 @@ mod tests {
         assert_eq!(workload(&recipe, config.context() as f64).longest, 1);
         // A prompt of 1000 tokens is shared by the one response that a pass of 1024 has beside it.
         recipe.rollout.max_tokens = 24;
-        let long = Workload { ..workload(&recipe, 1000.0) };
-        let response = long.longest as f64;
-        if response == 24.0 {
-            assert_eq!(long.trained.tokens, 32.0 * 1024.0);
-        }
-        assert!(long.sampled.tokens <= 4.0 * (1000.0 + 8.0 * 24.0));
+        let roomy = ModelConfig { max_position_embeddings: 2048, ..config.clone() };
+        let long = recipe.workload(1000.0, &[], &roomy);
+        assert_eq!((long.longest, long.trained.tokens), (24, 32.0 * 1024.0));
+        assert_eq!(long.sampled.tokens, 4.0 * (1000.0 + 8.0 * 24.0));
         recipe.objective.advantage = serde_json::from_str("\"remax\"").unwrap();
         recipe.objective.reference_kl.coefficient = 0.1;
         recipe.rollout.max_tokens = 20;
