@@ -454,7 +454,11 @@ fn data_that_is_missing_or_useless_is_named() {
     let sft = Bench::sft();
     let mine = format!("data.files=[{:?}]", sft.scratch.path("absent.jsonl"));
     refused_after_model(&sft, &[&mine, "data.task="], &["absent.jsonl", "data.files"]);
-    refused_after_model(&sft, &["sft.eval_files=[\"absent.parquet\"]"], &["absent.parquet"]);
+    refused_after_model(
+        &sft,
+        &["sft.eval_files=[\"absent.parquet\"]"],
+        &["sft.eval_files names absent.parquet"],
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
 
 use super::{FineTuning, Recipe};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::estimate::Workload;
 use crate::examples::{TokenizedExample, encode, tokenize};
 use crate::plan::Demand;
@@ -70,7 +70,8 @@ impl TrainingRecipe for Recipe {
             ("held-out examples", Split::Test, held_out),
         ] {
             let Some(local) = settings.and_then(|settings| settings.local()) else { continue };
-            let (_, report) = Examples::open(&local.found(split, &())?, split, self.run.seed)?;
+            let (_, report) = Examples::open(&local.found(split, &())?, split, self.run.seed)
+                .map_err(|error| named(error, split))?;
             notes.extend(problems::note(what, &report));
         }
         notes.extend(check_held_out_files(&self.data, &self.eval, &self.reward.verifier)?);
@@ -159,10 +160,11 @@ fn open(
     prompter: &Prompter,
     notes: &mut Vec<String>,
 ) -> Result<Examples> {
-    let (mut examples, mut report) = Examples::open(data, split, recipe.run.seed)?;
+    let (mut examples, mut report) =
+        Examples::open(data, split, recipe.run.seed).map_err(|error| named(error, split))?;
     let longest = Longest { tokens: recipe.sft.max_tokens, allowed_by: "sft.max_tokens" };
     let mut lossy = Findings::default();
-    examples.retain(&mut report, &longest, |example| {
+    let kept = examples.retain(&mut report, &longest, |example| {
         if !example.content.may_fit(longest.tokens) {
             return Ok(usize::MAX);
         }
@@ -171,10 +173,25 @@ fn open(
         let tokens = encoded?.tokens.len();
         lossy.extend(loss.filter(|_| tokens <= longest.tokens));
         Ok(tokens)
-    })?;
+    });
+    kept.map_err(|error| named(error, split))?;
     report.lossy = lossy;
     notes.extend(problems::note(what, &report));
     Ok(examples)
+}
+
+/// An error of examples by the key that names their files: errors of data speak of `data.files`.
+fn named(error: isentrope_data::Error, split: Split) -> Error {
+    let key = "sft.eval_files";
+    match (split, error) {
+        (Split::Test, isentrope_data::Error::Io { path, source }) => {
+            Error::setting(key, format!("names {}, which cannot be read: {source}", path.display()))
+        }
+        (Split::Test, isentrope_data::Error::NothingLeft { reasons }) => {
+            Error::setting(key, format!("names files of which no row is left: {reasons}"))
+        }
+        (_, error) => error.into(),
+    }
 }
 
 /// Examples by which the time of the run is estimated, and which are looked at for how they end.
