@@ -18,6 +18,13 @@ impl Metrics {
         }
     }
 
+    /// Sets a metric to the mean of so many values, given by their sum; without values there is none, and nothing is set.
+    pub fn set_mean(&mut self, name: impl Into<String>, sum: f64, count: usize) {
+        if count > 0 {
+            self.set(name, sum / count as f64);
+        }
+    }
+
     /// A metric's value, if it has been set.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)

@@ -113,27 +113,27 @@ impl RolloutStatistics {
         self.of_verifier.note()
     }
 
-    /// Under the names of docs/metrics.md.
+    /// Under the names of docs/metrics.md. A mean over nothing is left out: a step may sample nothing, if enough was
+    /// carried over.
     pub fn record(&self, metrics: &mut Metrics) {
-        let of = |sum: f64, count: usize| sum / count.max(1) as f64;
-        metrics.set("reward/mean", of(self.reward, self.counted));
-        metrics.set("reward/score", of(self.score, self.counted));
-        metrics.set("reward/solved_all", of(self.solved_all as f64, self.groups));
-        metrics.set("reward/solved_none", of(self.solved_none as f64, self.groups));
+        metrics.set_mean("reward/mean", self.reward, self.counted);
+        metrics.set_mean("reward/score", self.score, self.counted);
+        metrics.set_mean("reward/solved_all", self.solved_all as f64, self.groups);
+        metrics.set_mean("reward/solved_none", self.solved_none as f64, self.groups);
         for (name, (sum, count)) in self.of_verifier.iter() {
-            metrics.set(format!("reward/{name}"), of(*sum, *count));
+            metrics.set_mean(format!("reward/{name}"), *sum, *count);
         }
         for (count, verdict) in self.verdicts.iter().zip(Verdict::ALL) {
             let name = format!("verdict/{}", verdict.name().replace('-', "_"));
-            metrics.set(name, of(*count as f64, self.responses + self.greedy_faults));
+            metrics.set_mean(name, *count as f64, self.responses + self.greedy_faults);
         }
-        metrics.set("response/length_mean", of(self.tokens as f64, self.responses));
-        metrics.set("response/length_max", self.longest as f64);
-        metrics.set("response/truncated", of(self.truncated as f64, self.responses));
-        if let Some(entropy) = self.entropy() {
-            metrics.set("policy/entropy", entropy);
+        metrics.set_mean("response/length_mean", self.tokens as f64, self.responses);
+        if self.responses > 0 {
+            metrics.set("response/length_max", self.longest as f64);
         }
-        metrics.set("policy/entropy_token_mean", of(self.entropy_of_tokens, self.tokens));
+        metrics.set_mean("response/truncated", self.truncated as f64, self.responses);
+        metrics.set_mean("policy/entropy", self.entropy_of_responses, self.responses);
+        metrics.set_mean("policy/entropy_token_mean", self.entropy_of_tokens, self.tokens);
         self.truncation.record(metrics);
         metrics.set("rollout/groups", self.groups as f64);
         metrics.set("rollout/responses", self.responses as f64);
@@ -169,10 +169,10 @@ impl TruncationStatistics {
         if self.draws == 0 {
             return;
         }
-        metrics.set("rollout/kept_mass_mean", self.mass / self.draws as f64);
+        metrics.set_mean("rollout/kept_mass_mean", self.mass, self.draws);
         metrics.set("rollout/kept_mass_min", 1.0 - self.most_cut);
-        metrics.set("rollout/kept_tokens", self.kept as f64 / (self.draws - self.whole).max(1) as f64);
-        metrics.set("rollout/kept_whole", self.whole as f64 / self.draws as f64);
+        metrics.set_mean("rollout/kept_tokens", self.kept as f64, self.draws - self.whole);
+        metrics.set_mean("rollout/kept_whole", self.whole as f64, self.draws);
     }
 }
 
@@ -235,11 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_sampled_has_no_entropy() {
+    fn nothing_sampled_has_counts_and_no_means() {
         let mut statistics = RolloutStatistics::default();
         let mut metrics = Metrics::default();
         statistics.record(&mut metrics);
-        assert_eq!((statistics.entropy(), metrics.get("policy/entropy")), (None, None));
+        let counts = ["rollout/groups", "rollout/responses", "rollout/tokens"].map(|name| (name, 0.0));
+        assert_eq!(metrics.iter().collect::<Vec<_>>(), counts);
+        assert_eq!(statistics.entropy(), None);
         statistics.add(&group(1.0));
         assert_eq!(statistics.entropy(), Some(1.0));
     }

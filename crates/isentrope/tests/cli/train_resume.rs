@@ -280,6 +280,23 @@ fn ctrl_c_saves_the_step_and_the_run_goes_on_to_the_same_bytes() {
 }
 
 #[test]
+fn a_step_that_samples_nothing_has_no_means_and_rings_no_alarm() {
+    let bench = Bench::train();
+    let out = bench.run("run", &["run.steps=2"], &[]);
+    let surplus = state(&out, 2)["trainer"]["surplus"].as_array().unwrap().len();
+    assert!(surplus > 1, "{surplus} groups are left over, and more than one is needed");
+    let sets = ["run.steps=3", "rollout.prompts=1", "update.prompts=1"];
+    let message = succeed(&mut bench.command("run", &sets, &["--resume"]));
+    assert!(!message.contains("collapsed"), "{message}");
+    let line = &metrics(&out)[3];
+    assert_eq!((&line["rollout/responses"], &line["rollout/carried"]), (&0.0.into(), &1.0.into()));
+    for name in ["reward/mean", "verdict/correct", "response/length_mean", "policy/entropy_token_mean"] {
+        assert!(line[name].is_null(), "{name} of nothing: {line}");
+    }
+    assert!(line["policy/entropy_filtered"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn the_last_checkpoints_and_the_best_are_kept() {
     let bench = Bench::train();
     let sets = [

@@ -255,10 +255,11 @@ impl PolicyGradient {
     ) -> (Vec<Group>, Dropped) {
         let metrics = &mut context.record.metrics;
         collected.statistics.record(metrics);
-        metrics.set("rollout/carried", state.surplus.len() as f64);
+        let wanted = self.recipe.rollout.prompts; // fewer than before, perhaps, where a run goes on
+        metrics.set("rollout/carried", state.surplus.len().min(wanted) as f64);
         let mut groups = std::mem::take(&mut state.surplus);
         groups.extend(collected.groups);
-        state.surplus = groups.split_off(groups.len().min(self.recipe.rollout.prompts));
+        state.surplus = groups.split_off(groups.len().min(wanted));
         state.position += collected.taken;
         record_filtered(&groups, metrics);
         if let Some((count, fault)) = collected.statistics.faults() {
@@ -318,11 +319,11 @@ fn measuring(done: usize) -> Progress {
 /// The entropies of what is trained on, after the filter.
 fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     let responses = || groups.iter().flat_map(|g| &g.responses);
-    let count = responses().count().max(1) as f64;
-    let tokens = responses().map(|r| r.tokens.len()).sum::<usize>().max(1) as f64;
-    let of_tokens: f64 = responses().flat_map(|r| &r.entropies).map(|&h| f64::from(h)).sum();
-    metrics.set("policy/entropy_filtered", responses().map(Response::entropy).sum::<f64>() / count);
-    metrics.set("policy/entropy_token_mean_filtered", of_tokens / tokens);
+    let of_tokens = responses().flat_map(|r| &r.entropies).map(|&h| f64::from(h)).sum();
+    let tokens = responses().map(|r| r.tokens.len()).sum();
+    let of_responses = responses().map(Response::entropy).sum();
+    metrics.set_mean("policy/entropy_filtered", of_responses, responses().count());
+    metrics.set_mean("policy/entropy_token_mean_filtered", of_tokens, tokens);
 }
 
 /// What a step's updates measured.
