@@ -2,7 +2,7 @@
 
 use crate::policy_loss::{Clipped, Term, ratio};
 use crate::selection::{Scores, Selection, count};
-use Across::{Largest, Mean, Sum};
+use Across::{Largest, Mean, ShareOfPicked, Sum};
 
 /// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures 0.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -47,18 +47,18 @@ pub struct Statistics {
     pub entropy_coefficient: f64,
 }
 
-/// Shares of the picked tokens by log-prob (below its mean: low; else high) and advantage (below its mean: negative;
-/// else positive). All 0 when nothing was picked.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// How many of the picked tokens lie where, by log-prob (below its mean: low; else high) and advantage (below its mean: negative;
+/// else positive).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quadrants {
     /// Unlikely tokens of worse responses: the usual source of large covariances.
-    pub low_logprob_negative_advantage: f64,
+    pub low_logprob_negative_advantage: usize,
     /// Unlikely tokens of better responses: learning them raises entropy.
-    pub low_logprob_positive_advantage: f64,
+    pub low_logprob_positive_advantage: usize,
     /// Likely tokens of worse responses.
-    pub high_logprob_negative_advantage: f64,
+    pub high_logprob_negative_advantage: usize,
     /// Likely tokens of better responses: learning them lowers entropy.
-    pub high_logprob_positive_advantage: f64,
+    pub high_logprob_positive_advantage: usize,
 }
 
 /// The fractions of [`Statistics::cov_top`].
@@ -70,35 +70,41 @@ enum Across {
     Mean,
     Sum,
     Largest,
+    /// The sum as a share of the tokens that all updates have picked.
+    ShareOfPicked,
 }
 
 impl Across {
-    /// In the order of the updates, of which there is at least one.
-    fn combine(self, values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    /// In the order of the updates, of which there is at least one, and which have picked so many tokens; nothing where that is a
+    /// share of none.
+    fn combine(self, values: impl ExactSizeIterator<Item = f64>, picked: usize) -> Option<f64> {
         match self {
-            Mean => mean(values),
-            Sum => values.sum(),
-            Largest => values.reduce(f64::max).unwrap_or_default(),
+            Mean => Some(mean(values)),
+            Sum => Some(values.sum()),
+            Largest => values.reduce(f64::max),
+            ShareOfPicked => (picked > 0).then(|| values.sum::<f64>() / picked as f64),
         }
     }
 }
 
 impl Statistics {
     /// Names and values as they are written to metrics, of all updates of a step: counts are summed, largest values are
-    /// the largest of all, others are means over the updates. The KL to the reference is left out without one. No updates
-    /// have no metrics.
+    /// the largest of all, shares of the picked tokens are of those of all updates, others are means over the updates. The KL to
+    /// the reference is left out without one, and shares of the picked where nothing was. No updates have no metrics.
     pub fn metrics(updates: &[Self]) -> Vec<(&'static str, f64)> {
+        let picked = updates.iter().map(|update| update.cov_selected).sum();
         let updates: Vec<_> = updates.iter().map(Self::measurements).collect();
         let Some(first) = updates.first() else { return Vec::new() };
         let over_updates = |(i, &(name, across, _)): (usize, &(_, Across, _))| {
-            (name, across.combine(updates.iter().map(|update| update[i].2)))
+            Some((name, across.combine(updates.iter().map(|update| update[i].2), picked)?))
         };
-        first.iter().enumerate().map(over_updates).collect()
+        first.iter().enumerate().filter_map(over_updates).collect()
     }
 
     /// Every measurement by its name in metrics, and what several of them come to.
     fn measurements(&self) -> Vec<(&'static str, Across, f64)> {
         let quadrants = &self.cov_quadrants;
+        let of_picked = |name, count: usize| (name, ShareOfPicked, count as f64);
         let mut all = vec![
             ("policy/loss", Mean, self.loss),
             ("policy/clip_fraction", Mean, self.clip_fraction()),
@@ -118,10 +124,22 @@ impl Statistics {
             ("cov/top_50_percent", Mean, self.cov_top[4]),
             ("cov/selected", Sum, self.cov_selected as f64),
             ("cov/eligible", Sum, self.cov_eligible as f64),
-            ("cov/quadrant_low_logprob_negative_advantage", Mean, quadrants.low_logprob_negative_advantage),
-            ("cov/quadrant_low_logprob_positive_advantage", Mean, quadrants.low_logprob_positive_advantage),
-            ("cov/quadrant_high_logprob_negative_advantage", Mean, quadrants.high_logprob_negative_advantage),
-            ("cov/quadrant_high_logprob_positive_advantage", Mean, quadrants.high_logprob_positive_advantage),
+            of_picked(
+                "cov/quadrant_low_logprob_negative_advantage",
+                quadrants.low_logprob_negative_advantage,
+            ),
+            of_picked(
+                "cov/quadrant_low_logprob_positive_advantage",
+                quadrants.low_logprob_positive_advantage,
+            ),
+            of_picked(
+                "cov/quadrant_high_logprob_negative_advantage",
+                quadrants.high_logprob_negative_advantage,
+            ),
+            of_picked(
+                "cov/quadrant_high_logprob_positive_advantage",
+                quadrants.high_logprob_positive_advantage,
+            ),
             ("cov/gradient_share", Mean, self.cov_gradient_share),
             ("entropy/bonus_coefficient", Mean, self.entropy_coefficient),
         ];
@@ -161,14 +179,13 @@ impl Statistics {
 impl Quadrants {
     fn of(scores: &Scores, tokens: &[usize]) -> Self {
         let mut quadrants = Self::default();
-        let share = 1.0 / tokens.len() as f64;
         for &t in tokens {
             *match (scores.centred_logprobs[t] < 0.0, scores.centred_advantages[t] < 0.0) {
                 (true, true) => &mut quadrants.low_logprob_negative_advantage,
                 (true, false) => &mut quadrants.low_logprob_positive_advantage,
                 (false, true) => &mut quadrants.high_logprob_negative_advantage,
                 (false, false) => &mut quadrants.high_logprob_positive_advantage,
-            } += share;
+            } += 1;
         }
         quadrants
     }
@@ -217,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn quadrants_are_shares_of_the_picked() {
+    fn picked_tokens_are_counted_by_quadrant() {
         let scores = Scores {
             values: vec![],
             centred_logprobs: vec![-1.0, -1.0, 1.0, 0.0, -2.0],
@@ -229,18 +246,38 @@ mod tests {
         assert_eq!(
             quadrants,
             Quadrants {
-                low_logprob_negative_advantage: 0.5,
-                low_logprob_positive_advantage: 0.25,
-                high_logprob_negative_advantage: 0.0,
-                high_logprob_positive_advantage: 0.25,
+                low_logprob_negative_advantage: 2,
+                low_logprob_positive_advantage: 1,
+                high_logprob_negative_advantage: 0,
+                high_logprob_positive_advantage: 1,
             }
         );
         assert_eq!(Quadrants::of(&scores, &[]), Quadrants::default());
     }
 
     #[test]
+    fn quadrants_are_shares_of_what_all_updates_have_picked() {
+        let update = |low_logprob_negative_advantage, high_logprob_positive_advantage| Statistics {
+            cov_selected: low_logprob_negative_advantage + high_logprob_positive_advantage,
+            cov_quadrants: Quadrants {
+                low_logprob_negative_advantage,
+                high_logprob_positive_advantage,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let shares = |updates: &[Statistics]| -> Vec<f64> {
+            let metrics = Statistics::metrics(updates).into_iter();
+            metrics.filter(|(name, _)| name.starts_with("cov/quadrant_")).map(|(_, share)| share).collect()
+        };
+        assert_eq!(shares(&[update(1, 0), update(0, 0), update(2, 5)]), [0.375, 0.0, 0.0, 0.625]);
+        assert_eq!(shares(&[update(0, 0), update(0, 0)]), [0.0; 0], "nothing was picked");
+    }
+
+    #[test]
     fn metric_names_are_unique() {
-        let metrics = Statistics::metrics(&[Statistics { kl_reference: Some(0.5), ..Default::default() }]);
+        let update = Statistics { kl_reference: Some(0.5), cov_selected: 1, ..Default::default() };
+        let metrics = Statistics::metrics(&[update]);
         let mut names: Vec<_> = metrics.iter().map(|(name, _)| name).collect();
         names.sort_unstable();
         names.dedup();
