@@ -334,7 +334,7 @@ fn rows(e: &Evaluation) -> Vec<(String, String)> {
     if e.samples > 2 {
         rows.push((format!("maj@{}", e.samples), judged(e.majority)));
     }
-    rows.push(("entropy, nats per token".to_owned(), format!("{:.3}", e.entropy)));
+    rows.extend(e.entropy.map(|nats| ("entropy, nats per token".to_owned(), format!("{nats:.3}"))));
     rows.push(("response length, tokens".to_owned(), format!("{:.1}", e.length)));
     if e.truncated > 0.0 {
         rows.push(("cut off at the limit".to_owned(), percent(e.truncated)));
@@ -360,7 +360,7 @@ mod tests {
 
     fn evaluation(faults: f64) -> Evaluation {
         let judged = (faults < 1.0).then_some(0.0);
-        let (mean, score, majority, entropy, length) = (judged, judged, judged, 1.0, 3.0);
+        let (mean, score, majority, entropy, length) = (judged, judged, judged, Some(1.0), 3.0);
         Evaluation {
             name: "set".into(),
             samples: 4,

@@ -16,7 +16,7 @@ fn evaluation(name: &str, entropy: f64, accuracy: Option<f64>) -> Evaluation {
         is_graded: false,
         pass: Vec::new(),
         majority: accuracy,
-        entropy,
+        entropy: Some(entropy),
         length: 3.0,
         truncated: 0.0,
         faults: 0.0,

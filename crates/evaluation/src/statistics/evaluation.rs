@@ -39,8 +39,8 @@ pub struct Evaluation {
     /// Share of problems whose most frequent answer is correct; none where no response could be judged, or the verifier
     /// tells no answers.
     pub majority: Option<f64>,
-    /// Mean over responses of the mean entropy of their tokens, in nats.
-    pub entropy: f64,
+    /// Mean over responses of the mean entropy of their tokens, in nats; none where no response has a token.
+    pub entropy: Option<f64>,
     /// Mean length, in tokens.
     pub length: f64,
     /// Share of responses that were cut off.
@@ -84,7 +84,7 @@ impl Evaluation {
             is_graded: is_graded(problems.iter().flatten()),
             pass: ks(samples).into_iter().filter_map(|k| Some((k, of(Statistic::Pass(k))?))).collect(),
             majority: of(Statistic::Majority),
-            entropy: of(Statistic::Entropy).unwrap_or(0.0),
+            entropy: of(Statistic::Entropy),
             length: of(Statistic::Length).unwrap_or(0.0),
             truncated: of(Statistic::Truncated).unwrap_or(0.0),
             faults: of(Statistic::Faults).unwrap_or(0.0),
@@ -124,7 +124,7 @@ impl Evaluation {
         }
         add(&format!("maj@{samples}"), self.majority);
         add("score", self.score);
-        add("entropy", Some(self.entropy));
+        add("entropy", self.entropy);
         add("length_mean", Some(self.length));
         add("truncated", Some(self.truncated));
         add("faults", Some(self.faults));
@@ -170,8 +170,22 @@ mod tests {
         assert_eq!(evaluation.score, Some(3.0 / 7.0), "over responses");
         assert_eq!(evaluation.majority, Some(1.0), "of the second problem's answers the first given counts");
         assert_eq!(evaluation.pass[2], (4, 1.0), "over the only problem with four verdicts");
-        assert_eq!((evaluation.faults, evaluation.entropy), (5.0 / 12.0, 1.0));
+        assert_eq!((evaluation.faults, evaluation.entropy), (5.0 / 12.0, Some(1.0)));
         assert_eq!(Evaluation::of("none", 2, &[]).pass, []);
+    }
+
+    /// As where a prompt does not fit the context.
+    #[test]
+    fn a_response_without_tokens_has_no_entropy() {
+        let unanswered = Outcome { tokens: 0, entropy: 0.0, ..outcome(None, Verdict::Unparseable) };
+        let answered = Outcome { entropy: 0.5, ..outcome(Some("1"), Verdict::Correct) };
+        let problems = [vec![unanswered.clone(); 2], vec![answered; 2]];
+        let evaluation = Evaluation::of("set", 2, &problems);
+        assert_eq!((evaluation.entropy, evaluation.length, evaluation.mean), (Some(0.5), 1.0, Some(0.5)));
+        assert_eq!(problems.map(|p| Statistic::Entropy.of(&p)), [(0.0, 0.0), (1.0, 2.0)]);
+        let none = Evaluation::of("set", 2, &[vec![unanswered; 2]]);
+        assert_eq!(none.entropy, None);
+        assert!(Evaluation::metrics(&[none]).iter().all(|(name, _)| name != "eval/set/entropy"));
     }
 
     #[test]

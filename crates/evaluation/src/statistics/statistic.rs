@@ -24,7 +24,7 @@ pub enum Statistic {
     Truncated,
     /// Mean length of responses, in tokens.
     Length,
-    /// Mean over responses of the mean entropy of their tokens, in nats.
+    /// Mean over responses of the mean entropy of their tokens, in nats. A response without tokens has none.
     Entropy,
     /// Share of responses that could not be judged.
     Faults,
@@ -56,23 +56,24 @@ impl Statistic {
             }
             Self::Truncated => over_responses(&|r| share(r.truncated)),
             Self::Length => over_responses(&|r| r.tokens as f64),
-            Self::Entropy => over_responses(&|r| r.entropy),
+            Self::Entropy => {
+                let sampled = || responses.iter().filter(|r| r.tokens > 0);
+                (sampled().map(|r| r.entropy).sum(), sampled().count() as f64)
+            }
             Self::Faults => over_responses(&|r| share(!r.counts())),
         }
     }
 
     /// The number; none where there is nothing to divide by.
     pub fn value(self, problems: &[Vec<Outcome>]) -> Option<f64> {
+        if self == Self::Majority && !votes::are_told(problems.iter().flatten()) {
+            return None;
+        }
         // Entropies are added one by one and not by problem, since the order of additions decides the last bits and
         // metrics of earlier runs were added so.
-        let (sum, count) = match self {
-            Self::Entropy => {
-                let all = || problems.iter().flatten();
-                (all().map(|r| r.entropy).sum(), all().count() as f64)
-            }
-            Self::Majority if !votes::are_told(problems.iter().flatten()) => return None,
-            _ => problems.iter().map(|p| self.of(p)).fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d)),
-        };
+        let piece = if self == Self::Entropy { 1 } else { usize::MAX };
+        let pieces = problems.iter().flat_map(|responses| responses.chunks(piece));
+        let (sum, count) = pieces.map(|p| self.of(p)).fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
         (count > 0.0).then(|| sum / count)
     }
 }

@@ -95,9 +95,9 @@ impl Law {
     }
 }
 
-/// The points of the sets that could be judged.
+/// The points of the sets that could be answered and judged.
 fn points(step: u64, evaluations: &[Evaluation]) -> impl Iterator<Item = (&Evaluation, Point)> {
-    let point = move |set: &Evaluation| Some(Point { step, entropy: set.entropy, accuracy: set.mean? });
+    let point = move |set: &Evaluation| Some(Point { step, entropy: set.entropy?, accuracy: set.mean? });
     evaluations.iter().filter_map(move |set| Some((set, point(set)?)))
 }
 

@@ -185,6 +185,7 @@ fn score<B: Backend>(
 #[derive(Default)]
 struct OfSet {
     name: String,
+    /// Those that have tokens.
     responses: usize,
     tokens: usize,
     /// Of the responses' mean entropies.
@@ -196,18 +197,19 @@ struct OfSet {
 impl OfSet {
     /// Takes in a response, added up as an evaluation does, to the same bits.
     fn add(&mut self, entropies: &[f32], initial: &[f32], now: &[f32]) {
+        if entropies.is_empty() {
+            return;
+        }
         self.responses += 1;
         self.tokens += entropies.len();
-        self.entropy += entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / entropies.len().max(1) as f64;
+        self.entropy += entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / entropies.len() as f64;
         self.log_ratio += initial.iter().zip(now).map(|(&a, &b)| f64::from(a) - f64::from(b)).sum::<f64>();
     }
 
     fn record(&self, metrics: &mut Metrics) {
         let Self { name, responses, tokens, entropy, log_ratio } = self;
-        metrics.set(format!("eval/{name}/{ENTROPY_INITIAL_STATES}"), entropy / *responses as f64);
-        if *tokens > 0 {
-            metrics.set(format!("eval/{name}/{KL_INITIAL}"), log_ratio / *tokens as f64);
-        }
+        metrics.set_mean(format!("eval/{name}/{ENTROPY_INITIAL_STATES}"), *entropy, *responses);
+        metrics.set_mean(format!("eval/{name}/{KL_INITIAL}"), *log_ratio, *tokens);
     }
 }
 
@@ -223,12 +225,12 @@ mod tests {
         set.add(&[], &[], &[]);
         let mut metrics = Metrics::default();
         set.record(&mut metrics);
-        assert_eq!(metrics.get("eval/s/entropy_initial_states"), Some(2.0 / 3.0));
+        assert_eq!(metrics.get("eval/s/entropy_initial_states"), Some(1.0));
         assert_eq!(metrics.get("eval/s/kl_initial"), Some((0.5 - 1.0 + 2.5) / 3.0));
         let mut empty = OfSet { name: "e".into(), ..OfSet::default() };
         empty.add(&[], &[], &[]);
         empty.record(&mut metrics);
-        assert_eq!(metrics.get("eval/e/entropy_initial_states"), Some(0.0));
+        assert_eq!(metrics.get("eval/e/entropy_initial_states"), None);
         assert_eq!(metrics.get("eval/e/kl_initial"), None);
     }
 }
