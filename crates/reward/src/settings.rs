@@ -100,7 +100,8 @@ impl VerifierName {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overlong {
-    /// Tokens before the longest length over which the penalty grows; 0 is no penalty.
+    /// Tokens before the longest length over which the penalty grows; 0 is no penalty. The longest length is
+    /// `rollout.max_tokens`, or what the prompt leaves of the model's context if that is less.
     pub buffer: usize,
     /// Penalty of a response of the longest length.
     #[schemars(range(min = 0.0))]

@@ -15,7 +15,7 @@ pub struct Judge {
     pub verifier: Box<dyn BatchVerifier>,
     /// The penalty of long responses.
     pub overlong: Overlong,
-    /// Longest response, in tokens.
+    /// Longest response, in tokens; to a prompt that leaves less of the context, a response of that length.
     pub max_tokens: usize,
 }
 
@@ -54,7 +54,8 @@ impl Judge {
     fn rewarded(&self, completion: Completion, judgement: Judgement) -> Response {
         let judgement = with_finite_score(judgement);
         let Overlong { buffer, factor } = self.overlong;
-        let penalty = overlong_penalty(completion.tokens.len(), self.max_tokens, buffer, factor);
+        let longest = self.max_tokens.min(completion.room);
+        let penalty = overlong_penalty(completion.tokens.len(), longest, buffer, factor);
         Response {
             vote: None,
             reward: judgement.score + penalty,
@@ -107,4 +108,32 @@ fn with_finite_score(judgement: Judgement) -> Judgement {
     }
     let reason = format!("the verifier's score is {}: it must be a finite number", judgement.score);
     Judgement { verdict: Verdict::Fault, score: 0.0, reason, ..judgement }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_reward::VerifierName;
+
+    #[test]
+    fn the_penalty_is_measured_from_what_the_context_leaves() {
+        let overlong = Overlong { buffer: 4, factor: 1.0 };
+        let judge = Judge { verifier: Box::new(VerifierName::Math), overlong, max_tokens: 100 };
+        let reward = |tokens: usize, room: usize| {
+            let completion = Completion {
+                tokens: vec![1; tokens],
+                logprobs: vec![-1.0; tokens],
+                sampling_logprobs: None,
+                entropies: vec![1.0; tokens],
+                kept: None,
+                text: None,
+                finish_reason: FinishReason::Length,
+                room,
+                activation_slots: None,
+            };
+            judge.rewarded(completion, Judgement::new(Verdict::Wrong, None, "")).reward
+        };
+        assert_eq!([reward(10, 10), reward(8, 10), reward(6, 10)], [-1.0, -0.5, 0.0]);
+        assert_eq!([reward(100, 300), reward(98, 300), reward(96, 300)], [-1.0, -0.5, 0.0]);
+    }
 }

@@ -44,6 +44,8 @@ pub struct Completion {
     pub text: Option<String>,
     /// Why it ended.
     pub finish_reason: FinishReason,
+    /// Most tokens that could follow its prompt in the model's context.
+    pub room: usize,
     /// The slots of the engine's activation cache that hold the activations of each token of the prompt and of the response but
     /// its last, if all of them have been cached.
     pub activation_slots: Option<Vec<u32>>,

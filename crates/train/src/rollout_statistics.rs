@@ -213,6 +213,7 @@ mod tests {
             kept: None,
             text: Some("!".into()),
             finish_reason: FinishReason::Stop,
+            room: 8,
             activation_slots: None,
         };
         let sampled = vec![(&problem, completion.clone()), (&problem, completion)];

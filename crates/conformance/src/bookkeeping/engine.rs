@@ -100,6 +100,7 @@ fn huge_limits_mean_to_the_end_of_the_context<S: Subject>(trial: &Trial<S>) {
     let sampling = Sampling { max_tokens: usize::MAX, top_k: usize::MAX, ..Sampling::default() };
     for completion in alone(model, &request(&prompt, 2, 0, sampling)) {
         assert_eq!((completion.tokens.len(), completion.finish_reason), (3, FinishReason::Length));
+        assert_eq!(completion.room, 3);
     }
 }
 

@@ -106,6 +106,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             kept: sample.kept,
             text,
             finish_reason,
+            room: self.model.context() - sample.prompt.len(),
             activation_slots: sample.slots,
         };
         Ok(Event::Finished { request: sample.id, sample: sample.sample, completion })
