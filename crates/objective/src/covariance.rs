@@ -109,6 +109,14 @@ impl Covariance {
                  \"kl-cov\", or set objective.entropy_bonus.target instead",
             );
         }
+        if self.method == Method::KlCov && self.kl == KlEstimator::K1 {
+            return refuse(
+                "objective.covariance.kl",
+                "\"k1\"",
+                "objective.covariance.target_entropy is held by this penalty, and that of k1 holds no token where it was; take \
+                 \"abs\", \"k2\" or \"k3\"",
+            );
+        }
         self.controller.check(self)
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum KlEstimator {
     /// |d|, the published KL-Cov code's. Not an estimate of the divergence, and without gradient where d = 0.
     Abs,
-    /// d: unbiased, of either sign; its gradient does not depend on d.
+    /// d: unbiased, of either sign; its gradient does not depend on d, so it is an estimate and no penalty.
     K1,
     /// d^2 / 2: biased, small variance; its gradient estimates the divergence's.
     K2,

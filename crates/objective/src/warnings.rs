@@ -1,6 +1,8 @@
 //! Settings that are allowed but hardly meant.
 
-use crate::{Aggregation, Estimator, FractionOfInitial, Loss, Method, ObjectiveSettings, TargetEntropy};
+use crate::{
+    Aggregation, Estimator, FractionOfInitial, KlEstimator, Loss, Method, ObjectiveSettings, TargetEntropy,
+};
 use std::fmt::Display;
 
 /// From here on a fraction of tokens looks like a percentage.
@@ -29,6 +31,14 @@ impl ObjectiveSettings {
                  whose ratios are means over a response: the paper's values are 0.0003 and 0.0004.",
                 self.clip_low, self.clip_high
             ));
+        }
+        if self.needs_reference() && self.reference_kl.estimator == KlEstimator::K1 {
+            warnings.push(
+                "objective.reference_kl.estimator = \"k1\" penalises nothing: its gradient does not depend on how far the policy \
+                 has gone, and over responses that the policy has drawn it comes to 0 in the mean. \"k2\" has the gradient of \
+                 the divergence, and \"k3\" is GRPO's."
+                    .into(),
+            );
         }
         if self.loss == Loss::PolicyGradient && !on_policy {
             let (why, remedy) = if updates_per_rollout > 1 {
@@ -75,6 +85,14 @@ impl ObjectiveSettings {
                 "objective.covariance.target_entropy.fraction_of_initial = {fraction} is above 1: KL-Cov can hold entropy, not \
                  raise it. objective.covariance.method = \"clip-cov\" may."
             ));
+        }
+        if covariance.method == Method::KlCov && covariance.kl == KlEstimator::K1 {
+            warnings.push(
+                "objective.covariance.kl = \"k1\" does not hold the picked tokens where they were: its gradient is the same \
+                 wherever they have gone, so it makes them less likely in every update. It has broken training \
+                 (docs/results.md). \"abs\" is the published code's; \"k2\" and \"k3\" pull tokens back too."
+                    .into(),
+            );
         }
         if covariance.method == Method::KlCov && covariance.kl.is_flat_at_zero() && updates_per_rollout == 1 {
             let but = if carries_over { ", but for responses carried over from an earlier one," } else { "" };

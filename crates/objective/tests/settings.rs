@@ -187,6 +187,16 @@ fn mistaken_settings_are_warned_of_by_key() {
             "objective.reference_kl.estimator has no effect",
         ),
         (
+            json!({ "reference_kl": { "coefficient": 0.01, "estimator": "k1" } }),
+            8,
+            "objective.reference_kl.estimator = \"k1\" penalises nothing",
+        ),
+        (
+            json!({ "covariance": { "method": "kl-cov", "kl": "k1" } }),
+            8,
+            "objective.covariance.kl = \"k1\" does not hold the picked tokens",
+        ),
+        (
             json!({ "covariance": { "method": "kl-cov", "scope_responses": 1 } }),
             8,
             "objective.covariance.scope_responses = 1: all tokens of a response have one advantage",
@@ -227,8 +237,22 @@ fn published_settings_draw_no_warning() {
         settings.check().unwrap();
         assert!(settings.warnings(8, false).is_empty(), "{:?}", settings.warnings(8, false));
     }
+}
+
+#[test]
+fn k1_has_a_gradient_on_policy_and_holds_no_entropy() {
     let k1 = json!({ "loss": "importance", "covariance": { "method": "kl-cov", "kl": "k1" } });
-    assert!(parse(k1).unwrap().warnings(1, false).is_empty(), "k1 has a gradient on policy");
+    let [said] = &parse(k1).unwrap().warnings(1, false)[..] else { panic!("one warning is due") };
+    assert!(!said.contains("one update per rollout"), "{said}");
+    let error = |kl: &str, method: &str| {
+        let covariance = json!({ "method": method, "kl": kl, "target_entropy": 0.5 });
+        parse(json!({ "covariance": covariance })).unwrap().check().map_err(|e| e.to_string())
+    };
+    let refused = error("k1", "kl-cov").unwrap_err();
+    assert!(refused.starts_with("objective.covariance.kl is \"k1\": "), "{refused}");
+    for (kl, method) in [("abs", "kl-cov"), ("k2", "kl-cov"), ("k3", "kl-cov"), ("k1", "clip-cov")] {
+        error(kl, method).unwrap();
+    }
 }
 
 #[test]

@@ -265,7 +265,18 @@ pub const FOREIGN: &[Foreign] = &[
     is(&["objective.covariance.kl"], &["kl"], &[("objective.covariance.kl", "\"k1\"")], ""),
     is(&["objective.covariance.kl"], &["mse"], &[("objective.covariance.kl", "\"k2\"")], ""),
     is(&["objective.covariance.kl"], &["low_var_kl"], &[("objective.covariance.kl", "\"k3\"")], ""),
-    is(KL, &["kl", "k1"], &[("objective.reference_kl.estimator", "\"k1\"")], ""),
+    is(
+        &["kl_penalty"],
+        &["kl", "k1"],
+        &[("objective.reference_kl.estimator", "\"k2\"")],
+        "k1 in the reward has the gradient of k2 in the loss",
+    ),
+    is(
+        KL,
+        &["kl", "k1"],
+        &[("objective.reference_kl.estimator", "\"k1\"")],
+        "in the loss it penalises nothing; \"k2\" has the gradient of the divergence",
+    ),
     is(KL, &["abs", "abs+"], &[("objective.reference_kl.estimator", "\"abs\"")], ""),
     is(
         KL,
