@@ -89,17 +89,15 @@ impl Recipe {
         self.prime.prompts.unwrap_or(self.prompts_per_update())
     }
 
-    /// Writes out what unset keys come to when they follow from other keys. Not the controller's bounds and the bonus's rate,
-    /// whose defaults are constants: written out, they would contradict another `steer` or a `delta` when the resolved recipe is
-    /// used again.
+    /// Writes out what unset keys come to when they follow from other keys. Not the covariance method's fraction, the controller's
+    /// bounds and the bonus's rate, whose defaults are constants: written out, they would be taken by another `method` or contradict
+    /// another `steer` or a `delta` when the resolved recipe is used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
         self.update.shards.get_or_insert(1);
         if self.objective.is_prime() {
             self.prime.prompts = Some(self.prompts_per_process_update());
         }
-        let covariance = &mut self.objective.covariance;
-        covariance.fraction = covariance.fraction.or(covariance.resolved_fraction());
     }
 
     /// Checks every key and what keys say together.

@@ -183,6 +183,18 @@ fn what_prime_cannot_do_is_refused_by_key() {
     );
 }
 
+/// A run's own recipe may be used again with another method, whose default is another.
+#[test]
+fn a_fraction_that_is_not_set_follows_the_method() {
+    use isentrope_objective::Method::{ClipCov, KlCov};
+    let mut recipe = sound();
+    recipe.objective.covariance.method = KlCov;
+    recipe.fill_in();
+    assert_eq!(recipe.objective.covariance.resolved_fraction(), Some(2e-3));
+    recipe.objective.covariance.method = ClipCov;
+    assert_eq!(recipe.objective.covariance.resolved_fraction(), Some(2e-4));
+}
+
 #[test]
 fn the_process_model_learns_in_minibatches_of_the_policys_unless_told() {
     let resolved = |of_policy, of_process_model| {
