@@ -95,7 +95,7 @@ impl ObjectiveSettings {
             );
         }
         if covariance.method == Method::KlCov && covariance.kl.is_flat_at_zero() && updates_per_rollout == 1 {
-            let but = if carries_over { ", but for responses carried over from an earlier one," } else { "" };
+            let but = if carries_over { ", but for responses carried over from an earlier one" } else { "" };
             warnings.push(format!(
                 "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout{but}: its penalty has \
                  no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."

@@ -218,7 +218,10 @@ fn mistaken_settings_are_warned_of_by_key() {
 fn one_update_per_rollout_is_off_policy_where_responses_are_carried_over() {
     let kl_cov = parse(json!({ "loss": "importance", "covariance": { "method": "kl-cov" } })).unwrap();
     let [said] = &kl_cov.warnings(1, true)[..] else { panic!("one warning is due") };
-    assert!(said.contains("one update per rollout, but for responses carried over"), "{said}");
+    assert!(
+        said.contains("one update per rollout, but for responses carried over from an earlier one: its"),
+        "{said}"
+    );
     let policy_gradient = parse(json!({ "loss": "policy-gradient" })).unwrap();
     let [said] = &policy_gradient.warnings(1, true)[..] else { panic!("one warning is due") };
     assert!(said.contains("growing old") && said.contains("the filter carries samples over"), "{said}");

@@ -178,17 +178,19 @@ fn wrong_types_and_choices_are_named() {
 fn an_entropy_is_not_held_by_what_cannot_act() {
     let bench = Bench::train();
     let target = "objective={covariance = {method = \"kl-cov\", target_entropy = 1}}";
-    let once = ["update.epochs=1", "update.prompts=4", "rollout.prompts=4", "rollout.filter=false"];
-    refused(
-        &bench,
-        &[&[target][..], &once].concat(),
-        &[
-            "objective.covariance.target_entropy",
-            "no gradient with one update",
-            "update.epochs = 2",
-            "\"clip-cov\"",
-        ],
-    );
+    let once = ["update.epochs=1", "update.prompts=4", "rollout.prompts=4"];
+    for filter in ["rollout.filter=false", "rollout.filter=true"] {
+        refused(
+            &bench,
+            &[&[target][..], &once, &[filter]].concat(),
+            &[
+                "objective.covariance.target_entropy",
+                "no gradient with one update",
+                "update.epochs = 2",
+                "\"clip-cov\"",
+            ],
+        );
+    }
     let all = [&[target][..], &once].concat();
     for (place, more) in ["update.epochs=2", "objective.covariance.method=clip-cov"].into_iter().enumerate() {
         let sets = [&all[..], &[more, "run.steps=1"]].concat();

@@ -158,14 +158,12 @@ impl Recipe {
         Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
     }
 
-    /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing that entropy could be held by.
+    /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing that entropy could be held by,
+    /// but for the few groups that the filter may have carried over.
     fn check_actuator(&self) -> Result<()> {
         let covariance = &self.objective.covariance;
-        if covariance.target_entropy.is_some()
-            && covariance.method == Method::KlCov
-            && covariance.kl.is_flat_at_zero()
-            && self.on_policy()
-        {
+        let has_target = covariance.target_entropy.is_some() && covariance.method == Method::KlCov;
+        if has_target && self.updates_per_rollout() == 1 {
             let what = "is held by KL-Cov's penalty, which has no gradient with one update per rollout, and so cannot act: make \
                         several updates per rollout (update.epochs = 2, or update.prompts below rollout.prompts), or set \
                         objective.covariance.method to \"clip-cov\"";
