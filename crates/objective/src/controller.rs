@@ -109,6 +109,16 @@ impl ControllerSettings {
     }
 }
 
+fn tokens(updates: &[Statistics]) -> usize {
+    updates.iter().map(|update| update.tokens).sum()
+}
+
+/// The least share of the tokens that updates can pick: one token of each minibatch. 0 without tokens.
+pub(crate) fn least_share(updates: &[Statistics]) -> f64 {
+    let least = updates.iter().filter(|update| update.tokens > 0).count();
+    least as f64 / tokens(updates).max(1) as f64
+}
+
 /// Share of the newest measurement in the smoothed logarithm of entropy.
 const NEWEST: f64 = 0.5;
 /// Share by which an integral beyond what can act comes back in a step.
@@ -200,13 +210,11 @@ impl Controller {
 
     /// Takes in what the updates of the step measured.
     pub fn after_step(&mut self, covariance: &Covariance, updates: &[Statistics]) {
-        let sum = |count: fn(&Statistics) -> usize| updates.iter().map(count).sum::<usize>();
-        let (tokens, eligible) = (sum(|update| update.tokens), sum(|update| update.cov_eligible));
+        let eligible: usize = updates.iter().map(|update| update.cov_eligible).sum();
         // A rollout with nothing to pick from says nothing of the next.
-        if covariance.controller.steer == Steer::Fraction && eligible > 0 && tokens > 0 {
-            let least = updates.iter().filter(|update| update.tokens > 0).count();
-            let share = |count: usize| count as f64 / tokens as f64;
-            self.reach = Some(Reach { least: share(least), most: share(eligible.max(least)) });
+        if covariance.controller.steer == Steer::Fraction && eligible > 0 && tokens(updates) > 0 {
+            let (least, most) = (least_share(updates), eligible as f64 / tokens(updates) as f64);
+            self.reach = Some(Reach { least, most: most.max(least) });
         }
     }
 

@@ -1,5 +1,6 @@
 //! Notices when the autopilot is at its wits' end: what it steers is at a bound, and the entropy is not at the target.
 
+use crate::controller::{Steer, least_share};
 use crate::descent::TOLERANCE;
 use crate::{Covariance, Method, Statistics, Strength};
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,9 @@ impl Saturation {
         let is_low = entropy < target * (1.0 - TOLERANCE);
         self.too_low = count(self.too_low, is_low && (value >= max || exhausted));
         let is_high = entropy > target * (1.0 + TOLERANCE);
-        self.too_high = count(self.too_high, has_arrived && is_high && value <= min);
+        // Whatever the fraction is below it, one token of each minibatch is picked.
+        let least = if steer == Steer::Fraction { least_share(updates) } else { 0.0 };
+        self.too_high = count(self.too_high, has_arrived && is_high && value <= min.max(least));
         let begin = format!(
             "the entropy {entropy:.4} cannot be held at objective.covariance.target_entropy, {target:.4}"
         );
@@ -78,9 +81,14 @@ impl Saturation {
             return Some(format!("{begin}, for {PATIENCE} steps in a row: {remedy}."));
         }
         (self.too_high == PATIENCE).then(|| {
+            let bound = if value <= min {
+                format!("at its lower bound {min}")
+            } else {
+                "so low that one token of each minibatch is picked, the least there is".to_owned()
+            };
             format!(
-                "{begin}, for {PATIENCE} steps in a row: the {key} has been at its lower bound {min}, where next to nothing \
-                 keeps entropy up, and entropy is above the target all the same: covariance methods cannot lower it. Hold a \
+                "{begin}, for {PATIENCE} steps in a row: the {key} has been {bound}, where next to nothing keeps entropy up, \
+                 and entropy is above the target all the same: covariance methods cannot lower it. Hold a \
                  higher entropy, or look at what else raises it (objective.clip_high, objective.entropy_bonus, a learning rate \
                  that destroys the policy)."
             )

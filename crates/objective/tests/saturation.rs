@@ -129,6 +129,22 @@ fn a_lower_bound_is_told_only_after_the_target_has_been_reached() {
     }
 }
 
+/// Of 100 tokens every fraction below 0.01 is one token.
+#[test]
+fn a_fraction_below_one_token_of_each_minibatch_is_at_its_lower_bound() {
+    let kl_cov = controlled(Method::KlCov);
+    let after_arrival = |value| [(1.0, value)].into_iter().chain(steady(1.2, value));
+    let [(11, message)] = &said(&kl_cov, &updates(1, 100), after_arrival(0.005))[..] else {
+        panic!("one is due")
+    };
+    assert!(message.contains("the fraction has been so low that one token of each minibatch"), "{message}");
+    assert!(said(&kl_cov, &updates(2, 100), after_arrival(0.02)).is_empty(), "there is room");
+    let steer = ControllerSettings { steer: Steer::Coefficient, ..Default::default() };
+    let of_coefficient = Covariance { controller: steer, ..kl_cov };
+    let few = [Statistics { tokens: 10, cov_selected: 1, cov_eligible: 10, ..Default::default() }];
+    assert!(said(&of_coefficient, &few, after_arrival(0.05)).is_empty(), "no number of tokens bounds it");
+}
+
 #[test]
 fn each_episode_is_told_once_and_a_saved_count_goes_on() {
     let kl_cov = controlled(Method::KlCov);
