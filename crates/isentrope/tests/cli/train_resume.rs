@@ -280,6 +280,33 @@ fn ctrl_c_saves_the_step_and_the_run_goes_on_to_the_same_bytes() {
 }
 
 #[test]
+fn ctrl_c_saves_a_step_whose_update_was_left_out() {
+    let bench = Bench::train();
+    // Rewards so large that no gradient is finite, one update in a step, and steps that take a while.
+    let sets = [
+        "run.steps=40",
+        "checkpoint.every=40",
+        "eval.every=0",
+        "rollout.filter=false",
+        "rollout.prompts=48",
+        "update.prompts=48",
+        "update.epochs=1",
+        "objective.advantage=dr-grpo",
+        "reward.overlong={buffer=16, factor=1e300}",
+    ];
+    let out = bench.out("stopped");
+    let mut child = bench.command("stopped", &sets, &[]).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until(&mut child, || lines(&out) > 0);
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    let last = metrics(&out).pop().unwrap();
+    assert_eq!(last["optimizer/skipped"], last["step"].as_f64().unwrap(), "no update was made");
+    assert!(checkpoint(&out, last["step"].as_u64().unwrap()).is_dir(), "{message}");
+}
+
+#[test]
 fn a_step_that_samples_nothing_has_no_means_and_rings_no_alarm() {
     let bench = Bench::train();
     let out = bench.run("run", &["run.steps=2"], &[]);

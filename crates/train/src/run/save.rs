@@ -3,6 +3,7 @@
 use super::checkpoint::{Learners, RunState};
 use super::{Run, StepRecord};
 use crate::error::{Error, Result};
+use crate::learner::Learner;
 use crate::observer::{Observer, Phase, Progress};
 use isentrope_kernels::Backend;
 use isentrope_trace::span;
@@ -28,13 +29,9 @@ impl Run {
         if !stop && !due {
             return Ok(false);
         }
-        // Damaged weights, or weights whose gradients are not finite, must not replace good ones.
+        // Damaged weights must not replace good ones.
         let step = self.step;
-        let damaged = learners.iter().find(|learner| {
-            let lost = learner.optimizer.progress.skipped_in_a_row > 0 && step < self.steps;
-            lost || !learner.tells_probabilities()
-        });
-        if let Some(damaged) = damaged {
+        if let Some(damaged) = learners.iter().find(|learner| !learner.tells_probabilities()) {
             let why = format!(
                 "step {step} is not saved: after it the model's numbers are not finite; checkpoints before it stay. Lower \
                  {}.learning_rate and --resume",
@@ -46,15 +43,28 @@ impl Run {
             observer.note(&why);
             return Ok(false);
         }
+        // Nor weights whose last gradient was not finite, which may be damaged soon; but a stop must not lose the step.
+        let left_out = |learner: &Learner<B>| learner.optimizer.progress.skipped_in_a_row > 0;
+        let is_doubtful = step < self.steps && learners.iter().any(left_out);
+        if is_doubtful && !stop {
+            observer.note(&format!(
+                "step {step} is not saved: its last update was left out, since the gradient was not finite; checkpoints before \
+                 it stay"
+            ));
+            return Ok(false);
+        }
         // A checkpoint that is saved only because the run was stopped cannot be the best: stopping changes no result.
         if let Some(score) = self.score
             && due
+            && !is_doubtful
             && self.best.is_none_or(|(_, best)| score > best)
         {
             self.best = Some((self.step, score));
         }
         self.save(learners, source, trainer, None, observer)?;
-        self.retire()?;
+        if !is_doubtful {
+            self.retire()?;
+        }
         Ok(stop && self.step < self.steps)
     }
 
