@@ -27,7 +27,7 @@ pub struct Covariance {
     pub coefficient: f64,
     /// Picks inside each so many responses, in the minibatch's order, by means of theirs; each part gives its fraction, one token
     /// at least. So the published code does inside its micro-batches: this is to reproduce it. Unset: inside the whole
-    /// minibatch, as the paper has it.
+    /// minibatch, as the paper has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
     /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/autopilot.md): a number, a
@@ -107,6 +107,14 @@ impl Covariance {
                 target,
                 "it is held through a covariance method, and objective.covariance.method is \"none\"; set it to \"clip-cov\" or \
                  \"kl-cov\", or set objective.entropy_bonus.target instead",
+            );
+        }
+        if self.scope_responses.is_some() {
+            return refuse(
+                key,
+                target,
+                "the controller counts the tokens of whole minibatches, and objective.covariance.scope_responses picks inside \
+                 parts of them; leave one of the two out",
             );
         }
         if self.method == Method::KlCov && self.kl == KlEstimator::K1 {

@@ -72,6 +72,8 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
     };
     assert_eq!(settings, expected);
     assert_eq!(serde_json::to_value(&settings).unwrap(), full);
+    let mut settings = settings;
+    settings.covariance.scope_responses = None; // not with a target
     settings.check().unwrap();
     assert!(settings.needs_reference());
     for (key, names) in [
@@ -240,6 +242,17 @@ fn published_settings_draw_no_warning() {
         settings.check().unwrap();
         assert!(settings.warnings(8, false).is_empty(), "{:?}", settings.warnings(8, false));
     }
+}
+
+#[test]
+fn an_entropy_is_not_held_inside_parts_of_a_minibatch() {
+    let check = |scope: Option<usize>| {
+        let covariance = json!({ "method": "clip-cov", "target_entropy": 0.5, "scope_responses": scope });
+        parse(json!({ "covariance": covariance })).unwrap().check().map_err(|e| e.to_string())
+    };
+    check(None).unwrap();
+    let refused = check(Some(16)).unwrap_err();
+    assert!(refused.contains("target_entropy is 0.5") && refused.contains("scope_responses"), "{refused}");
 }
 
 #[test]
