@@ -32,6 +32,15 @@ impl ObjectiveSettings {
                 self.clip_low, self.clip_high
             ));
         }
+        if matches!(self.loss, Loss::Clip | Loss::Gspo)
+            && self.clip_low.max(self.clip_high) == 0.0
+            && updates_per_rollout > 1
+        {
+            warnings.push(format!(
+                "objective.clip_low = 0 and objective.clip_high = 0 take the gradient of every token that has moved as its \
+                 advantage has it: of {updates_per_rollout} updates per rollout next to the first alone learns."
+            ));
+        }
         if self.needs_reference() && self.reference_kl.estimator == KlEstimator::K1 {
             warnings.push(
                 "objective.reference_kl.estimator = \"k1\" penalises nothing: its gradient does not depend on how far the policy \

@@ -203,6 +203,11 @@ fn mistaken_settings_are_warned_of_by_key() {
             8,
             "objective.covariance.scope_responses = 1: all tokens of a response have one advantage",
         ),
+        (
+            json!({ "clip_low": 0, "clip_high": 0 }),
+            8,
+            "clip_high = 0 take the gradient of every token that has moved",
+        ),
         (json!({ "loss": "importance", "clip_high": 0.28 }), 8, "objective.clip_high = 0.28 has no effect"),
         (json!({ "loss": "cispo", "dual_clip": 3 }), 8, "objective.dual_clip = 3 has no effect"),
         (json!({ "loss": "policy-gradient" }), 2, "policy-gradient"),
@@ -228,6 +233,8 @@ fn one_update_per_rollout_is_off_policy_where_responses_are_carried_over() {
     let [said] = &policy_gradient.warnings(1, true)[..] else { panic!("one warning is due") };
     assert!(said.contains("growing old") && said.contains("the filter carries samples over"), "{said}");
     assert_eq!(policy_gradient.warnings(1, false), [""; 0]);
+    let unclipped = parse(json!({ "clip_low": 0, "clip_high": 0 })).unwrap();
+    assert_eq!(unclipped.warnings(1, false), [""; 0]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::plan::human;
 use crate::settings::{self, Checkpoints, LabSettings, MemorySettings, ModelSource, RanksSettings};
 use isentrope_evaluation::EvaluationSettings;
 use isentrope_objective::Method;
+use isentrope_reward::Overlong;
 use isentrope_rollout::{Prompter, Sampling, check_stop_texts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,6 +151,9 @@ impl Recipe {
         let Some([low, high]) = self.rollout.accuracy_band else { return Ok(()) };
         let what = if !(0.0 <= low && low <= high && high <= 1.0) {
             "it must be two shares from 0 to 1, the lower first, such as [0.2, 0.8]"
+        } else if high == 0.0 || low == 1.0 {
+            "it lets pass only prompts of whose responses none is correct, or all are: there is nothing to learn from; [0.2, 0.8] is \
+             PRIME's"
         } else if !self.rollout.filter {
             "it says which prompts the filter lets pass, and rollout.filter is false: set that to true, or leave the key out"
         } else {
@@ -195,6 +199,8 @@ impl Recipe {
         let mut warnings = self.objective.warnings(self.updates_per_rollout(), self.rollout.filter);
         warnings.extend(self.optimizer.warnings(settings::POLICY_OPTIMIZER, self.run.steps));
         warnings.extend(self.warnings_of_filter());
+        warnings.extend(self.warning_of_overlong());
+        warnings.extend(self.warning_of_checkpoints());
         warnings.extend(self.warnings_of_prime());
         let (of_policy, of_process_model) = (self.prompts_per_update(), self.prompts_per_process_update());
         warnings.extend(self.warning_of_remainder("update.prompts", of_policy));
@@ -237,6 +243,30 @@ impl Recipe {
             .into_iter()
             .filter(move |(_, is_set)| *is_set && !filter)
             .map(|(key, _)| format!("rollout.{key} has no effect: rollout.filter is false"))
+    }
+
+    fn warning_of_overlong(&self) -> Option<String> {
+        let Overlong { buffer, factor } = self.reward.overlong;
+        (buffer == 0 && factor != Overlong::default().factor)
+            .then(|| format!("reward.overlong.factor = {factor} has no effect: reward.overlong.buffer is 0"))
+    }
+
+    /// Only a checkpoint whose step is evaluated too can be the best.
+    fn warning_of_checkpoints(&self) -> Option<String> {
+        let (saved, evaluated) = (self.checkpoint.every, self.eval.every);
+        if saved == 0 || evaluated == 0 || saved.is_multiple_of(evaluated) || evaluated.is_multiple_of(saved)
+        {
+            return None;
+        }
+        let (mut common, mut rest) = (saved, evaluated); // their greatest common divisor in the end
+        while rest > 0 {
+            (common, rest) = (rest, common % rest);
+        }
+        Some(format!(
+            "checkpoint.every = {saved} and eval.every = {evaluated}: the best checkpoint is looked for only in steps that are both \
+             saved and evaluated, every {} and the last; make one of the two a multiple of the other",
+            (saved / common).saturating_mul(evaluated)
+        ))
     }
 
     fn warnings_of_prime(&self) -> Vec<String> {

@@ -183,6 +183,48 @@ fn what_prime_cannot_do_is_refused_by_key() {
     );
 }
 
+#[test]
+fn a_band_without_a_difference_is_refused() {
+    let check = |band| {
+        let mut recipe = sound();
+        (recipe.rollout.filter, recipe.rollout.accuracy_band) = (true, Some(band));
+        recipe.check().map_err(|e| e.to_string())
+    };
+    for band in [[0.0, 0.0], [1.0, 1.0]] {
+        let error = check(band).unwrap_err();
+        assert!(
+            error.starts_with("rollout.accuracy_band is [") && error.contains("nothing to learn"),
+            "{error}"
+        );
+    }
+    for band in [[0.0, 1.0], [0.5, 0.5], [0.0, 0.1], [0.9, 1.0]] {
+        check(band).unwrap();
+    }
+}
+
+#[test]
+fn what_does_nothing_or_hardly_meets_is_warned_of() {
+    let said = |change: fn(&mut Recipe)| {
+        let mut recipe = sound();
+        change(&mut recipe);
+        recipe.warnings()
+    };
+    let [overlong] = &said(|r| r.reward.overlong.factor = 0.5)[..] else { panic!("one warning is due") };
+    assert!(overlong.contains("reward.overlong.factor = 0.5 has no effect"), "{overlong}");
+    let [best] = &said(|r| (r.checkpoint.every, r.eval.every) = (7, 10))[..] else {
+        panic!("one warning is due")
+    };
+    assert!(
+        best.contains("checkpoint.every = 7 and eval.every = 10") && best.contains("every 70 and"),
+        "{best}"
+    );
+    for meeting in [(10, 10), (20, 10), (5, 10), (0, 10), (7, 0)] {
+        let mut recipe = sound();
+        (recipe.checkpoint.every, recipe.eval.every) = meeting;
+        assert_eq!(recipe.warnings(), [""; 0], "{meeting:?}");
+    }
+}
+
 /// A run's own recipe may be used again with another method, whose default is another.
 #[test]
 fn a_fraction_that_is_not_set_follows_the_method() {
