@@ -174,7 +174,15 @@ impl Optimizer {
         let stays = (self.schedule == Schedule::Constant && final_fraction != Self::default().final_fraction).then(|| {
             format!("{table}.final_fraction = {final_fraction} has no effect: {table}.schedule is \"constant\"")
         });
-        rises.into_iter().chain(stays)
+        let Self { learning_rate: rate, weight_decay: decay, .. } = *self;
+        let keeps_all = (decay > 0.0 && (1.0 - rate * decay) as f32 == 1.0).then(|| {
+            format!(
+                "{table}.weight_decay = {decay} has no effect: with {table}.learning_rate = {rate:e} an update would take {:e} \
+                 of a weight, and single precision has nothing so near below 1",
+                rate * decay
+            )
+        });
+        rises.into_iter().chain(stays).chain(keeps_all)
     }
 }
 
@@ -343,6 +351,23 @@ mod tests {
             );
         }
         assert_eq!(warnings(1, 1), [""; 0], "it has no rise");
+    }
+
+    #[test]
+    fn a_decay_that_single_precision_does_not_see_is_warned_of() {
+        let warnings = |learning_rate, weight_decay| -> Vec<String> {
+            Optimizer { learning_rate, weight_decay, ..Optimizer::default() }
+                .warnings("optimizer", 10)
+                .collect()
+        };
+        let [said] = &warnings(1e-6, 0.01)[..] else { panic!("one warning is due") };
+        assert!(
+            said.starts_with("optimizer.weight_decay = 0.01 has no effect") && said.contains("1e-8 of"),
+            "{said}"
+        );
+        for (learning_rate, weight_decay) in [(1e-6, 0.1), (1e-5, 0.01), (1e-6, 0.0)] {
+            assert_eq!(warnings(learning_rate, weight_decay), [""; 0]);
+        }
     }
 
     #[test]
