@@ -163,7 +163,7 @@ impl Trainer for PolicyGradient {
         let learnt = learnt_advantages(&groups, &advantages, self.recipe.reward.mask_truncated);
         let is_learnt = |group: usize, sample: usize| learnt[group][sample].is_some();
         let mut records = TokenRecords::choose(&groups, is_learnt, &state.surplus, dropped);
-        let other_terms = in_force.bonus != 0.0 || objective.needs_reference();
+        let other_terms = self.recipe.has_terms_without_advantage(in_force.bonus);
         if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
         }

@@ -90,9 +90,9 @@ impl Recipe {
         self.prime.prompts.unwrap_or(self.prompts_per_update())
     }
 
-    /// Writes out what unset keys come to when they follow from other keys. Not the covariance method's fraction, the controller's
-    /// bounds and the bonus's rate, whose defaults are constants: written out, they would be taken by another `method` or contradict
-    /// another `steer` or a `delta` when the resolved recipe is used again.
+    /// Writes out what unset keys come to when they follow from other keys. Not the covariance method's fraction, the
+    /// controller's bounds and the bonus's rate, whose defaults are constants: written out, they would be taken by another
+    /// `method`, or contradict another `steer` or a `delta`, when the resolved recipe is used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
         self.update.shards.get_or_insert(1);
@@ -152,8 +152,8 @@ impl Recipe {
         let what = if !(0.0 <= low && low <= high && high <= 1.0) {
             "it must be two shares from 0 to 1, the lower first, such as [0.2, 0.8]"
         } else if high == 0.0 || low == 1.0 {
-            "it lets pass only prompts of whose responses none is correct, or all are: there is nothing to learn from; [0.2, 0.8] is \
-             PRIME's"
+            "it lets pass only prompts of whose responses none is correct, or all are: there is nothing to learn from; \
+             [0.2, 0.8] is PRIME's"
         } else if !self.rollout.filter {
             "it says which prompts the filter lets pass, and rollout.filter is false: set that to true, or leave the key out"
         } else {
@@ -192,6 +192,18 @@ impl Recipe {
     /// update.
     pub(super) fn on_policy(&self) -> bool {
         self.updates_per_rollout() == 1 && !self.rollout.filter
+    }
+
+    /// Whether a term of the loss can reach tokens whose advantage is 0, in a step that begins with this weight of the entropy
+    /// bonus. A bonus may get its weight from update to update, and KL-Cov's penalty acts where the policy is no longer the one
+    /// that sampled.
+    pub(super) fn has_terms_without_advantage(&self, bonus: f64) -> bool {
+        let (covariance, entropy_bonus) = (&self.objective.covariance, &self.objective.entropy_bonus);
+        let bonus_moves =
+            entropy_bonus.target.is_some() && entropy_bonus.delta.is_none() && self.updates_per_rollout() > 1;
+        let is_penalised =
+            covariance.method == Method::KlCov && !(self.on_policy() && covariance.kl.is_flat_at_zero());
+        bonus != 0.0 || self.objective.needs_reference() || bonus_moves || is_penalised
     }
 
     /// Sentences about settings that are allowed but hardly meant.
@@ -263,8 +275,8 @@ impl Recipe {
             (common, rest) = (rest, common % rest);
         }
         Some(format!(
-            "checkpoint.every = {saved} and eval.every = {evaluated}: the best checkpoint is looked for only in steps that are both \
-             saved and evaluated, every {} and the last; make one of the two a multiple of the other",
+            "checkpoint.every = {saved} and eval.every = {evaluated}: the best checkpoint is looked for only in steps that are \
+             both saved and evaluated, every {} and the last; make one of the two a multiple of the other",
             (saved / common).saturating_mul(evaluated)
         ))
     }

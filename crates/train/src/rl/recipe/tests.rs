@@ -184,6 +184,35 @@ fn what_prime_cannot_do_is_refused_by_key() {
 }
 
 #[test]
+fn terms_that_need_no_advantage_are_those_that_can_act() {
+    use isentrope_objective::{Method, TargetEntropy};
+    let has = |bonus, change: fn(&mut Recipe)| {
+        let mut recipe = sound();
+        change(&mut recipe);
+        recipe.has_terms_without_advantage(bonus)
+    };
+    assert!(!has(0.0, |_| ()) && has(1e-3, |_| ()));
+    assert!(has(0.0, |r| r.objective.reference_kl.coefficient = 0.01));
+    let kl_cov: fn(&mut Recipe) = |r| r.objective.covariance.method = Method::KlCov;
+    assert!(!has(0.0, kl_cov), "the policy is the one that sampled");
+    for several in [(|r| r.update.epochs = 2) as fn(&mut Recipe), |r| r.rollout.filter = true] {
+        let mut recipe = sound();
+        several(&mut recipe);
+        assert!(!recipe.has_terms_without_advantage(0.0));
+        kl_cov(&mut recipe);
+        assert!(recipe.has_terms_without_advantage(0.0));
+    }
+    let target: fn(&mut Recipe) = |r| r.objective.entropy_bonus.target = Some(TargetEntropy::Nats(1.0));
+    let mut recipe = sound();
+    target(&mut recipe);
+    assert!(!recipe.has_terms_without_advantage(0.0), "its weight moves after the only update");
+    recipe.update.epochs = 2;
+    assert!(recipe.has_terms_without_advantage(0.0));
+    recipe.objective.entropy_bonus.delta = Some(5e-3);
+    assert!(!recipe.has_terms_without_advantage(0.0), "its weight moves after the step");
+}
+
+#[test]
 fn a_band_without_a_difference_is_refused() {
     let check = |band| {
         let mut recipe = sound();
