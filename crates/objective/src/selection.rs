@@ -35,7 +35,9 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it was computed in.
+    /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it was computed in. The mean of
+    /// equal numbers need not be that number to the last bit, so that covariances of equal advantages may be of the size of
+    /// rounding.
     pub fn of(logprobs: &[f64], advantages: &[f64]) -> Self {
         let centred = |values: &[f64]| -> (Vec<f64>, f64) {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -175,6 +177,17 @@ mod tests {
             prop_assert!(tokens.windows(2).all(|w| w[0] < w[1]));
             prop_assert!(tokens.iter().all(|&t| values[t] > 1.0 && values[t] < 5.0 && !silent[t]));
         }
+    }
+
+    /// As docs/training.md says it of minibatches of one response.
+    #[test]
+    fn of_equal_advantages_rounding_decides() {
+        let picked = |advantage: f64| {
+            let scores = Scores::of(&[-1.0, -0.5, -3.0], &[advantage; 3]);
+            largest(&scores.values, vec![0, 1, 2], 1)
+        };
+        assert_eq!(picked(0.1), [2], "their mean is above them in the last bit: the least likely");
+        assert_eq!(picked(1.0), [0], "all are 0: the first that is likelier than the mean");
     }
 
     #[test]
