@@ -5,6 +5,8 @@ use isentrope_objective::{
     Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ObjectiveSettings, ReferenceKl, objective,
 };
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
 
 fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
     prop::sample::select(vec![KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3])
@@ -96,44 +98,75 @@ fn check(derivative: f64, difference: Option<f64>, what: &str) -> Result<(), Tes
     Ok(())
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+/// Derivatives and differences: how many there were, and how many of them could be compared.
+#[derive(Default)]
+struct Compared {
+    all: Cell<u32>,
+    compared: Cell<u32>,
+}
 
-    #[test]
-    fn derivatives_are_those_of_the_loss(mut settings in settings(), arrays in arrays(0.9)) {
-        // GSPO's derivative counts on the response's tokens being treated alike.
-        if settings.loss == Loss::Gspo {
-            settings.entropy_mask_fraction = None;
-            if settings.covariance.method == Method::ClipCov {
-                settings.covariance.method = Method::None;
-            }
-        }
-        let objective = objective(&settings, &arrays.minibatch());
-        // What is said of tokens is what the statistics are of.
-        let tokens = arrays.logprobs.len() as f64;
-        let statistics = &objective.statistics;
-        let mean = objective.covariances.iter().sum::<f64>() / tokens;
-        prop_assert!((mean - statistics.cov_mean).abs() < 1e-12);
-        let clipped = statistics.clip_fraction() + statistics.dual_clip_fraction;
-        prop_assert!((objective.clipped.len() as f64 - clipped * tokens).abs() < 1e-6);
-        for t in 0..arrays.logprobs.len() {
-            let centred = arrays.advantages[t] - objective.mean_advantage;
-            let covariance = (arrays.logprobs[t] - objective.mean_logprob) * centred;
-            prop_assert!((objective.covariances[t] - covariance).abs() < 1e-12);
-            let by_logprob = difference(&settings, &arrays, |a| &mut a.logprobs[t]);
-            check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
-            prop_assert_eq!(objective.d_log_masses.is_empty(), arrays.masses.is_none());
-            if let Some(&of_mass) = objective.d_log_masses.get(t) {
-                let by_mass = difference(&settings, &arrays, |a| &mut a.masses.as_mut().unwrap()[0][t]);
-                check(of_mass, by_mass, &format!("log-mass {t}"))?;
-            }
-            // Moving an entropy may change which tokens are masked, which is not part of the derivative.
-            if settings.entropy_mask_fraction.is_none() {
-                let by_entropy = difference(&settings, &arrays, |a| &mut a.entropies[t]);
-                check(objective.d_entropies[t], by_entropy, &format!("entropy {t}"))?;
-            }
+impl Compared {
+    fn check(&self, derivative: f64, difference: Option<f64>, what: &str) -> Result<(), TestCaseError> {
+        self.all.set(self.all.get() + 1);
+        self.compared.set(self.compared.get() + u32::from(difference.is_some()));
+        check(derivative, difference, what)
+    }
+}
+
+#[test]
+fn derivatives_are_those_of_the_loss() {
+    let compared = Compared::default();
+    let config = ProptestConfig { source_file: Some(file!()), ..ProptestConfig::with_cases(300) };
+    let case = |(settings, arrays): (ObjectiveSettings, Arrays)| {
+        derivatives_are_differences(settings, &arrays, &compared)
+    };
+    TestRunner::new(config).run(&(settings(), arrays(0.9)), case).unwrap();
+    let (all, compared) = (compared.all.get(), compared.compared.get());
+    assert!(10 * compared > 9 * all, "only {compared} of {all} could be compared");
+}
+
+fn derivatives_are_differences(
+    mut settings: ObjectiveSettings,
+    arrays: &Arrays,
+    compared: &Compared,
+) -> Result<(), TestCaseError> {
+    // GSPO's derivative counts on the response's tokens being treated alike.
+    if settings.loss == Loss::Gspo {
+        settings.entropy_mask_fraction = None;
+        if settings.covariance.method == Method::ClipCov {
+            settings.covariance.method = Method::None;
         }
     }
+    let objective = objective(&settings, &arrays.minibatch());
+    // What is said of tokens is what the statistics are of.
+    let tokens = arrays.logprobs.len() as f64;
+    let statistics = &objective.statistics;
+    let mean = objective.covariances.iter().sum::<f64>() / tokens;
+    prop_assert!((mean - statistics.cov_mean).abs() < 1e-12);
+    let clipped = statistics.clip_fraction() + statistics.dual_clip_fraction;
+    prop_assert!((objective.clipped.len() as f64 - clipped * tokens).abs() < 1e-6);
+    for t in 0..arrays.logprobs.len() {
+        let centred = arrays.advantages[t] - objective.mean_advantage;
+        let covariance = (arrays.logprobs[t] - objective.mean_logprob) * centred;
+        prop_assert!((objective.covariances[t] - covariance).abs() < 1e-12);
+        let by_logprob = difference(&settings, arrays, |a| &mut a.logprobs[t]);
+        compared.check(objective.d_logprobs[t], by_logprob, &format!("log-prob {t}"))?;
+        prop_assert_eq!(objective.d_log_masses.is_empty(), arrays.masses.is_none());
+        if let Some(&of_mass) = objective.d_log_masses.get(t) {
+            let by_mass = difference(&settings, arrays, |a| &mut a.masses.as_mut().unwrap()[0][t]);
+            compared.check(of_mass, by_mass, &format!("log-mass {t}"))?;
+        }
+        // Moving an entropy may change which tokens are masked, which is not part of the derivative.
+        if settings.entropy_mask_fraction.is_none() {
+            let by_entropy = difference(&settings, arrays, |a| &mut a.entropies[t]);
+            compared.check(objective.d_entropies[t], by_entropy, &format!("entropy {t}"))?;
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     /// Out of its range CISPO's weight is constant, and inside the ratio carries it.
     #[test]
