@@ -7,6 +7,7 @@
 use super::outcome::Outcome;
 use isentrope_reward::{BatchVerifier, Item, Verdict};
 use isentrope_rollout::Response;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Sets the vote of each response whose answer equals an earlier one's in another spelling.
@@ -40,10 +41,12 @@ pub fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
 
 /// The first response with the most frequent answer; of equally frequent answers, the one given first.
 pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
-    let voters: Vec<&Outcome> = responses.iter().copied().filter(|r| vote(r).is_some()).collect();
-    let votes = |r: &'a Outcome| voters.iter().filter(|other| vote(other) == vote(r)).count();
-    // The last of equals wins in max_by_key.
-    voters.iter().rev().copied().max_by_key(|r| votes(r))
+    // Of each answer, how many gave it, and the place of the first that did, the earlier the greater.
+    let mut votes: BTreeMap<&String, (usize, Reverse<usize>)> = BTreeMap::new();
+    for (place, answer) in responses.iter().enumerate().filter_map(|(place, r)| Some((place, vote(r)?))) {
+        votes.entry(answer).or_insert((0, Reverse(place))).0 += 1;
+    }
+    votes.into_values().max().map(|(_, Reverse(first))| responses[first])
 }
 
 #[cfg(test)]
