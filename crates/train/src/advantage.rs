@@ -13,20 +13,28 @@ pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Optio
     by_group(estimator, groups, values.into_iter().map(Advantages::Same))
 }
 
-/// The responses that have advantages: the number of the group, the group, the response. All others could not be judged, or their
-/// group has no [baseline](Group::has_baseline) to compare them with, since other responses could not be judged.
-pub(crate) fn compared(
-    estimator: Estimator,
-    groups: &[Group],
-) -> impl Iterator<Item = (usize, &Group, &Response)> {
+/// A response that has advantages.
+pub(crate) struct Compared<'a> {
+    /// The number of its group, and its own in the group.
+    pub place: (usize, usize),
+    pub group: &'a Group,
+    pub response: &'a Response,
+}
+
+/// The responses that have advantages. All others could not be judged, or their group has no
+/// [baseline](Group::has_baseline) to compare them with, since other responses could not be judged.
+pub(crate) fn compared(estimator: Estimator, groups: &[Group]) -> impl Iterator<Item = Compared<'_>> {
     let having = groups.iter().enumerate().filter(move |(_, group)| group.has_baseline(estimator.baseline()));
-    having.flat_map(|(number, group)| group.counted().map(move |response| (number, group, response)))
+    having.flat_map(|(number, group)| {
+        let counted = group.responses.iter().enumerate().filter(|(_, response)| response.counts());
+        counted.map(move |(sample, response)| Compared { place: (number, sample), group, response })
+    })
 }
 
 /// How the [compared] responses came out.
 pub(crate) fn outcomes(estimator: Estimator, groups: &[Group]) -> Vec<Outcome> {
-    let outcome = |(number, group, response): (usize, &Group, &Response)| Outcome {
-        group: number,
+    let outcome = |Compared { place, group, response }: Compared<'_>| Outcome {
+        group: place.0,
         reward: response.reward,
         tokens: response.tokens.len(),
         greedy_reward: group.greedy_reward().unwrap_or_default(), // there wherever it is read
@@ -38,14 +46,14 @@ pub(crate) fn outcomes(estimator: Estimator, groups: &[Group]) -> Vec<Outcome> {
 pub(crate) fn by_group(
     estimator: Estimator,
     groups: &[Group],
-    mut advantages: impl Iterator<Item = Advantages>,
+    advantages: impl Iterator<Item = Advantages>,
 ) -> Vec<Vec<Option<Advantages>>> {
-    let mut of_group = |group: &Group| {
-        let learnable = group.has_baseline(estimator.baseline());
-        let mut of_response = |r: &Response| if learnable && r.counts() { advantages.next() } else { None };
-        group.responses.iter().map(&mut of_response).collect()
-    };
-    groups.iter().map(&mut of_group).collect()
+    let none = |group: &Group| group.responses.iter().map(|_| None).collect();
+    let mut all: Vec<Vec<Option<Advantages>>> = groups.iter().map(none).collect();
+    for (Compared { place: (number, sample), .. }, its) in compared(estimator, groups).zip(advantages) {
+        all[number][sample] = Some(its);
+    }
+    all
 }
 
 /// The advantages of the responses that are learnt from, which truncated ones are not if `mask_truncated`.

@@ -6,7 +6,7 @@ mod settings;
 pub use settings::{Order, PrimeSettings};
 
 use super::Recipe;
-use crate::advantage::{by_group, compared, is_masked, outcomes};
+use crate::advantage::{Compared, by_group, compared, is_masked, outcomes};
 use crate::collect::RolloutSettings;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -24,8 +24,8 @@ use isentrope_rollout::Response;
 
 /// What phi learns from in a step.
 struct Rollout<'a> {
-    /// What is judged and compared: the number of the group, the group, the response.
-    responses: Vec<(usize, &'a Group, &'a Response)>,
+    /// What is judged and compared.
+    responses: Vec<Compared<'a>>,
     batch: ProcessBatch,
 }
 
@@ -113,8 +113,9 @@ impl<'a> Rollout<'a> {
         temperature: f32,
     ) -> Result<Self> {
         let responses: Vec<_> = compared(Estimator::Prime, groups).collect();
-        let parts =
-            responses.iter().map(|&(_, group, response)| (&group.prompt[..], response, is_correct(response)));
+        let parts = responses
+            .iter()
+            .map(|&Compared { group, response, .. }| (&group.prompt[..], response, is_correct(response)));
         let batch = ProcessBatch::new(parts, reference, phi, temperature)?;
         Ok(Self { responses, batch })
     }
@@ -122,10 +123,11 @@ impl<'a> Rollout<'a> {
     /// One update of the process model per minibatch. It learns from the responses that the policy learns from.
     fn learn<B: Backend>(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner<B>) -> Result<Learnt> {
         let mut learnt = Learnt { seen: Vec::new(), norms: Vec::new() };
-        let learns = |place: &usize| !is_masked(self.responses[*place].2, recipe.reward.mask_truncated);
+        let learns =
+            |place: &usize| !is_masked(self.responses[*place].response, recipe.reward.mask_truncated);
         let places: Vec<usize> = (0..self.responses.len()).filter(learns).collect();
         let minibatch = recipe.prompts_per_process_update();
-        let of_update = |place: usize| self.responses[place].0 / minibatch;
+        let of_update = |place: usize| self.responses[place].place.0 / minibatch;
         for places in places.chunk_by(|&a, &b| of_update(a) == of_update(b)) {
             let (beta, temperature) = (recipe.prime.beta, recipe.rollout.temperature);
             let log_ratios = self.batch.accumulate(places, phi, beta, temperature)?;
@@ -141,7 +143,7 @@ impl<'a> Rollout<'a> {
             .seen
             .iter()
             .map(|(place, log_ratios)| {
-                let (group, _, response) = self.responses[*place];
+                let Compared { place: (group, _), response, .. } = self.responses[*place];
                 Scored { group, correct: is_correct(response), log_ratios }
             })
             .collect();
