@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isentrope_model::hub;
+use isentrope_model::hub::{self, Names};
 
 use crate::rows::{ENDINGS, Format};
 use crate::{Error, Result};
@@ -165,7 +165,7 @@ impl Place {
             Self::File(path) => Ok(vec![path.clone()]),
             Self::Pattern(pattern) => matching(pattern),
             Self::Hub { id, files } => {
-                let select = |names: &[String]| files.choose(id, split, names);
+                let select = |names: Names<'_>| files.choose(id, split, names);
                 hub::dataset_files(id, &select, progress)
                     .map_err(|error| Error::Hub(format!("{error}; nor is there a file {id} here")))
             }
@@ -220,13 +220,46 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
 }
 
 impl Wanted {
-    /// The files that are meant among the names of a data set's files.
+    /// The files that are meant among the names of a data set's files. Where not all names are known, only files of which the
+    /// others could not be meant too, or instead.
     ///
     /// # Errors
     /// Why none can be chosen, as part of a sentence.
-    pub fn choose(&self, id: &str, split: Split, names: &[String]) -> Result<Vec<String>, String> {
+    pub fn choose(&self, id: &str, split: Split, names: Names<'_>) -> Result<Vec<String>, String> {
+        match names {
+            Names::All(names) => self.choose_of_all(id, split, names),
+            Names::Cached(names) => {
+                let chosen = self.choose_of_all(id, split, names)?;
+                if self.tells(&chosen) {
+                    return Ok(chosen);
+                }
+                Err(format!(
+                    "which files the data set has besides {} is not known, and so not which are meant; name the file in full, as \
+                     in {ADDRESS}{id}/FILE",
+                    shown(&data_files(names))
+                ))
+            }
+        }
+    }
+
+    /// Whether these are the files that are meant whatever others there may be: the one named in full, or of a split that is
+    /// named all the shards that their names count.
+    fn tells(&self, chosen: &[String]) -> bool {
+        let is_exact = |name: &String, part: &String| labels(name).any(|label| label == part);
+        let shards = |name: &String| name.rsplit_once("-of-")?.1.split(['.', '-']).next()?.parse().ok();
+        match self {
+            Self::Beginning(name) => chosen == [name.as_str()],
+            Self::Parts(parts) => {
+                names_split(parts)
+                    && chosen.iter().all(|name| parts.iter().all(|part| is_exact(name, part)))
+                    && chosen.iter().all(|name| shards(name) == Some(chosen.len()))
+            }
+        }
+    }
+
+    fn choose_of_all(&self, id: &str, split: Split, names: &[String]) -> Result<Vec<String>, String> {
         let data = data_files(names);
-        let all = data.iter().take(8).map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+        let all = shown(&data);
         if data.is_empty() {
             return Err("there is no .parquet, .jsonl or .json file".into());
         }
@@ -247,7 +280,7 @@ impl Wanted {
                         return Err(format!("no file is of {part:?}; there are {all}"));
                     }
                 }
-                if !parts.iter().any(|part| SPLITS.contains(&part.as_str())) {
+                if !names_split(parts) {
                     left = of_split(left, split, !parts.is_empty()).ok_or_else(|| {
                         format!(
                             "it is not clear which file is meant; name its split, as in {id}:SPLIT, or the file, as in \
@@ -266,6 +299,15 @@ impl Wanted {
         };
         Ok(chosen.into_iter().cloned().collect())
     }
+}
+
+/// Names for messages, the first of many.
+fn shown(names: &[&String]) -> String {
+    names.iter().take(8).map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn names_split(parts: &[String]) -> bool {
+    parts.iter().any(|part| SPLITS.contains(&part.as_str()))
 }
 
 /// The names of files that hold data, in order. Of a data set that has others, .json files hold something else.
@@ -403,7 +445,7 @@ mod tests {
         let names = |list: &[&str]| -> Vec<String> { list.iter().map(|&name| name.to_owned()).collect() };
         let choose = |parts: &[&str], split, names: &[String]| {
             let Place::Hub { id, files } = hub("org/name", parts) else { unreachable!() };
-            files.choose(&id, split, names).map(|names| names.join(" "))
+            files.choose(&id, split, Names::All(names)).map(|names| names.join(" "))
         };
         let (train, test) = (Split::Train, Split::Test);
         let gsm8k = names(&[
@@ -443,13 +485,47 @@ mod tests {
         assert!(choose(&[], train, &names(&["a.csv"])).unwrap_err().contains("no .parquet, .jsonl"));
         assert!(choose(&[], train, &names(&["valid.json", "test.json"])).is_err());
         let beginning = Wanted::Beginning("main/t".into());
-        assert_eq!(beginning.choose("x", train, &gsm8k).unwrap().len(), 2);
+        assert_eq!(beginning.choose("x", train, Names::All(&gsm8k)).unwrap().len(), 2);
         assert!(
             Wanted::Beginning("x".into())
-                .choose("x", train, &gsm8k)
+                .choose("x", train, Names::All(&gsm8k))
                 .unwrap_err()
                 .contains("there are main/test-")
         );
+    }
+
+    #[test]
+    fn some_of_the_files_are_chosen_only_where_no_others_could_be_meant() {
+        let choose = |place: &str, names: &[&str]| {
+            let Place::Hub { id, files } = Place::parse(place) else { unreachable!() };
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            files.choose(&id, Split::Train, Names::Cached(&names)).map(|names| names.join(" "))
+        };
+        let (test, train) = ("main/test-00000-of-00001.parquet", "main/train-00000-of-00001.parquet");
+        let shards = ["main/train-00000-of-00002.parquet", "main/train-00001-of-00002-1a2b.parquet"];
+        for (place, names, chosen) in [
+            ("org/name:main:train", &[test, train][..], train),
+            ("org/name:main:train", &shards, &shards.join(" ")),
+            (&format!("hf://datasets/org/name/{train}"), &[train], train),
+            ("hf://datasets/org/name/a.jsonl", &["a.jsonl", "b.jsonl"], "a.jsonl"),
+        ] {
+            assert_eq!(choose(place, names).as_deref(), Ok(chosen), "{place}");
+        }
+        for (place, names) in [
+            ("org/name", &[test][..]),
+            ("org/name:main", &[train]), // the split may be a folder's
+            ("org/name:main:train", &shards[..1]),
+            ("org/name:train", &["train.jsonl"]), // there may be others beside it
+            ("org/name:train", &["my-train-00000-of-00001.parquet"]),
+            ("hf://datasets/org/name/main/train", &[train]),
+        ] {
+            let error = choose(place, names).unwrap_err();
+            let here = format!("besides {} is not known", names[0]);
+            assert!(
+                error.contains(&here) && error.contains("hf://datasets/org/name/FILE"),
+                "{place}: {error}"
+            );
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use isentrope_files::{AtomicFile, Lock, lock_file};
 
 use super::Progress;
 use super::files::{self, COMPANIONS, INDEX, SINGLE};
-use super::id::{RepoId, is_commit};
+use super::id::{RepoId, is_commit, is_plain_path};
 use crate::{Error, Result};
 
 /// First line by which backup programs know a cache (<https://bford.info/cachedir/>).
@@ -107,6 +107,49 @@ impl RepoCache {
         self.root.join(".no_exist").join(commit).join(name)
     }
 
+    /// Notes the names of all the commit's files.
+    pub fn record_names(&self, commit: &str, names: &[String]) -> Result<()> {
+        if self.names(commit)?.as_deref() == Some(names) {
+            return Ok(());
+        }
+        let path = self.listing(commit);
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        let mut file = AtomicFile::create(&path)?;
+        // No name has a line break in it.
+        file.write(names.join("\n").as_bytes())?;
+        Ok(file.commit()?)
+    }
+
+    /// The names of all the commit's files, if they have been noted.
+    pub fn names(&self, commit: &str) -> Result<Option<Vec<String>>> {
+        let path = self.listing(commit);
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                let names: Vec<String> = text.lines().map(str::to_owned).collect();
+                Ok(Some(names).filter(|names| names.iter().all(|name| is_plain_path(name))))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
+                Ok(None)
+            }
+            Err(error) => Err(Error::io(&path, error)),
+        }
+    }
+
+    fn listing(&self, commit: &str) -> PathBuf {
+        self.root.join(".files").join(commit)
+    }
+
+    /// The names of those of the commit's files that are there, contents and all, in order.
+    pub fn cached_names(&self, commit: &str) -> Result<Vec<String>> {
+        let snapshot = self.snapshot(commit);
+        let mut names = Vec::new();
+        if snapshot.is_dir() {
+            list(&snapshot, "", &mut names)?;
+        }
+        names.sort();
+        Ok(names)
+    }
+
     /// Notes which commit `revision` stands for.
     pub fn record_commit(&self, revision: &str, commit: &str) -> Result<()> {
         if self.commit(revision)?.as_deref() == Some(commit) {
@@ -174,6 +217,22 @@ impl RepoCache {
         let known = |name: &&str| self.has(commit, name) || self.absence(commit, name).exists();
         Ok(COMPANIONS.iter().all(known) && self.missing(commit)?.is_none())
     }
+}
+
+/// Names of all files below a directory whose contents are there.
+fn list(dir: &Path, above: &str, names: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(|error| Error::io(dir, error))? {
+        let entry = entry.map_err(|error| Error::io(dir, error))?;
+        let path = entry.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let name = format!("{above}{name}");
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list(&path, &format!("{name}/"), names)?;
+        } else if path.exists() {
+            names.push(name);
+        }
+    }
+    Ok(())
 }
 
 fn create_dir(path: &Path) -> Result<()> {

@@ -1,18 +1,25 @@
 //! Files of a data set on the hub.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::cache::RepoCache;
 use super::client::Client;
 use super::id::RepoId;
 use super::retries::Failure;
 use super::{HubConfig, Progress, download};
-use crate::{Error, Result};
+use crate::Result;
 
-/// Chooses among the names of a repository's files, `/` between folders; an error is why none can be chosen, as part of
-/// a sentence.
-pub type Select<'a> = dyn Fn(&[String]) -> Result<Vec<String>, String> + 'a;
+/// Names of a repository's files, `/` between folders.
+#[derive(Clone, Copy, Debug)]
+pub enum Names<'a> {
+    /// Those of all its files.
+    All(&'a [String]),
+    /// Those of the files that are in the cache, where it is not known which others there are.
+    Cached(&'a [String]),
+}
+
+/// Chooses among the names of a repository's files; an error is why none can be chosen, as part of a sentence.
+pub type Select<'a> = dyn Fn(Names<'_>) -> Result<Vec<String>, String> + 'a;
 
 /// The files that `select` chooses of the data set `id`, `[org/]name[@revision]`, downloaded as the environment says
 /// ([`HubConfig::from_env`]).
@@ -53,7 +60,10 @@ pub fn dataset_files_with(
         (Err(failure), _) => return Err(failure.into_error(id)),
     };
     let commit = &listing.commit;
-    let chosen = select(&listing.names).map_err(|why| id.error(why))?;
+    let chosen = select(Names::All(&listing.names)).map_err(|why| id.error(why))?;
+    if let Err(error) = cache.record_names(commit, &listing.names) {
+        progress.warn(&format!("{error}; the cache was not brought up to date"));
+    }
     for name in &chosen {
         download::fetch(&client, &cache, commit, name)?;
     }
@@ -66,32 +76,19 @@ pub fn dataset_files_with(
     Ok(chosen.iter().map(|name| cache.snapshot(commit).join(name)).collect())
 }
 
-/// The chosen among the files that are here, else what is missing.
+/// The chosen files, if all of them are here, else what is missing. What is here does not tell what would be chosen: an earlier
+/// run may have asked for another split, or been interrupted between two shards.
 fn cached(cache: &RepoCache, id: &RepoId, select: &Select<'_>) -> Result<Result<Vec<PathBuf>, String>> {
     let missing = format!("revision {} is not in the cache {}", id.revision, cache.root().display());
     let Some(commit) = cache.commit(&id.revision)? else { return Ok(Err(missing)) };
     let snapshot = cache.snapshot(&commit);
-    let mut names = Vec::new();
-    if snapshot.is_dir() {
-        list(&snapshot, "", &mut names)?;
-    }
-    names.sort();
-    let chosen = select(&names).map_err(|why| format!("in the cache {}: {why}", snapshot.display()));
-    Ok(chosen.map(|names| names.iter().map(|name| snapshot.join(name)).collect()))
-}
-
-/// Names of all files below a directory whose contents are there.
-fn list(dir: &Path, above: &str, names: &mut Vec<String>) -> Result<()> {
-    for entry in fs::read_dir(dir).map_err(|error| Error::io(dir, error))? {
-        let entry = entry.map_err(|error| Error::io(dir, error))?;
-        let path = entry.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        let name = format!("{above}{name}");
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            list(&path, &format!("{name}/"), names)?;
-        } else if path.exists() {
-            names.push(name);
-        }
-    }
-    Ok(())
+    let chosen = match cache.names(&commit)? {
+        Some(names) => select(Names::All(&names)),
+        None => select(Names::Cached(&cache.cached_names(&commit)?)),
+    };
+    let chosen = chosen.map_err(|why| format!("in the cache {}: {why}", snapshot.display()));
+    Ok(chosen.and_then(|names| match names.iter().find(|name| !cache.has(&commit, name)) {
+        Some(name) => Err(format!("{name} is missing from the cache {}", snapshot.display())),
+        None => Ok(names.iter().map(|name| snapshot.join(name)).collect()),
+    }))
 }

@@ -13,7 +13,9 @@
 //! <cache>/.locks/models--org--name/<etag>.lock         held while a blob is written
 //! ```
 //!
-//! Data sets are in `datasets--org--name` beside the models.
+//! Data sets are in `datasets--org--name` beside the models. They have a file of our own, which `huggingface_hub` passes over:
+//! `.files/<commit>`, the names of all files of that commit. A cache that has some of them does not tell which others there are,
+//! and so not which are those of a split.
 //!
 //! Contents are checked against their checksum before they get their final name, small files are linked before
 //! weights, and a branch is recorded last, so the process may die at any moment: what is there is right, and the
@@ -42,7 +44,7 @@ use id::RepoId;
 use retries::Failure;
 
 pub use config::HubConfig;
-pub use dataset::{Select, dataset_files, dataset_files_with};
+pub use dataset::{Names, Select, dataset_files, dataset_files_with};
 pub use neighbours::neighbours;
 
 /// Who is told how a download goes. `()` listens to nothing.

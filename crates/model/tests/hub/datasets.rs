@@ -2,19 +2,24 @@
 
 use crate::hub::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
 use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::{HubConfig, dataset_files_with};
+use isentrope_data::{Place, Split};
+use isentrope_model::hub::{HubConfig, Names, dataset_files_with};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+const TEST: &str = "main/test-00000-of-00001.jsonl";
+const TRAIN: [&str; 2] = ["main/train-00000-of-00002.jsonl", "main/train-00001-of-00002.jsonl"];
 
 fn entries() -> Vec<Entry> {
-    vec![weights("main/test-0.jsonl"), more_weights("main/train-0.jsonl")]
+    vec![weights(TEST), more_weights(TRAIN[0]), more_weights(TRAIN[1])]
 }
 
 /// A hub with one data set, `org/name`.
 fn hub() -> Server {
     Server::start(|request| {
-        if request.path == "/api/datasets/org/name/revision/main" {
-            return listing(&["README.md", "main/test-0.jsonl", "main/train-0.jsonl"]);
+        let revision = request.path.strip_prefix("/api/datasets/org/name/revision/");
+        if revision.is_some_and(|revision| ["main", COMMIT].contains(&revision)) {
+            return listing(&["README.md", TEST, TRAIN[0], TRAIN[1]]);
         }
         let name = request.path.strip_prefix(&format!("/datasets/org/name/resolve/{COMMIT}/")[..]);
         let entries = entries();
@@ -26,60 +31,102 @@ fn hub() -> Server {
     })
 }
 
-fn fetch(config: &HubConfig, id: &str, split: &str) -> Result<Vec<PathBuf>, String> {
-    let select = |names: &[String]| {
-        let chosen: Vec<String> = names.iter().filter(|name| name.contains(split)).cloned().collect();
-        if chosen.is_empty() { Err(format!("no {split} among {} files", names.len())) } else { Ok(chosen) }
+/// The files of a place, as those of `data.files` are chosen.
+fn fetch(config: &HubConfig, place: &str) -> Result<Vec<PathBuf>, String> {
+    let Place::Hub { id, files } = Place::parse(&format!("hf:{place}")) else {
+        unreachable!("hf: is the hub")
     };
-    dataset_files_with(config, id, &select, &()).map_err(|error| error.to_string())
+    let select = |names: Names<'_>| files.choose(&id, Split::Train, names);
+    dataset_files_with(config, &id, &select, &()).map_err(|error| error.to_string())
+}
+
+fn says(config: &HubConfig, place: &str, parts: &[&str]) {
+    let error = fetch(config, place).unwrap_err();
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+/// The file's place in the cache.
+fn cached(cache: &Path, name: &str) -> PathBuf {
+    cache.join("datasets--org--name/snapshots").join(COMMIT).join(name)
 }
 
 #[test]
 fn the_chosen_files_are_downloaded_into_the_hubs_layout() {
     let (server, cache) = (hub(), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    let files = fetch(&config, "org/name", "test").unwrap();
+    let files = fetch(&config, "org/name:test").unwrap();
     let root = cache.path().join("datasets--org--name");
-    assert_eq!(files, [root.join("snapshots").join(COMMIT).join("main/test-0.jsonl")]);
+    assert_eq!(files, [cached(cache.path(), TEST)]);
     assert_eq!(fs::read(&files[0]).unwrap(), entries()[0].body);
     assert_eq!(fs::read_to_string(root.join("refs/main")).unwrap(), COMMIT);
-    assert!(server.matching("GET", "train-0.jsonl").is_empty());
+    assert!(server.matching("GET", TRAIN[0]).is_empty());
 
     // A second call asks for the commit alone; offline nothing is asked.
     let before = server.requests().len();
-    assert_eq!(fetch(&config, "org/name", "test").unwrap(), files);
+    assert_eq!(fetch(&config, "org/name:test").unwrap(), files);
     assert_eq!(server.requests().len(), before + 1);
     let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    assert_eq!(fetch(&offline, "org/name", "test").unwrap(), files);
-    assert_eq!(fetch(&offline, &format!("org/name@{COMMIT}"), "test").unwrap(), files);
+    assert_eq!(fetch(&offline, "org/name:test").unwrap(), files);
+    assert_eq!(fetch(&offline, &format!("org/name@{COMMIT}:test")).unwrap(), files);
+    assert_eq!(fetch(&config, &format!("org/name@{COMMIT}:test")).unwrap(), files);
     assert_eq!(server.requests().len(), before + 1);
+}
+
+#[test]
+fn the_files_of_another_split_in_the_cache_are_not_those_that_are_meant() {
+    let (server, cache) = (hub(), tempfile::tempdir().unwrap());
+    let config = settings(&server, cache.path());
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    fetch(&config, "org/name:test").unwrap();
+    let pinned = format!("org/name@{COMMIT}:main");
+    says(&offline, &pinned, &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    says(&offline, "org/name", &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    let train = TRAIN.map(|name| cached(cache.path(), name));
+    assert_eq!(fetch(&config, &pinned).unwrap(), train);
+    assert_eq!(fetch(&offline, &pinned).unwrap(), train);
+}
+
+#[test]
+fn some_of_the_shards_in_the_cache_are_not_all() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = hub();
+    let config = settings(&server, cache.path());
+    let pinned = format!("org/name@{COMMIT}:main:train");
+    fetch(&config, &pinned).unwrap();
+    fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    says(&offline, &pinned, &[TRAIN[1], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    assert_eq!(fetch(&config, &pinned).unwrap().len(), 2);
+
+    // Without the names of all files, as other programs leave the cache.
+    fs::remove_dir_all(cache.path().join("datasets--org--name/.files")).unwrap();
+    assert_eq!(fetch(&offline, &pinned).unwrap().len(), 2);
+    let whole = format!("@{COMMIT}:main");
+    says(&offline, &format!("org/name{whole}"), &["name the file in full", "HF_HUB_OFFLINE"]);
+    fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
+    says(&offline, &pinned, &["name the file in full", "HF_HUB_OFFLINE"]);
+    assert_eq!(fetch(&config, &pinned).unwrap().len(), 2);
 }
 
 #[test]
 fn what_is_not_there_is_said() {
     let (server, cache) = (hub(), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    let says = |config: &HubConfig, id: &str, split: &str, parts: &[&str]| {
-        let error = fetch(config, id, split).unwrap_err();
-        for part in parts {
-            assert!(error.contains(part), "{part:?} is not in: {error}");
-        }
-    };
-    says(&config, "org/name", "validation", &["data set org/name", "no validation among 3 files"]);
-    says(&config, "org/other", "test", &["data set org/other"]);
-    says(&config, "no id", "test", &["is not the hub id of a data set"]);
+    says(&config, "org/name:validation", &["data set org/name", "no file is of \"validation\""]);
+    says(&config, "org/other:test", &["data set org/other"]);
+    says(&config, "no id", &["is not the hub id of a data set"]);
     let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    says(&offline, "org/name", "test", &["is not in the cache", "HF_HUB_OFFLINE"]);
-    fetch(&config, "org/name", "test").unwrap();
-    says(&offline, "org/name", "train", &["no train among 1 files", "HF_HUB_OFFLINE"]);
+    says(&offline, "org/name:test", &["is not in the cache", "HF_HUB_OFFLINE"]);
 }
 
 #[test]
 fn an_unreachable_hub_leaves_the_cached_copy() {
     let cache = tempfile::tempdir().unwrap();
-    let files = fetch(&settings(&hub(), cache.path()), "org/name", "test").unwrap();
+    let files = fetch(&settings(&hub(), cache.path()), "org/name:test").unwrap();
     let server = Server::start(|_| Reply::status(503));
-    assert_eq!(fetch(&settings(&server, cache.path()), "org/name", "test").unwrap(), files);
+    assert_eq!(fetch(&settings(&server, cache.path()), "org/name:test").unwrap(), files);
     assert_eq!(server.requests().len(), 1, "one attempt");
-    assert!(fetch(&settings(&server, cache.path()), "org/name", "train").is_err());
+    assert!(fetch(&settings(&server, cache.path()), "org/name").is_err());
 }
