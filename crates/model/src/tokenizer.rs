@@ -4,16 +4,19 @@
 //! what transformers adds around it.
 
 mod bounds;
+mod continuation;
 mod decode_stream;
 mod losses;
 mod parts;
 mod special_tokens;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tokenizers::{AddedToken, OffsetType};
+use tokenizers::{AddedToken, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizerWrapper};
 
 use self::bounds::BoundedNormalizer;
+use self::continuation::Continuation;
 pub use self::decode_stream::DecodeStream;
 use self::losses::Losses;
 pub use self::special_tokens::SpecialTokens;
@@ -28,6 +31,8 @@ const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
+    /// Of a tokenizer that marks where texts begin, how a text goes on.
+    continuation: Option<Continuation>,
     path: PathBuf,
     special: SpecialTokens,
     vocab_size: usize,
@@ -84,7 +89,8 @@ impl Tokenizer {
         if vocab_size == 0 {
             return Err(Error::invalid(&path, "has an empty vocabulary"));
         }
-        let tokenizer = Self { inner, path, special, vocab_size, losses: Losses::default() };
+        let continuation = Continuation::of(inner.get_normalizer(), inner.get_pre_tokenizer());
+        let tokenizer = Self { inner, continuation, path, special, vocab_size, losses: Losses::default() };
         // A post-processor may name tokens that it does not define, which shows only when it is applied.
         tokenizer
             .encode("", true)
@@ -101,22 +107,70 @@ impl Tokenizer {
     /// long of it. Some leave out what they lack
     /// instead: [`take_loss`](Self::take_loss) tells.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
+        self.encode_by((self.inner.get_normalizer(), self.inner.get_pre_tokenizer()), text, add_special)
+    }
+
+    /// Token ids of `text` as it stands behind `before`, none of whose tokens change. Where a tokenizer marks how texts begin (a
+    /// space before the first word, as SentencePiece's do), `text` gets no such mark but where the two together would get one:
+    /// behind nothing, and of some behind a special token.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode).
+    pub fn encode_after(&self, before: &str, text: &str) -> Result<Vec<u32>> {
+        let Some(Continuation { normalizer, pre_tokenizer, marks_each_piece }) = &self.continuation else {
+            return self.encode(text, false);
+        };
+        let marked =
+            *marks_each_piece && self.plain_pieces(before)?.last().is_none_or(|last| last.end < before.len());
+        if before.is_empty() || marked {
+            return self.encode(text, false);
+        }
+        // What is behind a special token of its own begins as it would in the whole.
+        let first =
+            self.plain_pieces(text)?.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
+        let (first, rest) = text.split_at(first);
+        let mut tokens = self.encode_by((normalizer.as_ref(), pre_tokenizer.as_ref()), first, false)?;
+        tokens.extend(self.encode(rest, false)?);
+        Ok(tokens)
+    }
+
+    /// Where in a text what is no added token stands.
+    fn plain_pieces(&self, text: &str) -> Result<Vec<Range<usize>>> {
+        let pieces = library(|| {
+            let none: Option<&NormalizerWrapper> = None;
+            let pieces = self.inner.get_added_vocabulary().extract_and_normalize(none, text);
+            let splits = pieces.get_splits(OffsetReferential::Original, OffsetType::Byte);
+            let plain = splits.into_iter().filter(|(_, _, tokens)| tokens.is_none());
+            Ok(plain.map(|(_, (start, end), _)| start..end).collect())
+        });
+        pieces.map_err(|what| self.cannot_encode(&what))
+    }
+
+    fn cannot_encode(&self, what: &str) -> Error {
+        Error::Input(format!("{}: cannot encode the text: {what}", self.path.display()))
+    }
+
+    fn encode_by(
+        &self,
+        (normalizer, pre_tokenizer): (Option<&NormalizerWrapper>, Option<&PreTokenizerWrapper>),
+        text: &str,
+        add_special: bool,
+    ) -> Result<Vec<u32>> {
         let encoding = library(|| {
             let vocabulary = self.inner.get_added_vocabulary();
-            let normalizer =
-                self.inner.get_normalizer().map(|stages| BoundedNormalizer::new(stages, text.len()));
+            let normalizer = normalizer.map(|stages| BoundedNormalizer::new(stages, text.len()));
             let mut pieces = vocabulary.extract_and_normalize(normalizer.as_ref(), text);
             if let Some(normalizer) = &normalizer {
                 normalizer.check()?;
             }
-            if let Some(pre_tokenizer) = self.inner.get_pre_tokenizer() {
+            if let Some(pre_tokenizer) = pre_tokenizer {
                 bounds::pre_tokenize(pre_tokenizer, &mut pieces, text.len())?;
             }
             pieces.tokenize(|piece| self.losses.tokenize(self.inner.get_model(), piece))?;
             let encoding = pieces.into_encoding(None, 0, OffsetType::None)?;
             self.inner.post_process(encoding, None, add_special)
         })
-        .map_err(|e| Error::Input(format!("{}: cannot encode the text: {e}", self.path.display())))?;
+        .map_err(|what| self.cannot_encode(&what))?;
         Ok(encoding.get_ids().to_vec())
     }
 

@@ -84,6 +84,62 @@ fn encodes_and_decodes_as_transformers_does() {
     }
 }
 
+/// The byte-fallback tokenizer, as Llama 2's files are, with this change.
+fn changed(change: impl FnOnce(&mut Value)) -> (tempfile::TempDir, Tokenizer) {
+    let mut file: Value =
+        serde_json::from_slice(&fs::read(fixture("byte-fallback").join("tokenizer.json")).unwrap()).unwrap();
+    change(&mut file);
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("tokenizer.json"), file.to_string()).unwrap();
+    let tokenizer = Tokenizer::read(dir.path()).unwrap().unwrap();
+    (dir, tokenizer)
+}
+
+#[test]
+fn a_text_that_goes_on_is_encoded_as_in_the_whole() {
+    let metaspace = |scheme: &str| {
+        let scheme = Value::from(scheme);
+        changed(move |file| {
+            file["normalizer"] = Value::Null;
+            file["pre_tokenizer"] =
+                json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
+        })
+    };
+    let (prepend, always, first) = (read("byte-fallback"), metaspace("always"), metaspace("first"));
+    for tokenizer in [&prepend, &always.1, &first.1] {
+        for (before, text) in [
+            ("a", "two"),
+            ("a", " two"),
+            ("a\n", "two one"),
+            ("", "two"),
+            ("<s>", "two"),
+            ("<s>a</s>", "two"),
+            ("<s> a", "two </s><s> a </s>one"),
+            ("a", "</s>"),
+            ("a", "</s>two"),
+            ("a", ""),
+        ] {
+            let whole = tokenizer.encode(&format!("{before}{text}"), false).unwrap();
+            let mut parts = tokenizer.encode(before, false).unwrap();
+            parts.extend(tokenizer.encode_after(before, text).unwrap());
+            assert_eq!(parts, whole, "{before:?} and {text:?}");
+        }
+    }
+    let token = |text: &str| prepend.token_id(text).unwrap();
+    assert_eq!(prepend.encode("a", false).unwrap(), [token("▁a")]);
+    assert_ne!(prepend.encode("two", false).unwrap(), prepend.encode_after("a", "two").unwrap());
+    // Others mark no beginning: nothing changes for them.
+    for name in ["character", "byte-bpe"] {
+        let tokenizer = read(name);
+        for text in ["two", " two", "12", "\n"] {
+            assert_eq!(
+                tokenizer.encode_after("3 5 1", text).unwrap(),
+                tokenizer.encode(text, false).unwrap()
+            );
+        }
+    }
+}
+
 #[test]
 fn a_stream_waits_for_whole_characters_only() {
     let tokenizer = read("byte-bpe");

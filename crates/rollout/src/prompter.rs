@@ -65,13 +65,32 @@ impl Prompter {
     /// # Errors
     /// What is wrong with the prompt.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
+        self.rendered(prompt).map(|(_, tokens)| tokens)
+    }
+
+    /// A prompt's tokens as [`prompt_tokens`](Self::prompt_tokens) gives them, and those of a response behind it.
+    ///
+    /// # Errors
+    /// What is wrong with the prompt or the response.
+    pub fn tokens_with_response(
+        &self,
+        prompt: &Prompt,
+        response: &str,
+    ) -> Result<(Vec<u32>, Vec<u32>), String> {
+        let (text, tokens) = self.rendered(prompt)?;
+        let response = self.tokenizer.encode_after(&text, response).map_err(|e| e.to_string())?;
+        Ok((tokens, response))
+    }
+
+    /// The text that the model will see, and its tokens.
+    fn rendered(&self, prompt: &Prompt) -> Result<(String, Vec<u32>), String> {
         if prompt.bytes() > MAX_TEXT {
             return Err(format!("the prompt has more than {} MiB of text", MAX_TEXT >> 20));
         }
         let text = self.render(prompt)?;
         let encoded = self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string());
         let what = match encoded {
-            Ok(tokens) if !tokens.is_empty() => return Ok(tokens),
+            Ok(tokens) if !tokens.is_empty() => return Ok((text, tokens)),
             Ok(_) => "the prompt comes to no tokens".to_owned(),
             Err(what) => what,
         };

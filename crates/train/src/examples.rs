@@ -31,9 +31,9 @@ pub fn tokenize(example: &Example, prompter: &Prompter) -> Result<TokenizedExamp
 pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<TokenizedExample, String> {
     let tokenized = match &example.content {
         Content::Response { prompt, response } => {
-            let mut tokens = prompter.prompt_tokens(prompt)?;
+            let (mut tokens, response) = prompter.tokens_with_response(prompt, response)?;
             let mut learnt = vec![false; tokens.len()];
-            tokens.extend(prompter.tokenizer.encode(response, false).map_err(|e| e.to_string())?);
+            tokens.extend(response);
             tokens.extend(prompter.end_token());
             learnt.resize(tokens.len(), true);
             TokenizedExample { tokens, learnt }
@@ -55,7 +55,7 @@ fn chat(messages: &[Value], prompter: &Prompter) -> Result<TokenizedExample, Str
             "the chat template does not render a chat's beginning as the beginning of the chat, so its turns cannot \
              be told apart",
         )?;
-        let tokens = prompter.tokenizer.encode(new, false).map_err(|e| e.to_string())?;
+        let tokens = prompter.tokenizer.encode_after(&text, new).map_err(|e| e.to_string())?;
         example.tokens.extend(tokens);
         example.learnt.resize(example.tokens.len(), learns);
         text = full;
@@ -129,5 +129,51 @@ impl Coefficients {
         let d_logprobs: Vec<f32> =
             batch.iter().flat_map(TokenizedExample::learns).map(|l| if l { each } else { 0.0 }).collect();
         Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs, d_log_masses: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_data::{DataSettings, Prompt, Template};
+    use std::fs;
+    use std::path::Path;
+
+    /// A tokenizer that begins every text with a space, as Llama 2's does, and a template that writes one message after the
+    /// other.
+    fn prompter(settings: &DataSettings) -> Prompter {
+        let fixture =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/tokenizer/byte-fallback");
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["tokenizer.json", "tokenizer_config.json"] {
+            fs::copy(fixture.join(name), dir.path().join(name)).unwrap();
+        }
+        let template = "{{ bos_token }}{% for tool in tools or [] %}{{ tool.name }}{% endfor %}\
+                        {% for message in messages %}{{ message.content }}\
+                        {% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{% endfor %}";
+        fs::write(dir.path().join("chat_template.jinja"), template).unwrap();
+        Prompter::read(dir.path(), 270, settings).unwrap()
+    }
+
+    fn encoded(content: Content, settings: &DataSettings) -> Result<(Vec<u32>, Vec<bool>), String> {
+        let example = Example { content, origin: "row 1".into() };
+        encode(&example, &prompter(settings)).map(|example| (example.tokens, example.learnt))
+    }
+
+    #[test]
+    fn a_response_begins_without_a_space_of_its_own() {
+        let plain = DataSettings { template: Template::None, ..DataSettings::default() };
+        let tokenizer = prompter(&plain).tokenizer;
+        let ids = |tokens: &[&str]| -> Vec<u32> {
+            tokens.iter().map(|token| tokenizer.token_id(token).unwrap()).collect()
+        };
+        let prompt = Prompt::Text("a".into());
+        for (response, tokens) in
+            [("two", ["<s>", "▁a", "two", "</s>"]), (" two", ["<s>", "▁a", "▁two", "</s>"])]
+        {
+            let content = Content::Response { prompt: prompt.clone(), response: response.into() };
+            let (found, learnt) = encoded(content, &plain).unwrap();
+            assert_eq!((found, learnt), (ids(&tokens), vec![false, false, true, true]));
+        }
     }
 }

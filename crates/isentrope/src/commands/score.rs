@@ -269,9 +269,11 @@ fn item<B: Backend>(
         }
         "prompt" => {
             let tokenizer = loaded.tokenizer()?;
-            let mut tokens = tokenizer.encode(line.text("prompt")?, true).map_err(|e| line.error(e))?;
+            let prompt = line.text("prompt")?;
+            let mut tokens = tokenizer.encode(prompt, true).map_err(|e| line.error(e))?;
             let from = tokens.len();
-            tokens.extend(tokenizer.encode(line.text("response")?, false).map_err(|e| line.error(e))?);
+            let response = tokenizer.encode_after(prompt, line.text("response")?);
+            tokens.extend(response.map_err(|e| line.error(e))?);
             if from == 0 {
                 return Err(
                     line.error("the prompt is empty: the response's first token has nothing to follow")
