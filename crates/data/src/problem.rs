@@ -56,15 +56,9 @@ impl Prompt {
 
     /// Puts texts before and after the question.
     pub fn surround(&mut self, before: &str, after: &str) {
-        let Some(question) = self.question() else { return };
-        let question = format!("{before}{question}{after}");
         match self {
-            Self::Text(text) | Self::Beginning(text) => *text = question,
-            Self::Chat(messages) => {
-                if let Some(message) = messages.iter_mut().rfind(|message| message["role"] == "user") {
-                    message["content"] = question.into();
-                }
-            }
+            Self::Text(text) | Self::Beginning(text) => *text = format!("{before}{text}{after}"),
+            Self::Chat(messages) => surround_last(messages, before, after),
         }
     }
 
@@ -100,6 +94,16 @@ impl FromIterator<Prompt> for Prompts {
 
 fn last_of_user(messages: &[Value]) -> Option<&Value> {
     messages.iter().rfind(|message| message["role"] == "user")
+}
+
+/// Puts texts before and after the last message of the user.
+fn surround_last(messages: &mut [Value], before: &str, after: &str) {
+    let message = messages.iter_mut().rfind(|message| message["role"] == "user");
+    if let Some(content) = message.and_then(|message| message.get_mut("content"))
+        && let Some(question) = content.as_str()
+    {
+        *content = format!("{before}{question}{after}").into();
+    }
 }
 
 fn may_fit(bytes: usize, tokens: usize) -> bool {
@@ -145,7 +149,12 @@ pub enum Content {
         response: String,
     },
     /// A chat, every message of the assistant to be learnt.
-    Messages(Vec<Value>),
+    Messages {
+        /// Each an object with `role` and `content`.
+        messages: Vec<Value>,
+        /// The tools that the chat template is told of, each an object.
+        tools: Vec<Value>,
+    },
 }
 
 impl Content {
@@ -153,8 +162,19 @@ impl Content {
     pub fn may_fit(&self, tokens: usize) -> bool {
         let bytes = match self {
             Self::Response { prompt, response } => prompt.bytes() + response.len(),
-            Self::Messages(messages) => messages.iter().map(text_bytes).sum(),
+            Self::Messages { messages, tools } => messages.iter().chain(tools).map(text_bytes).sum(),
         };
         may_fit(bytes, tokens)
+    }
+
+    /// Puts texts before and after the question; of a chat, the last one that the assistant answers.
+    pub fn surround(&mut self, before: &str, after: &str) {
+        match self {
+            Self::Response { prompt, .. } => prompt.surround(before, after),
+            Self::Messages { messages, .. } => {
+                let last = messages.iter().rposition(|message| message["role"] == "assistant");
+                surround_last(&mut messages[..last.unwrap_or_default()], before, after);
+            }
+        }
     }
 }

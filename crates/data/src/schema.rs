@@ -1,7 +1,7 @@
 //! Rows as problems and examples, by the schemas that data sets have.
 //!
 //! Problems: verl's `{prompt, data_source, reward_model: {ground_truth}, extra_info}` and `{prompt | problem | question,
-//! ground_truth | answer | final_answer | expected_answer | solution}`. Examples: `{messages}` and `{prompt | problem |
+//! ground_truth | answer | final_answer | expected_answer | solution}`. Examples: `{messages, tools}` and `{prompt | problem |
 //! question, response | completion | output | answer | solution}`.
 
 use isentrope_code::Tests;
@@ -49,8 +49,8 @@ pub trait Record: Clone + Sized {
     /// The prompt, unless there is none apart from the rest.
     fn prompt(&self) -> Option<&Prompt>;
 
-    /// The same, to be changed.
-    fn prompt_mut(&mut self) -> Option<&mut Prompt>;
+    /// Puts texts before and after what is asked.
+    fn surround(&mut self, before: &str, after: &str);
 }
 
 impl Record for Problem {
@@ -78,8 +78,8 @@ impl Record for Problem {
         Some(&self.prompt)
     }
 
-    fn prompt_mut(&mut self) -> Option<&mut Prompt> {
-        Some(&mut self.prompt)
+    fn surround(&mut self, before: &str, after: &str) {
+        self.prompt.surround(before, after);
     }
 }
 
@@ -131,13 +131,15 @@ impl Record for Example {
          answer or solution";
 
     fn columns() -> Vec<&'static str> {
-        [&["messages"], PROMPT, RESPONSE].concat()
+        [&["messages", "tools"], PROMPT, RESPONSE].concat()
     }
 
     fn identity(&self) -> String {
         match &self.content {
             Content::Response { prompt, response } => format!("{}\n{response}", prompt.identity()),
-            Content::Messages(messages) => Value::from(messages.clone()).to_string(),
+            Content::Messages { messages, tools } => {
+                Value::from(vec![messages.clone().into(), Value::from(tools.clone())]).to_string()
+            }
         }
     }
 
@@ -152,15 +154,12 @@ impl Record for Example {
     fn prompt(&self) -> Option<&Prompt> {
         match &self.content {
             Content::Response { prompt, .. } => Some(prompt),
-            Content::Messages(_) => None,
+            Content::Messages { .. } => None,
         }
     }
 
-    fn prompt_mut(&mut self) -> Option<&mut Prompt> {
-        match &mut self.content {
-            Content::Response { prompt, .. } => Some(prompt),
-            Content::Messages(_) => None,
-        }
+    fn surround(&mut self, before: &str, after: &str) {
+        self.content.surround(before, after);
     }
 }
 
@@ -179,9 +178,10 @@ impl Example {
     /// Reads a row; an error is what is wrong with it.
     pub(crate) fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
         let content = match row.get("messages") {
-            Some(messages) if !messages.is_null() && *columns == Columns::default() => {
-                Content::Messages(read_conversation(messages)?)
-            }
+            Some(messages) if !messages.is_null() && *columns == Columns::default() => Content::Messages {
+                messages: read_conversation(messages)?,
+                tools: read_tools(row.get("tools"))?,
+            },
             _ => {
                 let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
                 let (column, response) = find(row, &columns.answer, RESPONSE)?;
@@ -268,6 +268,18 @@ fn read_conversation(value: &Value) -> Result<Vec<Value>, String> {
     } else {
         Err("no message of the assistant has content".into())
     }
+}
+
+/// The tools that a chat may use, also where they are written as JSON; none where there are none.
+fn read_tools(value: Option<&Value>) -> Result<Vec<Value>, String> {
+    let tools = match value {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::String(json)) => serde_json::from_str(json).ok(),
+        Some(tools) => tools.as_array().cloned(),
+    };
+    tools
+        .filter(|tools| tools.iter().all(Value::is_object))
+        .ok_or_else(|| "column tools is neither a list of objects nor the JSON of one".to_owned())
 }
 
 /// A response, also where it is a list of one message.

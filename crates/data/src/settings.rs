@@ -30,9 +30,9 @@ pub struct DataSettings {
     /// Which columns of the files to read, where they have other than the usual names. A dot reaches into a column:
     /// "extra_info.question".
     pub columns: Columns,
-    /// Text put before every prompt; in a chat, before the last message of the user.
+    /// Text put before every prompt; in a chat, before the last message of the user, in one to imitate the last that is answered.
     pub prompt_prefix: String,
-    /// Text put after every prompt; in a chat, after the last message of the user.
+    /// Text put after every prompt; in a chat, after the last message of the user, in one to imitate the last that is answered.
     pub prompt_suffix: String,
     /// Whether prompts go through the model's chat template.
     pub template: Template,
@@ -43,7 +43,7 @@ pub struct DataSettings {
     /// begins, which the run's own recipe then states.
     #[schemars(with = "Option<String>")]
     pub date: Option<Date>,
-    /// System message of prompts that go through the chat template and have none of their own.
+    /// System message of prompts, and of chats to imitate, that go through the chat template and have none of their own.
     pub system: Option<String>,
     /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the same).
     pub deduplicate: bool,
@@ -141,7 +141,7 @@ pub enum Template {
     Auto,
     /// All do; a text becomes a message of the user.
     Chat,
-    /// None does; a chat must then be a single message, whose text is the prompt.
+    /// None does; a chat must then be a single message, whose text is the prompt, and none can be imitated.
     None,
 }
 

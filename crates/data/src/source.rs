@@ -98,7 +98,7 @@ impl<T: Record> Records<T> {
         let Supply::Files(files) = &mut self.supply else { return Ok(()) };
         files.retain(report, longest, |row| {
             let mut record = row.clone();
-            surround(&mut record, &self.prefix, &self.suffix);
+            record.surround(&self.prefix, &self.suffix);
             tokens(&record)
         })
     }
@@ -108,7 +108,7 @@ impl<T: Record> Records<T> {
             Supply::Files(files) => files.at(position),
             Supply::Task(records) => records.at(position),
         };
-        surround(&mut record, &self.prefix, &self.suffix);
+        record.surround(&self.prefix, &self.suffix);
         record
     }
 }
@@ -194,13 +194,6 @@ fn demonstrations(task: &dyn Task, name: &str, (split, seed): (Split, u64)) -> R
     task.demonstrations(split, seed).ok_or_else(|| {
         Error::setting("data.task", name, "it has no worked examples; name files of examples in data.files")
     })
-}
-
-/// Puts the recipe's texts around a record's prompt, if it has one of its own.
-fn surround<T: Record>(record: &mut T, prefix: &str, suffix: &str) {
-    if let Some(prompt) = record.prompt_mut() {
-        prompt.surround(prefix, suffix);
-    }
 }
 
 #[cfg(test)]

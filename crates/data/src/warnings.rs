@@ -25,8 +25,7 @@ impl DataSettings {
             ("countdown", *countdown != its.countdown, *task == Some(TaskName::Countdown), others),
             ("programs", *programs != its.programs, *task == Some(TaskName::Programs), others),
             ("system", self.system.is_some(), templated, no_template),
-            // Chats that are learnt go through the template whatever data.template says.
-            ("template_variables", !self.template_variables.is_empty(), has_template, no_template),
+            ("template_variables", !self.template_variables.is_empty(), templated, no_template),
         ]
         .into_iter()
         .filter(|(_, is_set, is_read, _)| *is_set && !is_read)
@@ -67,7 +66,7 @@ mod tests {
         for (settings, has_template, evaluates_files, keys) in [
             (&files, true, false, tasks.to_vec()),
             (&files, false, false, [tasks, texts].concat()),
-            (&plain, true, false, [&tasks[..], &["system"]].concat()),
+            (&plain, true, false, [tasks, texts].concat()),
             (&task, true, false, [&rows[..], &["programs"]].concat()),
             (&task, true, true, vec!["limit", "shuffle", "programs"]),
             (&DataSettings::default(), false, false, vec![]),

@@ -312,10 +312,50 @@ fn examples_of_every_schema_are_read() {
         |response: &str| Content::Response { prompt: Prompt::Text("p".into()), response: response.into() };
     assert_eq!(contents[0], text("r"));
     assert_eq!(contents[1], text("all of it #### 4"));
-    assert_eq!(contents[2], Content::Messages(chat.as_array().unwrap().clone()));
+    assert_eq!(
+        contents[2],
+        Content::Messages { messages: chat.as_array().unwrap().clone(), tools: Vec::new() }
+    );
     let prompt = Prompt::Chat(vec![chat[0].clone()]);
     assert_eq!(contents[3], Content::Response { prompt, response: "a".into() });
     assert_eq!(contents[4], text("verl"));
+}
+
+#[test]
+fn what_is_put_around_prompts_is_put_into_chats_too() {
+    let directory = TempDir::new().unwrap();
+    let turn = |role: &str, content: &str| json!({"role": role, "content": content});
+    let chat = |last: &str| {
+        json!([
+            turn("user", "a"),
+            turn("assistant", "b"),
+            turn("user", last),
+            turn("assistant", "c"),
+            turn("user", "d")
+        ])
+    };
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    let path = jsonl(
+        &directory,
+        &[
+            json!({"messages": chat("u"), "tools": tools}),
+            json!({"messages": chat("u"), "tools": tools.to_string()}),
+            json!({"messages": chat("u"), "tools": null}),
+            json!({"messages": chat("u"), "tools": "f"}),
+        ],
+    );
+    let dressed =
+        DataSettings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&path) };
+    let (mut examples, report) = Examples::open(&dressed, 1).unwrap();
+    assert_eq!(
+        bad(&report),
+        ["rows.jsonl line 4: column tools is neither a list of objects nor the JSON of one"]
+    );
+    assert_eq!((report.usable, report.duplicates), (2, 1));
+    for (position, tools) in [(0, tools.as_array().unwrap().clone()), (1, Vec::new())] {
+        let messages = chat("Q: u\nA:").as_array().unwrap().clone();
+        assert_eq!(examples.example(position).content, Content::Messages { messages, tools });
+    }
 }
 
 #[test]

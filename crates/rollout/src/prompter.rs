@@ -151,24 +151,39 @@ impl Prompter {
             (Prompt::Text(text), true) => vec![json!({"role": "user", "content": text})],
             (Prompt::Chat(messages), true) => messages.clone(),
         };
+        self.add_system(&mut messages);
+        self.apply_template(&messages, &[], true)
+    }
+
+    /// Gives a chat that has no system message the recipe's.
+    pub fn add_system(&self, messages: &mut Vec<Value>) {
         if let Some(system) = &self.system
             && messages.first().is_none_or(|m| m["role"] != "system")
         {
             messages.insert(0, json!({"role": "system", "content": system}));
         }
-        self.apply_template(&messages, true)
     }
 
-    /// Messages through the chat template; `generation` begins the assistant's turn at the end.
+    /// Messages through the chat template, with the tools that they may use; `generation` begins the assistant's turn at the
+    /// end.
     ///
     /// # Errors
     /// That there is no template, or what it refuses.
-    pub fn apply_template(&self, messages: &[Value], generation: bool) -> Result<String, String> {
+    pub fn apply_template(
+        &self,
+        messages: &[Value],
+        tools: &[Value],
+        generation: bool,
+    ) -> Result<String, String> {
         let template = self.template.as_ref().ok_or(
             "the model has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json) and the \
              prompt is to go through one; data.template = \"none\", or --template none, uses its text alone",
         )?;
-        template.render(messages, generation, &self.variables).map_err(|e| e.to_string())
+        let mut variables = self.variables.clone();
+        if !tools.is_empty() {
+            variables.insert("tools".into(), tools.into());
+        }
+        template.render(messages, generation, &variables).map_err(|e| e.to_string())
     }
 }
 

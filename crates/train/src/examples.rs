@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::learner::Coefficients;
-use isentrope_data::{Content, Example};
+use isentrope_data::{Content, Example, Template};
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_rollout::Prompter;
@@ -38,7 +38,7 @@ pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<Tokenized
             learnt.resize(tokens.len(), true);
             TokenizedExample { tokens, learnt }
         }
-        Content::Messages(messages) => chat(messages, prompter)?,
+        Content::Messages { messages, tools } => chat(messages.clone(), tools, prompter)?,
     };
     if tokenized.learnt() == 0 {
         return Err("there is no token to learn after the prompt".into());
@@ -47,7 +47,13 @@ pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<Tokenized
 }
 
 /// Encodes a chat. Learnt is what the template writes from the beginning of an assistant's turn to its end.
-fn chat(messages: &[Value], prompter: &Prompter) -> Result<TokenizedExample, String> {
+fn chat(mut messages: Vec<Value>, tools: &[Value], prompter: &Prompter) -> Result<TokenizedExample, String> {
+    if prompter.template().0 == Template::None {
+        return Err(
+            "the row is a chat, which only a chat template can write, and data.template is \"none\"".into()
+        );
+    }
+    prompter.add_system(&mut messages);
     let mut example = TokenizedExample { tokens: Vec::new(), learnt: Vec::new() };
     let mut text = String::new();
     let mut go_to = |full: String, learns: bool| -> Result<(), String> {
@@ -63,8 +69,8 @@ fn chat(messages: &[Value], prompter: &Prompter) -> Result<TokenizedExample, Str
     };
     for (i, message) in messages.iter().enumerate() {
         if message["role"] == "assistant" {
-            go_to(prompter.apply_template(&messages[..i], true)?, false)?;
-            go_to(prompter.apply_template(&messages[..=i], false)?, true)?;
+            go_to(prompter.apply_template(&messages[..i], tools, true)?, false)?;
+            go_to(prompter.apply_template(&messages[..=i], tools, false)?, true)?;
         }
     }
     Ok(example)
@@ -135,7 +141,8 @@ impl Coefficients {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_data::{DataSettings, Prompt, Template};
+    use isentrope_data::{DataSettings, Prompt};
+    use serde_json::json;
     use std::fs;
     use std::path::Path;
 
@@ -175,5 +182,39 @@ mod tests {
             let (found, learnt) = encoded(content, &plain).unwrap();
             assert_eq!((found, learnt), (ids(&tokens), vec![false, false, true, true]));
         }
+    }
+
+    #[test]
+    fn a_chat_is_encoded_as_the_text_that_its_template_writes() {
+        let turn = |role: &str, content: &str| json!({"role": role, "content": content});
+        let messages = vec![
+            turn("user", "a"),
+            turn("assistant", "two"),
+            turn("user", "b"),
+            turn("assistant", " two"),
+            turn("user", "a"),
+        ];
+        let chat = |tools: Vec<Value>| Content::Messages { messages: messages.clone(), tools };
+        let tools = vec![json!({"name": "o"})];
+        for (settings, tools, text) in [
+            (DataSettings::default(), vec![], "<s>atwo</s>b two</s>"),
+            (DataSettings::default(), tools, "<s>oatwo</s>b two</s>"),
+            (
+                DataSettings { system: Some("w".into()), ..DataSettings::default() },
+                vec![],
+                "<s>watwo</s>b two</s>",
+            ),
+        ] {
+            let (tokens, learnt) = encoded(chat(tools), &settings).unwrap();
+            let tokenizer = prompter(&settings).tokenizer;
+            assert_eq!(tokens, tokenizer.encode(text, false).unwrap(), "{text}");
+            let taught: Vec<u32> =
+                tokens.iter().zip(learnt).filter(|(_, learnt)| *learnt).map(|(&t, _)| t).collect();
+            let words = ["two", "</s>", "▁two", "</s>"].map(|token| tokenizer.token_id(token).unwrap());
+            assert_eq!(taught, words, "{text}");
+        }
+        let none = DataSettings { template: Template::None, ..DataSettings::default() };
+        let error = encoded(chat(Vec::new()), &none).unwrap_err();
+        assert!(error.contains("a chat") && error.contains("data.template is \"none\""), "{error}");
     }
 }
