@@ -14,7 +14,10 @@ use crate::{DataSettings, Error, Finding, Order, Report, Result};
 /// The usable rows of files, in the order in which they are drawn.
 #[derive(Debug)]
 pub(crate) struct FileRecords<T> {
+    /// Those that are drawn, and behind them those that come in for any of them that a model cannot use.
     rows: Vec<T>,
+    /// Most rows that are drawn.
+    limit: usize,
     order: Order,
     hashes: Vec<FileHash>,
 }
@@ -35,19 +38,22 @@ impl<T: Record> FileRecords<T> {
         reader: &RowReader<'_, T>,
     ) -> Result<(Self, Report)> {
         let hashes = settings.files.iter().map(|path| FileHash::of(path)).collect::<Result<_>>()?;
-        let (rows, report) = read_rows(settings, reader)?;
-        let count = NonZeroUsize::new(rows.len())
+        let (rows, mut report) = read_rows(settings, usize::MAX, reader)?;
+        let limit = settings.limit.unwrap_or(usize::MAX);
+        let count = NonZeroUsize::new(rows.len().min(limit))
             .ok_or_else(|| Error::setting("data.files", "without rows", "name files with rows"))?;
         let order = Order::new(count, seed, settings.shuffle);
-        Ok((Self { rows, order, hashes }, report))
+        report.drawn = count.get();
+        Ok((Self { rows, limit, order, hashes }, report))
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+        self.rows.len().min(self.limit)
     }
 
+    /// Those that are drawn.
     pub(crate) fn rows(&self) -> &[T] {
-        &self.rows
+        &self.rows[..self.len()]
     }
 
     pub(crate) fn hashes(&self) -> &[FileHash] {
@@ -59,7 +65,8 @@ impl<T: Record> FileRecords<T> {
         self.rows[self.order.index(position)].clone()
     }
 
-    /// Keeps the rows that have tokens, and no more than fit. An error of `tokens` is what is wrong with the row.
+    /// Keeps the rows that have tokens, and no more than fit, the first of them up to the limit. An error of `tokens` is what is
+    /// wrong with the row.
     ///
     /// # Errors
     /// When none is left.
@@ -69,10 +76,16 @@ impl<T: Record> FileRecords<T> {
         longest: &Longest,
         mut tokens: impl FnMut(&T) -> Result<usize, String>,
     ) -> Result<()> {
-        let (mut bad, mut first_bad) = (0, None);
+        let (mut kept, mut bad, mut first_bad) = (0, 0, None);
         self.rows.retain(|row| {
+            if kept == self.limit {
+                return false;
+            }
             match tokens(row) {
-                Ok(tokens) if tokens <= longest.tokens => return true,
+                Ok(tokens) if tokens <= longest.tokens => {
+                    kept += 1;
+                    return true;
+                }
                 Ok(_) => {
                     report.too_long += 1;
                     report.usable -= 1;
@@ -87,6 +100,7 @@ impl<T: Record> FileRecords<T> {
         });
         let left = NonZeroUsize::new(self.rows.len())
             .ok_or_else(|| nothing_left(report.too_long, longest, bad, first_bad))?;
+        report.drawn = left.get();
         self.order = self.order.of_rows(left);
         Ok(())
     }
@@ -112,14 +126,14 @@ impl<'a, T: Record> RowReader<'a, T> {
     }
 }
 
-/// Reads all rows, and keeps the first [`DataSettings::limit`] usable ones.
+/// Reads all rows, and keeps the first usable ones, `most` of them.
 pub(crate) fn read_rows<T: Record>(
     settings: &DataSettings,
+    most: usize,
     reader: &RowReader<'_, T>,
 ) -> Result<(Vec<T>, Report)> {
     let chosen = [&settings.columns.prompt, &settings.columns.answer];
-    let limit = settings.limit.unwrap_or(usize::MAX);
-    let mut wanted = reader.columns.clone().unwrap_or_default();
+    let mut wanted: Vec<&str> = reader.columns.clone();
     wanted.push("extra_info");
     wanted.extend(chosen.into_iter().flatten().map(String::as_str));
     // A dot reaches into a column, which is then what must be read.
@@ -161,8 +175,8 @@ pub(crate) fn read_rows<T: Record>(
                 }
             }
             report.usable += 1;
-            // Those beyond the limit are kept as long as duplicates of them are looked for.
-            if settings.deduplicate || rows.len() < limit {
+            // Those beyond the most are kept as long as duplicates of them are looked for.
+            if settings.deduplicate || rows.len() < most {
                 rows.push(record);
             }
         }
@@ -170,7 +184,7 @@ pub(crate) fn read_rows<T: Record>(
             return Err(nothing_usable(path, &read.columns(), first_bad, reader.expected));
         }
     }
-    rows.truncate(limit);
+    rows.truncate(most);
     Ok((rows, report))
 }
 

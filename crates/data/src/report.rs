@@ -60,8 +60,10 @@ impl Extend<Finding> for Findings {
 pub struct Report {
     /// Rows read.
     pub rows: usize,
-    /// Rows kept.
+    /// Rows that can be used, as far as they have been looked at: beyond `data.limit` none is found too long.
     pub usable: usize,
+    /// Rows that are drawn, which `data.limit` may make fewer than the usable; 0 where no training draws them.
+    pub drawn: usize,
     /// Rows left out because an earlier one asks the same.
     pub duplicates: usize,
     /// Those among the duplicates whose ground truth is another than the kept row's.
@@ -86,7 +88,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, usable, duplicates, conflicts, too_long, bad, doubtful, lossy } = self;
+        let Self { rows, usable, drawn, duplicates, conflicts, too_long, bad, doubtful, lossy } =
+            self;
         write!(
             f,
             "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
@@ -95,6 +98,9 @@ impl fmt::Display for Report {
         )?;
         if *too_long > 0 {
             write!(f, ", {too_long} too long")?;
+        }
+        if (1..*usable).contains(drawn) {
+            write!(f, "; drawn are the first {drawn} of the usable, as data.limit says")?;
         }
         if doubtful.count() > 0 {
             write!(f, "; of the usable, {} whose right answers may not be found right", doubtful.count())?;

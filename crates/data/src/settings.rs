@@ -53,7 +53,7 @@ pub struct DataSettings {
     pub max_prompt_tokens: Option<usize>,
     /// Takes the rows in a new random order every epoch; otherwise in the order of the files.
     pub shuffle: bool,
-    /// Uses only the first so many usable rows. Unset: all.
+    /// Uses only the first so many usable rows, which those that are too long are not. Unset: all.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
     /// What problems of the built-in task countdown are like.

@@ -83,9 +83,9 @@ impl<T: Record> Records<T> {
         files.rows().iter().filter_map(prompt).collect()
     }
 
-    /// Keeps the rows of files that have tokens, and no more than fit. `tokens` counts those of a record as it will be drawn,
-    /// prefix and suffix included; its errors are what is wrong with the row, which is then among the bad ones of the report.
-    /// A task has no rows.
+    /// Keeps the rows of files that have tokens, and no more than fit, the first of them up to `data.limit`. `tokens` counts
+    /// those of a record as it will be drawn, prefix and suffix included; its errors are what is wrong with the row, which is
+    /// then among the bad ones of the report. A task has no rows.
     ///
     /// # Errors
     /// When none is left.
@@ -168,7 +168,8 @@ pub fn evaluation_set(
         None => {
             let found = settings.found(Split::Test, &())?;
             let read = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
-            read_rows(&found, &RowReader::usual(&read, verifier.takes_columns()))?
+            let most = n.min(settings.limit.unwrap_or(usize::MAX));
+            read_rows(&found, most, &RowReader::usual(&read, verifier.takes_columns()))?
         }
     };
     problems.truncate(n);

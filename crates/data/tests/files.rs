@@ -197,6 +197,21 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
     expected.sort_unstable();
     assert_eq!(drawn, expected);
 
+    // The limit counts those that are left.
+    let few = DataSettings { limit: Some(3), shuffle: false, ..settings(&verl()) };
+    let (mut first, mut found) = Source::open(&few, 1, &auto()).unwrap();
+    assert_eq!((first.len(), found.drawn), (Some(3), 3));
+    first.retain(&mut found, &longest, measure).unwrap();
+    assert_eq!((first.len(), found.drawn), (Some(3), 3));
+    let odd: Vec<usize> = {
+        let plain = DataSettings { shuffle: false, ..settings(&verl()) };
+        let rows = numbers(&mut Source::open(&plain, 1, &auto()).unwrap().0, 20);
+        rows.into_iter().filter(|number| number % 2 == 1).take(3).collect()
+    };
+    assert_eq!(numbers(&mut first, 3), odd);
+    let said = found.to_string();
+    assert!(said.contains("; drawn are the first 3 of the usable, as data.limit says"), "{said}");
+
     let error = source.retain(&mut report, &Longest { tokens: 2, ..longest.clone() }, measure).unwrap_err();
     let says = "the 2 tokens that data.max_prompt_tokens allows";
     assert!(error.to_string().contains(says), "{error}");

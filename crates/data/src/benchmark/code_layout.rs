@@ -55,8 +55,7 @@ impl CodeLayout {
             verifier.check_ground_truth(&problem.ground_truth, &problem.data_source)?;
             Ok(problem)
         };
-        let limit = (n < usize::MAX).then_some(n);
-        let settings = DataSettings { files, deduplicate: false, limit, ..DataSettings::default() };
+        let settings = DataSettings { files, deduplicate: false, ..DataSettings::default() };
         let row_bytes = (self == Self::LiveCodeBench).then_some(live_code_bench::ROW_BYTES);
         let reader = RowReader {
             columns: Some(columns.to_vec()),
@@ -64,7 +63,7 @@ impl CodeLayout {
             row_bytes,
             read: &read,
         };
-        read_rows(&settings, &reader)
+        read_rows(&settings, n, &reader)
     }
 }
 
