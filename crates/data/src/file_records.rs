@@ -108,8 +108,10 @@ impl<T: Record> FileRecords<T> {
 
 /// How rows become records.
 pub(crate) struct RowReader<'a, T> {
-    /// The columns that are read, beside those that the settings name; without any all.
-    pub columns: Option<Vec<&'static str>>,
+    /// The columns that are read, beside those that the settings name: a row of which one cannot be read is a bad one.
+    pub columns: Vec<&'static str>,
+    /// The columns that are read where they can be, since it is not known whether they are needed; without any, all others.
+    pub further: Option<Vec<&'static str>>,
     /// The columns that there should be, for messages.
     pub expected: &'a str,
     /// Largest row, in bytes, where it may be larger than usual.
@@ -119,10 +121,12 @@ pub(crate) struct RowReader<'a, T> {
 }
 
 impl<'a, T: Record> RowReader<'a, T> {
-    /// Rows in the layouts that training reads. With `takes_columns` they have all their columns.
-    pub(crate) fn usual(read: &'a dyn Fn(&Row, String) -> Result<T, String>, takes_columns: bool) -> Self {
-        let columns = (!takes_columns).then(T::columns);
-        Self { columns, expected: T::EXPECTED, row_bytes: None, read }
+    /// Rows in the layouts that training reads, with these further columns; without any, with all that they have.
+    pub(crate) fn usual(
+        read: &'a dyn Fn(&Row, String) -> Result<T, String>,
+        further: Option<Vec<&'static str>>,
+    ) -> Self {
+        Self { columns: T::columns(), further, expected: T::EXPECTED, row_bytes: None, read }
     }
 }
 
@@ -146,18 +150,22 @@ pub(crate) fn read_rows<T: Record>(
     for (path, name) in settings.files.iter().zip(rows::names(&settings.files)) {
         let good_before = report.usable + report.duplicates;
         let mut first_bad = None;
-        let mut read = Rows::open(path, reader.columns.is_some().then_some(&wanted[..]))?;
+        let mut read = Rows::open(path, &wanted, reader.further.as_deref())?;
         if let Some(bytes) = reader.row_bytes {
             read.allow_rows_of(bytes);
         }
         let unit = read.unit();
-        for next in read.by_ref() {
+        while let Some(next) = read.next() {
             let (number, row) = next?;
             let origin = format!("{name} {unit} {number}");
             report.rows += 1;
             let record = match row.and_then(|row| (reader.read)(&row, origin.clone())) {
                 Ok(record) => record,
-                Err(problem) => {
+                Err(mut problem) => {
+                    // Which may be what the row lacks.
+                    for unreadable in read.unreadable() {
+                        problem += &format!("; {unreadable}");
+                    }
                     first_bad.get_or_insert_with(|| format!("{origin}: {problem}"));
                     report.bad.push(Finding { origin, problem });
                     continue;
@@ -175,6 +183,11 @@ pub(crate) fn read_rows<T: Record>(
                 }
             }
             report.usable += 1;
+            if let Some(problem) = read.unreadable().next() {
+                report
+                    .unread
+                    .push(Finding { origin: record.origin().to_owned(), problem: problem.to_owned() });
+            }
             // Those beyond the most are kept as long as duplicates of them are looked for.
             if settings.deduplicate || rows.len() < most {
                 rows.push(record);

@@ -72,6 +72,8 @@ pub struct Report {
     pub too_long: usize,
     /// Rows that cannot be used.
     pub bad: Findings,
+    /// Rows kept of which a column that is looked for cannot be read, and is taken to be null.
+    pub unread: Findings,
     /// Rows kept of which right responses may be judged wrong, or not at all.
     pub doubtful: Findings,
     /// Rows kept of which the model does not see everything.
@@ -88,7 +90,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, usable, drawn, duplicates, conflicts, too_long, bad, doubtful, lossy } =
+        let Self { rows, usable, drawn, duplicates, conflicts, too_long, bad, unread, doubtful, lossy } =
             self;
         write!(
             f,
@@ -102,13 +104,16 @@ impl fmt::Display for Report {
         if (1..*usable).contains(drawn) {
             write!(f, "; drawn are the first {drawn} of the usable, as data.limit says")?;
         }
+        if unread.count() > 0 {
+            write!(f, "; of the usable, {} with a column that cannot be read", unread.count())?;
+        }
         if doubtful.count() > 0 {
             write!(f, "; of the usable, {} whose right answers may not be found right", doubtful.count())?;
         }
         if lossy.count() > 0 {
             write!(f, "; of the usable, {} with characters that the tokenizer lacks", lossy.count())?;
         }
-        for findings in [bad, conflicts, doubtful, lossy] {
+        for findings in [bad, conflicts, unread, doubtful, lossy] {
             for Finding { origin, problem } in findings.first() {
                 write!(f, "\n  {origin}: {problem}")?;
             }

@@ -34,7 +34,7 @@ pub trait Record: Clone + Sized {
     /// The columns that are read, for messages.
     const EXPECTED: &'static str;
 
-    /// The columns that are read.
+    /// The columns that are read of every row.
     fn columns() -> Vec<&'static str>;
 
     /// What duplicates share.
@@ -58,8 +58,7 @@ impl Record for Problem {
         "prompt, problem or question, with reward_model.ground_truth, ground_truth, answer or solution";
 
     fn columns() -> Vec<&'static str> {
-        let usual = [&["data_source"], PROMPT, GROUND_TRUTH].concat();
-        usual.into_iter().chain(program_tests::columns()).collect()
+        [&["data_source"], PROMPT, GROUND_TRUTH].concat()
     }
 
     fn identity(&self) -> String {
@@ -84,6 +83,12 @@ impl Record for Problem {
 }
 
 impl Problem {
+    /// The columns that a verifier may want beside those that are always read; none named where it takes all.
+    pub(crate) fn further_columns(verifier: &VerifierSettings) -> Option<Vec<&'static str>> {
+        let tests = program_tests::columns().filter(|_| verifier.judges_any_programs());
+        (!verifier.takes_columns()).then(|| tests.collect())
+    }
+
     /// Reads a row whose ground truth the verifier can use; an error is what is wrong with it.
     pub(crate) fn from_row(
         row: &Row,

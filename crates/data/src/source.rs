@@ -39,14 +39,13 @@ impl<T: Record> Records<T> {
         seed: u64,
         of_task: impl FnOnce(&dyn Task) -> Result<Endless<T>>,
         from_row: &dyn Fn(&Row, String) -> Result<T, String>,
-        takes_columns: bool,
+        further: Option<Vec<&'static str>>,
     ) -> Result<(Self, Report)> {
         let (supply, report) = match settings.open_task()? {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
-                let (files, report) =
-                    FileRecords::read(&found, seed, &RowReader::usual(from_row, takes_columns))?;
+                let (files, report) = FileRecords::read(&found, seed, &RowReader::usual(from_row, further))?;
                 (Supply::Files(files), report)
             }
         };
@@ -122,7 +121,8 @@ impl Records<Problem> {
     pub fn open(settings: &DataSettings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
         let of_task = |task: &dyn Task| Ok(task.problems(seed));
         let from_row = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
-        let (source, mut report) = Self::read(settings, seed, of_task, &from_row, verifier.takes_columns())?;
+        let (source, mut report) =
+            Self::read(settings, seed, of_task, &from_row, Problem::further_columns(verifier))?;
         if let Supply::Files(files) = &source.supply {
             report.doubtful = doubtful(files.rows(), verifier);
         }
@@ -145,7 +145,8 @@ impl Records<Example> {
     pub fn open(settings: &DataSettings, split: Split, seed: u64) -> Result<(Self, Report)> {
         let name = settings.task.map_or("", TaskName::name);
         let from_row = |row: &Row, origin| Example::from_row(row, &settings.columns, origin);
-        Self::read(settings, seed, |task| demonstrations(task, name, (split, seed)), &from_row, false)
+        let make = |task| demonstrations(task, name, (split, seed));
+        Self::read(settings, seed, make, &from_row, Some(Vec::new()))
     }
 
     /// The example at a position.
@@ -169,7 +170,7 @@ pub fn evaluation_set(
             let found = settings.found(Split::Test, &())?;
             let read = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
             let most = n.min(settings.limit.unwrap_or(usize::MAX));
-            read_rows(&found, most, &RowReader::usual(&read, verifier.takes_columns()))?
+            read_rows(&found, most, &RowReader::usual(&read, Problem::further_columns(verifier)))?
         }
     };
     problems.truncate(n);

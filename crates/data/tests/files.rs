@@ -373,6 +373,48 @@ fn what_is_put_around_prompts_is_put_into_chats_too() {
     }
 }
 
+/// Rows that a verifier can judge without a column are usable whatever is in that column.
+#[test]
+fn a_column_that_cannot_be_read_and_is_not_needed_is_null() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("images.parquet");
+    let schema = "message rows { required binary question (UTF8); required binary answer (UTF8); required binary test; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer =
+        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    for value in [&b"2+2?"[..], b"4", b"\xff\xd8"] {
+        let mut column = group.next_column().unwrap().unwrap();
+        let value = ByteArray::from(value.to_vec());
+        column.typed::<ByteArrayType>().write_batch(&[value], None, None).unwrap();
+        column.close().unwrap();
+    }
+    group.close().unwrap();
+    writer.close().unwrap();
+
+    let open = |verifier: Value, columns: Columns| {
+        let verifier = serde_json::from_value(verifier).unwrap();
+        Source::open(&DataSettings { columns, ..settings(&path) }, 1, &verifier)
+    };
+    let (_, report) = open(json!("math"), Columns::default()).unwrap();
+    assert_eq!((report.usable, report.unread.count()), (1, 0), "mathematics has no tests");
+    let (_, report) = open(json!("auto"), Columns::default()).unwrap();
+    assert_eq!((report.usable, report.unread.count()), (1, 1));
+    let said = report.to_string();
+    assert!(
+        said.contains("1 with a column that cannot be read\n  images.parquet row 1: column test holds bytes"),
+        "{said}"
+    );
+    let (mut source, _) = open(json!({"python": "reward.py:f"}), Columns::default()).unwrap();
+    assert_eq!(source.problem(0).columns["test"], Value::Null);
+    // Whoever names it needs it; and it may be what a row lacks.
+    let named = Columns { answer: Some("test".into()), ..Columns::default() };
+    let error = open(json!("auto"), named).unwrap_err().to_string();
+    assert!(error.contains("column test holds bytes that are not UTF-8"), "{error}");
+    let error = open(json!("code"), Columns::default()).unwrap_err().to_string();
+    assert!(error.contains("column test holds bytes that are not UTF-8"), "{error}");
+}
+
 #[test]
 fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     let directory = TempDir::new().unwrap();

@@ -181,12 +181,12 @@ impl VerifierSettings {
 
     /// Whether problems of a data source may be judged by the tests of a program.
     pub fn judges_programs(&self, data_source: &str) -> bool {
-        let is_of_programs = |single: &Single| match single {
-            Single::BuiltIn(name) => matches!(name, VerifierName::Auto | VerifierName::Code),
-            Single::Code(_) => true,
-            Single::Math(_) | Single::Command(_) | Single::Python(_) => false,
-        };
-        self.singles_of(data_source).any(is_of_programs)
+        self.singles_of(data_source).any(Single::judges_programs)
+    }
+
+    /// Whether there are data sources whose problems may be judged by the tests of a program.
+    pub fn judges_any_programs(&self) -> bool {
+        self.singles().any(Single::judges_programs)
     }
 
     /// What keeps right responses to a problem from being judged right although its ground truth can be used, as part of a
@@ -298,6 +298,14 @@ impl Combined {
 }
 
 impl Single {
+    fn judges_programs(&self) -> bool {
+        match self {
+            Self::BuiltIn(name) => matches!(name, VerifierName::Auto | VerifierName::Code),
+            Self::Code(_) => true,
+            Self::Math(_) | Self::Command(_) | Self::Python(_) => false,
+        }
+    }
+
     fn files(&self) -> Vec<&str> {
         match self {
             Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Vec::new(),

@@ -58,7 +58,8 @@ impl CodeLayout {
         let settings = DataSettings { files, deduplicate: false, ..DataSettings::default() };
         let row_bytes = (self == Self::LiveCodeBench).then_some(live_code_bench::ROW_BYTES);
         let reader = RowReader {
-            columns: Some(columns.to_vec()),
+            columns: columns.to_vec(),
+            further: Some(Vec::new()),
             expected: &columns.join(", "),
             row_bytes,
             read: &read,

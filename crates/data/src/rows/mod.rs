@@ -18,6 +18,7 @@ use flate2::bufread::MultiGzDecoder;
 use isentrope_files::open_regular;
 use serde_json::{Map, Value};
 
+use crate::schema::PROMPT;
 use crate::{Error, Result};
 use format::{Compression, Form, disguise};
 use json::{Document, Failure, Items, Table};
@@ -54,12 +55,13 @@ enum Supply {
 }
 
 impl Rows {
-    /// Opens a data file. Of parquet files only the `wanted` columns are read, without any all.
+    /// Opens a data file. Of parquet files only the `wanted` columns are read, and the `further` ones, without any all. What
+    /// cannot be read of a wanted column makes a bad row or a bad file; of a further one it is null.
     ///
     /// # Errors
     /// When the file cannot be read, or is not what its name says.
-    pub fn open(path: &Path, wanted: Option<&[&str]>) -> Result<Self> {
-        Self::open_as(path, Format::of(path)?, wanted)
+    pub(crate) fn open(path: &Path, wanted: &[&str], further: Option<&[&str]>) -> Result<Self> {
+        Self::open_as(path, Format::of(path)?, wanted, further)
     }
 
     /// Opens a file of any name: where no format has its ending, JSON lines.
@@ -67,7 +69,7 @@ impl Rows {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_any(path: &Path) -> Result<Self> {
-        Self::open_as(path, Format::of(path).unwrap_or(Format::LINES), None)
+        Self::open_as(path, Format::of(path).unwrap_or(Format::LINES), PROMPT, None)
     }
 
     /// Reads JSON lines; `name` is what messages call them.
@@ -79,13 +81,13 @@ impl Rows {
         Self { supply, path: path.to_owned(), columns: Vec::new(), values, ended: false }
     }
 
-    fn open_as(path: &Path, format: Format, wanted: Option<&[&str]>) -> Result<Self> {
+    fn open_as(path: &Path, format: Format, wanted: &[&str], further: Option<&[&str]>) -> Result<Self> {
         let io = |source: io::Error| Error::Io { path: path.to_owned(), source };
         let file = open_regular(path).map_err(|error| io(error.into()))?;
         let values = Values::of(file.metadata().map_err(io)?.len());
         let supply = match format.form {
             Form::Parquet => {
-                let rows = ParquetRows::open(file, wanted).map_err(|problem| {
+                let rows = ParquetRows::open(file, wanted, further).map_err(|problem| {
                     Error::file(path, format!("not a readable parquet file: {problem}"))
                 })?;
                 return Ok(Self {
@@ -128,6 +130,15 @@ impl Rows {
             Supply::Items(_) => "item",
             Supply::Objects { .. } | Supply::Parquet(_) => "row",
         }
+    }
+
+    /// What is wrong with what was not read of the row read last, which has null in its place.
+    pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
+        let parquet = match &self.supply {
+            Supply::Parquet(rows) => Some(rows.unread()),
+            _ => None,
+        };
+        parquet.into_iter().flatten()
     }
 
     /// The names of the columns, as a parquet file orders them; of others those of the rows so far, by their letters.

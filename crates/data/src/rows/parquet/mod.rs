@@ -42,6 +42,11 @@ pub(super) struct ParquetRows {
     /// None where none of the wanted columns is there.
     rows: Option<RowIter<'static>>,
     columns: Vec<String>,
+    /// Those of which all must be read.
+    wanted: Vec<String>,
+    /// What is wrong with further columns that are not read, and with those of the row read last that were not read of it.
+    unread: Vec<String>,
+    unread_of_row: Vec<String>,
     /// Of the row read last, from 1.
     pub(super) number: usize,
     /// Bytes of the file.
@@ -51,22 +56,31 @@ pub(super) struct ParquetRows {
 }
 
 impl ParquetRows {
-    /// Opens a file to read the `wanted` columns; without any, all.
-    pub(super) fn open(file: File, wanted: Option<&[&str]>) -> Result<Self, String> {
+    /// Opens a file to read the `wanted` columns and the `further` ones, of which what cannot be read is null; without any,
+    /// those are all others.
+    pub(super) fn open(file: File, wanted: &[&str], further: Option<&[&str]>) -> Result<Self, String> {
         let bytes = file.metadata().map_err(|e| e.to_string())?.len();
         check_footer(&file)?;
         let again = file.try_clone().map_err(|e| e.to_string())?;
         let reader = guarded(|| SerializedFileReader::new(file))?;
         let schema = Arc::clone(&reader.metadata().file_metadata().schema_descr_ptr());
-        let is_wanted = |name: &str| wanted.is_none_or(|wanted| wanted.contains(&name));
+        let is_wanted =
+            |name: &str| wanted.contains(&name) || further.is_none_or(|further| further.contains(&name));
         let root = schema.root_schema();
         let columns: Vec<String> = root.get_fields().iter().map(|field| field.name().to_owned()).collect();
+        let column_of = |leaf: usize| schema.get_column_root(leaf).name();
+        let leaves: Vec<usize> =
+            (0..schema.num_columns()).filter(|&leaf| is_wanted(column_of(leaf))).collect();
+        let unread = check_contents(&again, reader.metadata(), &leaves)?;
+        if let Some((_, problem)) = unread.iter().find(|(leaf, _)| wanted.contains(&column_of(*leaf))) {
+            return Err(problem.clone());
+        }
+        let is_read =
+            |name: &str| is_wanted(name) && !unread.iter().any(|(leaf, _)| column_of(*leaf) == name);
+        let leaves: Vec<usize> = leaves.into_iter().filter(|&leaf| is_read(column_of(leaf))).collect();
         let fields: Vec<_> =
-            root.get_fields().iter().filter(|field| is_wanted(field.name())).map(Arc::clone).collect();
-        let leaves: Vec<usize> = (0..schema.num_columns())
-            .filter(|&leaf| is_wanted(schema.get_column_root(leaf).name()))
-            .collect();
-        check_contents(&again, reader.metadata(), &leaves)?;
+            root.get_fields().iter().filter(|field| is_read(field.name())).map(Arc::clone).collect();
+        let unread = unread.iter().map(|(_, problem)| problem.clone()).collect();
         let rows = if fields.is_empty() {
             None
         } else {
@@ -75,7 +89,9 @@ impl ParquetRows {
             let projection = projection.map_err(|e| message(&e))?;
             Some(guarded(|| RowIter::from_file_into(Box::new(reader)).project(Some(projection)))?)
         };
-        Ok(Self { rows, columns, number: 0, bytes, left: allowance(bytes) })
+        let left = allowance(bytes);
+        let wanted = wanted.iter().map(|&name| name.to_owned()).collect();
+        Ok(Self { rows, columns, wanted, unread, unread_of_row: Vec::new(), number: 0, bytes, left })
     }
 
     /// The names of all columns.
@@ -83,12 +99,25 @@ impl ParquetRows {
         self.columns.iter().cloned()
     }
 
+    /// What is wrong with what was not read of the row read last, as clauses.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &str> {
+        self.unread.iter().chain(&self.unread_of_row).map(String::as_str)
+    }
+
     /// The next row; an inner error is what is wrong with it.
     pub(super) fn next(&mut self) -> Result<Option<Result<Row, String>>, String> {
         let Some(rows) = &mut self.rows else { return Ok(None) };
         let Some(row) = guarded(|| rows.next().transpose())? else { return Ok(None) };
         self.number += 1;
-        let row: Result<Row, String> = row.into_columns().into_iter().map(column).collect();
+        self.unread_of_row.clear();
+        let read = |(name, field): (String, Field)| match column((name.clone(), field)) {
+            Err(problem) if !self.wanted.contains(&name) => {
+                self.unread_of_row.push(problem);
+                Ok((name, Value::Null))
+            }
+            read => read,
+        };
+        let row: Result<Row, String> = row.into_columns().into_iter().map(read).collect();
         let size: usize = row.as_ref().map_or(0, |row| row.values().map(text_bytes).sum());
         self.left = self.left.checked_sub(size as u64).ok_or_else(|| unfolds(self.bytes))?;
         Ok(Some(row))

@@ -35,12 +35,12 @@ const ENTRIES_PER_BYTE: u64 = 2;
 const MAX_HEADER: u64 = 32 << 20;
 
 /// Refuses more rows and values than so few bytes can hold, and pages that unfold into more than data does. `columns` are the
-/// leaves that will be read.
+/// leaves that are to be read; returned are those of them that cannot be, and why.
 pub(super) fn check_contents(
     file: &File,
     metadata: &ParquetMetaData,
     columns: &[usize],
-) -> Result<(), String> {
+) -> Result<Vec<(usize, String)>, String> {
     let bytes = file.metadata().map_err(|e| e.to_string())?.len();
     let rows = metadata
         .row_groups()
@@ -50,12 +50,17 @@ pub(super) fn check_contents(
         return Err(format!("it claims {rows} rows in {bytes} bytes, which no data set does"));
     }
     let mut totals = Totals { file, bytes, packed: 0, unpacked: 0, values: 0, items: 0 };
+    let mut unread: Vec<(usize, String)> = Vec::new();
     for group in metadata.row_groups() {
         for &column in columns {
-            totals.add(group.columns().get(column).ok_or("a row group lacks a column")?)?;
+            if unread.iter().any(|(leaf, _)| *leaf == column) {
+                continue;
+            }
+            let problem = totals.add(group.columns().get(column).ok_or("a row group lacks a column")?)?;
+            unread.extend(problem.map(|problem| (column, problem)));
         }
     }
-    Ok(())
+    Ok(unread)
 }
 
 /// What the pages looked at so far come to.
@@ -70,8 +75,8 @@ struct Totals<'a> {
 }
 
 impl Totals<'_> {
-    /// Looks at the pages of a column in a row group.
-    fn add(&mut self, column: &ColumnChunkMetaData) -> Result<(), String> {
+    /// Looks at the pages of a column in a row group; returns why it cannot be read, where that is no harm to the others.
+    fn add(&mut self, column: &ColumnChunkMetaData) -> Result<Option<String>, String> {
         let name = column.column_path().string();
         let damaged = || format!("the pages of column {name} are damaged");
         let number = |x: i64| u64::try_from(x).map_err(|_| damaged());
@@ -96,32 +101,24 @@ impl Totals<'_> {
             if self.unpacked > allowance(self.bytes) {
                 return Err(unfolds(self.bytes));
             }
+            if page.kind != Page::DICTIONARY
+                && let Some(problem) = refused_encoding(&name, page.content.encoding)
+            {
+                return Ok(Some(problem));
+            }
             self.check_unpacked_size(column, &page, at.saturating_add(page.header))?;
             let values = number(page.content.values)?;
             match page.kind {
                 Page::DICTIONARY => check_dictionary(column, values, size, unpacked)?,
-                _ => self.add_values(column, values, page.content.encoding)?,
+                _ => self.add_values(column, values)?,
             }
             (at, left) = (at.saturating_add(whole), left - whole);
         }
-        Ok(())
+        Ok(None)
     }
 
-    fn add_values(&mut self, column: &ColumnChunkMetaData, values: u64, encoding: i64) -> Result<(), String> {
+    fn add_values(&mut self, column: &ColumnChunkMetaData, values: u64) -> Result<(), String> {
         let name = column.column_path().string();
-        // Of these, the reader makes room for as many values as stand inside of the page; of the other encodings, for as many
-        // as are asked for.
-        let refused = match encoding {
-            6 => Some("DELTA_LENGTH_BYTE_ARRAY"),
-            7 => Some("DELTA_BYTE_ARRAY"),
-            _ => None,
-        };
-        if let Some(encoding) = refused {
-            return Err(format!(
-                "column {name} has the encoding {encoding}, which is not read; write the file again without it (pandas and \
-                 pyarrow do by themselves; with DuckDB, PARQUET_VERSION V1)"
-            ));
-        }
         self.values = self.values.saturating_add(values);
         if column.column_descr().max_rep_level() > 0 {
             self.items = self.items.saturating_add(values);
@@ -170,6 +167,20 @@ impl Totals<'_> {
         }
         Ok(())
     }
+}
+
+/// That a column has an encoding that is not read. Of these, the reader makes room for as many values as stand inside of the
+/// page; of the other encodings, for as many as are asked for.
+fn refused_encoding(column: &str, encoding: i64) -> Option<String> {
+    let encoding = match encoding {
+        6 => "DELTA_LENGTH_BYTE_ARRAY",
+        7 => "DELTA_BYTE_ARRAY",
+        _ => return None,
+    };
+    Some(format!(
+        "column {column} has the encoding {encoding}, which is not read; write the file again without it (pandas and pyarrow do \
+         by themselves; with DuckDB, PARQUET_VERSION V1)"
+    ))
 }
 
 /// Refuses a dictionary of more values than its page can hold.
