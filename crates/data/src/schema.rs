@@ -315,10 +315,8 @@ pub fn read_ground_truth(
     takes_any: bool,
 ) -> Result<Value, String> {
     match value {
-        Value::String(text) => match final_answer(text, column, is_named) {
-            Err(_) if takes_any => Ok(value.clone()),
-            answer => Ok(answer?.into()),
-        },
+        Value::String(_) if takes_any => Ok(value.clone()),
+        Value::String(text) => Ok(final_answer(text, column, is_named)?.into()),
         Value::Array(accepted) => {
             accepted.iter().try_for_each(|value| check_exact(value, column)).map(|()| value.clone())
         }
@@ -425,6 +423,11 @@ mod tests {
             );
         }
         assert_eq!(read("\"18446744073709551617\"").as_deref(), Ok("\"18446744073709551617\""));
+        assert_eq!(
+            read("\"5 + 2\\n#### 7\"").as_deref(),
+            Ok("\"5 + 2\\n#### 7\""),
+            "a verifier of the user's own reads texts itself"
+        );
     }
 
     #[test]
