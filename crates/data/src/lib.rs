@@ -26,10 +26,12 @@ pub use file_records::Longest;
 pub use order::Order;
 pub use place::{Place, Split, Wanted};
 pub use problem::{Content, Example, Problem, Prompt, Prompts};
-pub use program_tests::{UnusableTests, program_tests, without_tests};
+pub use program_tests::UnusableTests;
 pub use report::{Finding, Findings, Report};
 pub use rows::{Format, Row, Rows};
-pub use schema::{GROUND_TRUTH, PROMPT, Record, check_exact, find, read_ground_truth, read_prompt};
+pub use schema::{
+    GROUND_TRUTH, GroundTruth, PROMPT, Record, check_exact, find, find_ground_truth, read_prompt,
+};
 pub use settings::{Columns, DataSettings, TaskName, Template, TemplateVariable};
 pub use source::{Examples, Records, Source, evaluation_set};
 pub use tasks::countdown;

@@ -47,7 +47,7 @@ impl fmt::Display for UnusableTests {
 ///
 /// # Errors
 /// The first column that is there and cannot be used, where none can, unless its name is one that may mean anything.
-pub fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableTests>> {
+pub(crate) fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableTests>> {
     let there = |column: &str| row.get(column).filter(|value| !value.is_null());
     let mut unusable = None;
     for columns in COLUMNS.iter().filter(|columns| there(columns[0]).is_some()) {
@@ -66,7 +66,7 @@ pub fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableT
 
 /// What a row lacks that has neither a ground truth, which is what `missing` says, nor tests. Where there is a column for the
 /// ground truth, which is null, that is all there is to say.
-pub fn without_tests(missing: &str) -> String {
+pub(crate) fn without_tests(missing: &str) -> String {
     if missing.ends_with(" is null") {
         return missing.to_owned();
     }

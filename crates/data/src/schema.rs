@@ -9,7 +9,7 @@ use isentrope_grader::last_boxed;
 use isentrope_reward::VerifierSettings;
 use serde_json::Value;
 
-use crate::program_tests::{self, program_tests, without_tests};
+use crate::program_tests::{self, UnusableTests, program_tests, without_tests};
 use crate::rows::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
@@ -103,25 +103,18 @@ impl Problem {
             Some(Value::String(name)) => name.clone(),
             Some(_) => return Err("column data_source is not text".into()),
         };
-        let check = |ground_truth: &Value| verifier.check_ground_truth(ground_truth, &data_source);
-        // A verifier that needs no ground truth takes whatever there is.
-        let takes_any = check(&Value::Null).is_ok();
-        // Tests in columns of their own come first: beside them, other columns have solutions, which are programs.
-        let looks_for_tests =
-            !takes_any && columns.answer.is_none() && verifier.judges_programs(&data_source);
-        let tests = if looks_for_tests { program_tests(row).transpose() } else { Ok(None) };
-        let tests = tests.map_err(|unusable| unusable.to_string())?.filter(|tests| check(tests).is_ok());
-        let ground_truth = match find(row, &columns.answer, GROUND_TRUTH) {
-            _ if tests.is_some() => tests.unwrap_or_default(),
-            Err(_) if takes_any && columns.answer.is_none() => Value::Null,
-            Err(missing) if looks_for_tests => return Err(without_tests(&missing)),
-            Err(problem) => return Err(problem),
-            Ok((column, answer)) => {
-                let ground_truth = read_ground_truth(answer, column, columns.answer.is_some(), takes_any)?;
-                check(&ground_truth).map_err(|problem| format!("in column {column} {problem}"))?;
-                ground_truth
-            }
-        };
+        let ground_truth =
+            match find_ground_truth(row, &columns.answer, GROUND_TRUTH, &data_source, verifier)? {
+                GroundTruth::Missing(missing) => return Err(missing),
+                GroundTruth::Unusable(unusable) => return Err(unusable.to_string()),
+                GroundTruth::NotNeeded => Value::Null,
+                GroundTruth::Tests(tests) => tests,
+                GroundTruth::Column(column, answer) => {
+                    let checked = verifier.check_ground_truth(&answer, &data_source);
+                    checked.map_err(|problem| format!("in column {column} {problem}"))?;
+                    answer
+                }
+            };
         let extra_info = row.get("extra_info").cloned().unwrap_or_default();
         let columns = match verifier.takes_columns() {
             true => further_columns(row, prompt_column, &ground_truth),
@@ -195,6 +188,52 @@ impl Example {
         };
         Ok(Self { content, origin })
     }
+}
+
+/// What the responses to a row are compared with.
+pub enum GroundTruth<'a> {
+    /// The tests of a program, in columns of their own.
+    Tests(Value),
+    /// Such columns, which cannot be used.
+    Unusable(UnusableTests),
+    /// What the column of this name gives.
+    Column(&'a str, Value),
+    /// The row has none, and the verifier needs none.
+    NotNeeded,
+    /// The row has none: which columns are missing, as a sentence.
+    Missing(String),
+}
+
+/// The ground truth of a row for a verifier: in the chosen column, else in columns of tests or in the first of the usual ones.
+/// Whether the verifier can use what a column gives is left to be checked.
+///
+/// # Errors
+/// What is wrong with the column, as a sentence.
+pub fn find_ground_truth<'a>(
+    row: &'a Row,
+    chosen: &'a Option<String>,
+    usual: &[&'static str],
+    data_source: &str,
+    verifier: &VerifierSettings,
+) -> Result<GroundTruth<'a>, String> {
+    let check = |ground_truth: &Value| verifier.check_ground_truth(ground_truth, data_source);
+    // A verifier that needs no ground truth takes whatever there is.
+    let takes_any = check(&Value::Null).is_ok();
+    // Tests in columns of their own come first: beside them, other columns have solutions, which are programs.
+    let looks_for_tests = !takes_any && chosen.is_none() && verifier.judges_programs(data_source);
+    match if looks_for_tests { program_tests(row) } else { None } {
+        Some(Err(unusable)) => return Ok(GroundTruth::Unusable(unusable)),
+        Some(Ok(tests)) if check(&tests).is_ok() => return Ok(GroundTruth::Tests(tests)),
+        _ => {}
+    }
+    Ok(match find(row, chosen, usual) {
+        Ok((column, value)) => {
+            GroundTruth::Column(column, read_ground_truth(value, column, chosen.is_some(), takes_any)?)
+        }
+        Err(_) if takes_any && chosen.is_none() => GroundTruth::NotNeeded,
+        Err(missing) if looks_for_tests => GroundTruth::Missing(without_tests(&missing)),
+        Err(missing) => GroundTruth::Missing(missing),
+    })
 }
 
 /// The value of the chosen column, else of the first usual one that is there and not null, with its name. A name with a
@@ -303,17 +342,9 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// The ground truth that a column gives: of a text the answer in it, else all there is. For a verifier that `takes_any` a
-/// text may be without an answer.
-///
-/// # Errors
-/// What is wrong with the column, as a sentence.
-pub fn read_ground_truth(
-    value: &Value,
-    column: &str,
-    is_named: bool,
-    takes_any: bool,
-) -> Result<Value, String> {
+/// The ground truth that a column gives: of a text the answer in it, else all there is. A verifier that `takes_any`, which reads
+/// ground truths by rules of its own, gets a text whole.
+fn read_ground_truth(value: &Value, column: &str, is_named: bool, takes_any: bool) -> Result<Value, String> {
     match value {
         Value::String(_) if takes_any => Ok(value.clone()),
         Value::String(text) => Ok(final_answer(text, column, is_named)?.into()),
@@ -347,7 +378,7 @@ pub fn check_exact(value: &Value, column: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// When a worked solution marks no answer, as a sentence.
-pub fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a str, String> {
+fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a str, String> {
     if Tests::is_form_of_text(text) {
         return Ok(text);
     }

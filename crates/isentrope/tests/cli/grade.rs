@@ -345,6 +345,15 @@ fn a_command_judges_without_a_ground_truth() {
     let (lines, said) = grade(&vec![json!({"response": "A haiku"}); 5], &["--verifier", &command]);
     assert!(lines.iter().all(|line| line["score"] == 0.25), "{lines:?}");
     assert!(said.contains("mean score 0.2500"), "{said}");
+
+    // A key that is named must be there.
+    let scratch = Scratch::new();
+    let input = scratch.lines("input.jsonl", &[json!({"gold": "x #### y", "response": "A haiku"})]);
+    let mistyped = ["grade", "--in", &input, "--verifier", &command, "--gold", "glod"];
+    failure_saying(
+        &mut isentrope(&mistyped),
+        &["input.jsonl:1: column glod is missing", "--gold names a key"],
+    );
 }
 
 #[test]

@@ -3,8 +3,7 @@
 use crate::lines::{Line, Unreadable, keys_of};
 use anyhow::Result;
 use isentrope_data::{
-    GROUND_TRUTH, PROMPT, Prompt, check_exact, find, program_tests, read_ground_truth, read_prompt,
-    without_tests,
+    GROUND_TRUTH, GroundTruth, PROMPT, Prompt, check_exact, find, find_ground_truth, read_prompt,
 };
 use isentrope_reward::{Item, Judgement, VerifierSettings, math};
 use serde_json::{Map, Value};
@@ -67,26 +66,14 @@ impl Reader {
         let prompt = find(object, &None, PROMPT).ok().and_then(|(_, prompt)| read_prompt(prompt).ok());
         let data_source = object.get("data_source").map(text).unwrap_or_default();
         self.verifier.check_data_source(&data_source)?;
-        let check = |ground_truth: &Value| self.verifier.check_ground_truth(ground_truth, &data_source);
-        // Some verifiers need none.
-        let takes_any = check(&Value::Null).is_ok();
-        let looks_for_tests =
-            !takes_any && self.gold.is_none() && self.verifier.judges_programs(&data_source);
-        let tests = match if looks_for_tests { program_tests(object) } else { None } {
-            // The verifier says what is wrong with them, as with any ground truth of a line.
-            Some(Err(unusable)) => Some(unusable.tests),
-            Some(Ok(tests)) => Some(tests).filter(|tests| check(tests).is_ok()),
-            None => None,
-        };
         let usual = [&["gold"], GROUND_TRUTH].concat();
-        let ground_truth = match find(object, &self.gold, &usual) {
-            _ if tests.is_some() => tests.unwrap_or_default(),
-            Ok((key, value)) => read_ground_truth(value, key, self.gold.is_some(), takes_any)?,
-            Err(_) if takes_any => Value::Null,
-            Err(missing) => {
-                let missing = if looks_for_tests { without_tests(&missing) } else { missing };
-                return Err(lacking(&missing, "--gold", object));
-            }
+        let ground_truth = match find_ground_truth(object, &self.gold, &usual, &data_source, &self.verifier)?
+        {
+            GroundTruth::Missing(missing) => return Err(lacking(&missing, "--gold", object)),
+            GroundTruth::NotNeeded => Value::Null,
+            // The verifier says what is wrong with them, as with any ground truth of a line.
+            GroundTruth::Unusable(unusable) => unusable.tests,
+            GroundTruth::Tests(truth) | GroundTruth::Column(_, truth) => truth,
         };
         let found = find(object, &self.response, RESPONSE);
         let (response_key, response) = found.map_err(|missing| lacking(&missing, "--response", object))?;
