@@ -70,14 +70,12 @@ impl Place {
     /// tells from a path beyond doubt, or `hf://datasets/org/name[@revision]/FILES`, the beginning of the files' names.
     pub fn parse(text: &str) -> Self {
         if let Some(address) = text.strip_prefix(ADDRESS) {
-            // A revision may have slashes of its own only where no files follow.
-            let mut parts = address.splitn(3, '/');
-            let id: Vec<&str> = parts.by_ref().take(2).collect();
-            let files = match parts.next() {
-                None | Some("") => Wanted::Parts(Vec::new()),
-                Some(files) => Wanted::Beginning(files.to_owned()),
+            let (id, files) = address.split_at(id_length(address));
+            let files = match files.trim_start_matches('/') {
+                "" => Wanted::Parts(Vec::new()),
+                files => Wanted::Beginning(files.to_owned()),
             };
-            return Self::Hub { id: id.join("/"), files };
+            return Self::Hub { id: id.replace("%2F", "/").replace("%2f", "/"), files };
         }
         if let Some(id) = text.strip_prefix(SHORT) {
             return Self::hub(id);
@@ -176,6 +174,18 @@ impl Place {
     pub fn is_local(&self) -> bool {
         !matches!(self, Self::Hub { .. })
     }
+}
+
+/// Bytes of the id, `org/name[@revision]`, that an address begins with. As `HfFileSystem` has it, a slash ends a revision, in
+/// which it may be written `%2F`, but those of `refs/convert/NAME` and `refs/pr/NUMBER` are its own.
+fn id_length(address: &str) -> usize {
+    let end_of_name = address.match_indices('/').nth(1).map_or(address.len(), |(at, _)| at);
+    let Some(at) = address[..end_of_name].find('@') else { return end_of_name };
+    let revision = &address[at + 1..];
+    let is_special = revision.starts_with("refs/convert/") || revision.starts_with("refs/pr/");
+    let slashes = if is_special { 2 } else { 0 };
+    let length = revision.match_indices('/').nth(slashes).map_or(revision.len(), |(end, _)| end);
+    at + 1 + length
 }
 
 /// Whether a text has one slash, as an id of the hub has, and does not begin like a path.
@@ -415,6 +425,22 @@ mod tests {
             (
                 "hf://datasets/org/name@v1/data/x",
                 Place::Hub { id: "org/name@v1".into(), files: Wanted::Beginning("data/x".into()) },
+            ),
+            (
+                "hf://datasets/org/name@refs/convert/parquet/default/train",
+                Place::Hub {
+                    id: "org/name@refs/convert/parquet".into(),
+                    files: Wanted::Beginning("default/train".into()),
+                },
+            ),
+            (
+                "hf://datasets/org/name@refs%2Fpr%2f3/a@b/c.json",
+                Place::Hub { id: "org/name@refs/pr/3".into(), files: Wanted::Beginning("a@b/c.json".into()) },
+            ),
+            ("hf://datasets/org/name@refs/pr/3", hub("org/name@refs/pr/3", &[])),
+            (
+                "hf://datasets/org/name/a@b/c.json",
+                Place::Hub { id: "org/name".into(), files: Wanted::Beginning("a@b/c.json".into()) },
             ),
         ] {
             assert_eq!(Place::parse(text), place, "{text}");
