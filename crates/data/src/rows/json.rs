@@ -111,12 +111,21 @@ impl Table {
         if !is_columns(Value::is_array) && !is_columns(Value::is_object) {
             return Ok(Self::Rows(vec![object].into_iter()));
         }
+        // What the first of the columns that are objects calls its rows, in order.
+        let mut keys: Option<Vec<String>> = None;
         let mut columns: Vec<(String, std::vec::IntoIter<Value>)> = Vec::new();
         for (name, column) in object {
             let values = match column {
                 Value::Array(values) => values.into_iter(),
-                Value::Object(values) => {
-                    values.into_iter().map(|(_, value)| value).collect::<Vec<_>>().into_iter()
+                Value::Object(mut values) => {
+                    let keys = keys.get_or_insert_with(|| values.keys().cloned().collect());
+                    let of_keys: Vec<Value> = keys.iter().filter_map(|key| values.remove(key)).collect();
+                    if of_keys.len() < keys.len() || !values.is_empty() {
+                        return Err(format!(
+                            "an object of columns, of which {name:?} has not the rows that the first has"
+                        ));
+                    }
+                    of_keys.into_iter()
                 }
                 _ => Vec::new().into_iter(), // every one is a column
             };
@@ -267,6 +276,11 @@ mod tests {
             assert_eq!(read(text), two, "{text}");
         }
         assert_eq!(read("{\"a\": 1, \"b\": [2]}"), ["{\"a\":1,\"b\":[2]}"]);
+        // Columns whose rows are named are joined by the names.
+        let named = "{\n\"a\": {\"7\": 1, \"3\": 2}, \"b\": {\"3\": 2, \"7\": 1}}";
+        let mut rows = read(named);
+        rows.sort();
+        assert_eq!(rows, ["{\"a\":1,\"b\":1}", "{\"a\":2,\"b\":2}"]);
         assert_eq!(read("[]"), [""; 0]);
         assert_eq!(read(" \n"), [""; 0]);
         assert_eq!(read("[1, {}]"), ["the item is not a JSON object", "{}"]);
@@ -279,6 +293,11 @@ mod tests {
             ("[{}", "cut off"),
             ("[{}] x", "behind the end of the array"),
             ("{\"a\": [1, 2], \"b\": [1]}", "the first has 2 values and \"b\" has 1"),
+            (
+                "{\"a\": {\"0\": 1, \"1\": 2}, \"b\": {\"0\": 1, \"2\": 2}}",
+                "\"b\" has not the rows that the first has",
+            ),
+            ("{\"a\": {\"0\": 1}, \"b\": {\"0\": 1, \"2\": 2}}", "\"b\" has not the rows that the first has"),
             ("{\"a\": ", "not valid JSON"),
             ("seven", "not valid JSON"),
             ("[{}, , {}]", "not valid JSON"),
