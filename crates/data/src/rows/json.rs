@@ -108,7 +108,8 @@ impl Table {
             ));
         }
         let is_columns = |is_column: fn(&Value) -> bool| !object.is_empty() && object.values().all(is_column);
-        if !is_columns(Value::is_array) && !is_columns(Value::is_object) {
+        let is_list = |value: &Value| value.is_array() && !is_chat(value);
+        if !is_columns(is_list) && !is_columns(Value::is_object) {
             return Ok(Self::Rows(vec![object].into_iter()));
         }
         // What the first of the columns that are objects calls its rows, in order.
@@ -141,6 +142,12 @@ impl Table {
         }
         Ok(Self::Columns(columns))
     }
+}
+
+/// Whether a list is the messages of a chat, which one row has.
+fn is_chat(value: &Value) -> bool {
+    let is_message = |item: &Value| item.get("role").is_some() && item.get("content").is_some();
+    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_message))
 }
 
 impl Iterator for Table {
@@ -276,6 +283,11 @@ mod tests {
             assert_eq!(read(text), two, "{text}");
         }
         assert_eq!(read("{\"a\": 1, \"b\": [2]}"), ["{\"a\":1,\"b\":[2]}"]);
+        let message = r#"{"role":"user","content":"u"}"#;
+        let chat = format!("{{\"messages\":[{message},{message}]}}");
+        assert_eq!(read(&chat).len(), 1, "a row of lists, and no columns");
+        let both = format!("{{\"prompt\":[{message}],\"completion\":[{message}],\"ids\":[1]}}");
+        assert_eq!(read(&both).len(), 1);
         // Columns whose rows are named are joined by the names.
         let named = "{\n\"a\": {\"7\": 1, \"3\": 2}, \"b\": {\"3\": 2, \"7\": 1}}";
         let mut rows = read(named);
