@@ -231,15 +231,17 @@ impl Line {
         self.error(format_args!("expected one of the keys {expected}; the line has {found}"))
     }
 
-    /// Those of `keys` that the line has; files of columns have null where a row has none.
+    /// Those of `keys` that the line has.
     fn present(&self, keys: &[&'static str]) -> Vec<&'static str> {
-        keys.iter().copied().filter(|&key| self.get(key).is_some_and(|value| !value.is_null())).collect()
+        keys.iter().copied().filter(|&key| self.get(key).is_some()).collect()
     }
 
-    /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the prompts of data sets.
+    /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the prompts of data sets. Beside a
+    /// `prompt`, `messages` are the chat that begins with it, as in sets for imitation.
     pub fn prompt(&self) -> Result<Prompt<'_>> {
         const OWN: [&str; 3] = ["prompt", "messages", "tokens"];
-        let has_own = !self.present(&OWN).is_empty();
+        let own = self.present(&OWN);
+        let has_own = !own.is_empty();
         let (key, value) = match find(&self.object, &None, PROMPT) {
             Ok(found) if !has_own => found,
             Err(_) if !has_own => {
@@ -247,7 +249,7 @@ impl Line {
                 return Err(self.lacks(&OWN.iter().chain(others).copied().collect::<Vec<_>>()));
             }
             _ => {
-                let key = self.one_of(&OWN)?;
+                let key = if own == ["prompt", "messages"] { "prompt" } else { self.one_of(&OWN)? };
                 (key, &self.object[key])
             }
         };
@@ -276,8 +278,9 @@ impl Line {
         self.object
     }
 
+    /// What the line has there; files of columns have null where a row has nothing.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.object.get(key)
+        self.object.get(key).filter(|value| !value.is_null())
     }
 
     pub fn text(&self, key: &str) -> Result<&str> {

@@ -319,7 +319,7 @@ fn refuse_responses_of_runs(line: &Line) -> Result<()> {
 
 /// The temperature that a line is to be scored at.
 fn temperature_of(line: &Line) -> Result<f32> {
-    let Some(value) = line.get("temperature").filter(|value| !value.is_null()) else { return Ok(1.0) };
+    let Some(value) = line.get("temperature") else { return Ok(1.0) };
     let temperature = value.as_f64().map(|t| t as f32).filter(|t| TEMPERATURES.contains(t));
     temperature.ok_or_else(|| {
         line.error(

@@ -22,6 +22,10 @@ fn chat_prompts_messages_and_rendered_text_are_one() {
     for flags in [&[][..], &["--chat"], &["--template", "auto"], &["--template", "chat"]] {
         assert_eq!(messages, generate("p", json!({"prompt": "What is 2+2?"}), flags), "{flags:?}");
     }
+    let both = json!({"prompt": "What is 2+2?", "messages": [
+        {"role": "user", "content": "What is 2+2?"}, {"role": "assistant", "content": "4"}
+    ], "tokens": null});
+    assert_eq!(messages, generate("b", both, &[]), "the prompt of a chat that is there to be imitated");
     let surrounded = ["--prompt-prefix", "What is ", "--prompt-suffix", "?"];
     assert_eq!(messages, generate("q", json!({"prompt": "2+2"}), &surrounded));
     let with_system = json!({"messages": [

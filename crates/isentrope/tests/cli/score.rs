@@ -66,6 +66,10 @@ fn lines_may_say_at_which_temperature_they_are_scored() {
     for (line, temperature) in lines.iter().zip(["0.7", "1", "1.3", "0.7"]) {
         assert_eq!(bits(line, "logprobs"), bits(&at(temperature)[0], "logprobs"), "{temperature}");
     }
+    let nulls = json!({"tokens": [3, 1, 4, 1, 5], "prompt_tokens": null, "logprobs": null, "id": null});
+    let (lines, _) = score(&model, &[nulls], &[]);
+    assert_eq!(bits(&lines[0], "logprobs"), bits(&at("1")[0], "logprobs"));
+    assert_eq!((&lines[0]["id"], lines[0].get("mismatch")), (&json!(0), None));
     let (lines, _) = score(&model, &[line(json!(0.7)), line(json!("x"))], &["--temperature", "1.3"]);
     assert!(lines.iter().all(|line| bits(line, "logprobs") == bits(&at("1.3")[0], "logprobs")));
     let scratch = Scratch::new();
