@@ -58,6 +58,10 @@ fn cache(scratch: &Scratch) -> String {
         let lines: String = problems.iter().map(|row| format!("{row}\n")).collect();
         fs::write(files.join(format!("{split}-00000-of-00001.jsonl")), lines).unwrap();
     }
+    // The names of all its files, as a download leaves them.
+    fs::create_dir(repository.join(".files")).unwrap();
+    let names = ["test", "train"].map(|split| format!("plain/{split}-00000-of-00001.jsonl"));
+    fs::write(repository.join(".files").join(commit), names.join("\n")).unwrap();
     home
 }
 
