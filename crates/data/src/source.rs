@@ -145,8 +145,13 @@ impl Records<Example> {
     pub fn open(settings: &DataSettings, split: Split, seed: u64) -> Result<(Self, Report)> {
         let name = settings.task.map_or("", TaskName::name);
         let from_row = |row: &Row, origin| Example::from_row(row, &settings.columns, origin);
-        let make = |task| demonstrations(task, name, (split, seed));
-        Self::read(settings, seed, make, &from_row, Some(Vec::new()))
+        Self::read(
+            settings,
+            seed,
+            |task| demonstrations(task, name, (split, seed)),
+            &from_row,
+            Some(Vec::new()),
+        )
     }
 
     /// The example at a position.

@@ -115,10 +115,7 @@ impl GenerationConfig {
     }
 
     fn token_ids(keys: &Keys) -> Result<Self> {
-        Ok(Self {
-            eos_token_ids: keys.tokens("eos_token_id")?,
-            ..Self::default()
-        })
+        Ok(Self { eos_token_ids: keys.tokens("eos_token_id")?, ..Self::default() })
     }
 }
 

@@ -19,7 +19,9 @@ fn shipped(example: &str, name: &str) -> String {
 
 /// The rows of an example's files, with the file's name.
 fn rows(example: &str) -> Vec<(&'static str, Value)> {
-    let of = |file| shipped(example, file).lines().map(|line| (file, serde_json::from_str(line).unwrap())).collect();
+    let of = |file| {
+        shipped(example, file).lines().map(|line| (file, serde_json::from_str(line).unwrap())).collect()
+    };
     ["train.jsonl", "test.jsonl"].map(of).into_iter().flat_map(|rows: Vec<_>| rows).collect()
 }
 
@@ -103,7 +105,11 @@ fn they_are_what_their_scripts_make_where_there_is_python() {
         };
         assert!(made.success());
         for name in ["train.jsonl", "test.jsonl"] {
-            assert_eq!(fs::read_to_string(scratch.path(name)).unwrap(), shipped(example, name), "{example}/{name}");
+            assert_eq!(
+                fs::read_to_string(scratch.path(name)).unwrap(),
+                shipped(example, name),
+                "{example}/{name}"
+            );
         }
     }
 }
