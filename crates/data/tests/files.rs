@@ -361,7 +361,7 @@ fn what_is_put_around_prompts_is_put_into_chats_too() {
     );
     let dressed =
         DataSettings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&path) };
-    let (mut examples, report) = Examples::open(&dressed, 1).unwrap();
+    let (mut examples, report) = Examples::open(&dressed, Split::Train, 1).unwrap();
     assert_eq!(
         bad(&report),
         ["rows.jsonl line 4: column tools is neither a list of objects nor the JSON of one"]
