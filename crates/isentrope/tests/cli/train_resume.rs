@@ -311,7 +311,7 @@ fn a_step_that_samples_nothing_has_no_means_and_rings_no_alarm() {
     let bench = Bench::train();
     let out = bench.run("run", &["run.steps=2"], &[]);
     let surplus = state(&out, 2)["trainer"]["surplus"].as_array().unwrap().len();
-    assert!(surplus > 1, "{surplus} groups are left over, and more than one is needed");
+    assert!(surplus > 0, "no group is left over, and one is needed");
     let sets = ["run.steps=3", "rollout.prompts=1", "update.prompts=1"];
     let message = succeed(&mut bench.command("run", &sets, &["--resume"]));
     assert!(!message.contains("collapsed"), "{message}");
@@ -506,7 +506,7 @@ fn damaged_weights_are_not_saved_over_a_good_checkpoint() {
     let sets = ["optimizer.schedule=constant", "checkpoint.every=2", "checkpoint.keep=1", "eval.every=0"];
     let out = bench.run("run", &[&sets[..], &["run.steps=2"]].concat(), &[]);
     let before = tree(&checkpoint(&out, 2));
-    let more = [&sets[..], &["run.steps=9", "optimizer.learning_rate=1e38"]].concat();
+    let more = [&sets[..], &["run.steps=9", "optimizer.learning_rate=1e37"]].concat();
     let output = bench.command("run", &more, &["--resume"]).output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{message}");
@@ -522,7 +522,7 @@ fn a_run_that_diverges_keeps_its_last_good_checkpoint_and_goes_on_from_it() {
         let sets = ["optimizer.schedule=constant", "checkpoint.every=1", "checkpoint.keep=1", "eval.every=0"];
         let out = bench.run("run", &[&sets[..], &["run.steps=2"]].concat(), &[]);
         let before = tree(&checkpoint(&out, 2));
-        let more = [&sets[..], &["run.steps=5", "optimizer.learning_rate=1e38"]].concat();
+        let more = [&sets[..], &["run.steps=5", "optimizer.learning_rate=1e37"]].concat();
         let output = bench.command("run", &more, &["--resume"]).output().unwrap();
         let message = stderr(&output);
         assert!(
@@ -539,7 +539,7 @@ fn a_run_that_diverges_keeps_its_last_good_checkpoint_and_goes_on_from_it() {
 #[test]
 fn a_run_whose_last_step_is_not_finite_has_not_succeeded() {
     for bench in [Bench::train(), Bench::sft()] {
-        let sets = ["run.steps=1", "optimizer.learning_rate=1e38", "eval.every=0"];
+        let sets = ["run.steps=1", "optimizer.learning_rate=1e37", "eval.every=0"];
         let sentence = failure_of_last_line(&mut bench.command("run", &sets, &[]));
         assert!(
             sentence.contains("step 1 is not saved") && sentence.contains("optimizer.learning_rate"),
