@@ -67,7 +67,7 @@ impl Rows {
     /// Opens a file of any name: where no format has its ending, JSON lines.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// When the file cannot be read.
     pub fn open_any(path: &Path) -> Result<Self> {
         Self::open_as(path, Format::of(path).unwrap_or(Format::LINES), PROMPT, None)
     }

@@ -25,8 +25,8 @@ pub type Select<'a> = dyn Fn(Names<'_>) -> Result<Vec<String>, String> + 'a;
 /// ([`HubConfig::from_env`]).
 ///
 /// # Errors
-/// [`Error::Hub`] when `id` is none, the hub does not deliver or `select` finds nothing, [`Error::Io`] when the cache
-/// cannot be written.
+/// [`Error::Hub`](crate::Error::Hub) when `id` is none, the hub does not deliver or `select` finds nothing,
+/// [`Error::Io`](crate::Error::Io) when the cache cannot be written.
 pub fn dataset_files(id: &str, select: &Select<'_>, progress: &dyn Progress) -> Result<Vec<PathBuf>> {
     dataset_files_with(&HubConfig::from_env()?, id, select, progress)
 }
