@@ -6,6 +6,7 @@ use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::generation_config::eos_tokens;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Renders prompts for one model.
@@ -179,9 +180,9 @@ impl Prompter {
             "the model has no chat template (chat_template.jinja, or \"chat_template\" in tokenizer_config.json) and the \
              prompt is to go through one; data.template = \"none\", or --template none, uses its text alone",
         )?;
-        let mut variables = self.variables.clone();
+        let mut variables = Cow::Borrowed(&self.variables);
         if !tools.is_empty() {
-            variables.insert("tools".into(), tools.into());
+            variables.to_mut().insert("tools".into(), tools.into());
         }
         template.render(messages, generation, &variables).map_err(|e| e.to_string())
     }

@@ -110,12 +110,13 @@ impl ParquetRows {
         let Some(row) = guarded(|| rows.next().transpose())? else { return Ok(None) };
         self.number += 1;
         self.unread_of_row.clear();
-        let read = |(name, field): (String, Field)| match column((name.clone(), field)) {
-            Err(problem) if !self.wanted.contains(&name) => {
+        let read = |(name, field): (String, Field)| match column(&name, field) {
+            Ok(value) => Ok((name, value)),
+            Err(problem) if self.wanted.contains(&name) => Err(problem),
+            Err(problem) => {
                 self.unread_of_row.push(problem);
                 Ok((name, Value::Null))
             }
-            read => read,
         };
         let row: Result<Row, String> = row.into_columns().into_iter().map(read).collect();
         let size: usize = row.as_ref().map_or(0, |row| row.values().map(text_bytes).sum());
@@ -165,9 +166,8 @@ fn message(error: &ParquetError) -> String {
     error.to_string().chars().take(MAX_MESSAGE).collect()
 }
 
-fn column((name, field): (String, Field)) -> Result<(String, Value), String> {
-    let value = value(field).map_err(|problem| format!("column {name} {problem}"))?;
-    Ok((name, value))
+fn column(name: &str, field: Field) -> Result<Value, String> {
+    value(field).map_err(|problem| format!("column {name} {problem}"))
 }
 
 /// The field as JSON; an error is what is wrong with the field's type or content.
@@ -193,7 +193,11 @@ fn value(field: Field) -> Result<Value, String> {
             std::str::from_utf8(bytes.data()).map_err(|_| "holds bytes that are not UTF-8")?.into()
         }
         Field::Group(row) => {
-            let fields: Result<Row, String> = row.into_columns().into_iter().map(column).collect();
+            let fields: Result<Row, String> = row
+                .into_columns()
+                .into_iter()
+                .map(|(name, field)| column(&name, field).map(|value| (name, value)))
+                .collect();
             Value::Object(fields?)
         }
         Field::ListInternal(list) => {
