@@ -2,7 +2,7 @@
 //! hardware.
 //!
 //! The definition is that of microsoft/MMA-Sim (`fused_sum`, `nv_fused_dot_add` in `mmasim/simulator/arithmetic.py`, which they
-//! have validated on GPUs; arXiv:2511.10909). Here every number is a whole multiple of 2^-600, and nothing is shifted or
+//! have validated on GPUs; arXiv:2511.10909), but for zeros and the least exponent, which are as an H200 has them. Here every number is a whole multiple of 2^-600, and nothing is shifted or
 //! rounded but by division of such numbers: no step is shared with the implementation.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
@@ -39,11 +39,8 @@ fn units(x: f32) -> BigInt {
     if wide < 0.0 { -whole } else { whole }
 }
 
-/// floor(log2 |x|), or -126 for what is smaller and for 0.
+/// floor(log2 |x|), or -126 for what is smaller.
 fn exponent(x: f32) -> i32 {
-    if x == 0.0 {
-        return -126;
-    }
     let mut exponent = -126;
     while f64::from(x).abs() >= 2f64.powi(exponent + 1) {
         exponent += 1;
@@ -65,7 +62,9 @@ fn step(fraction_bits: i32, c: f32, a: &[u16], b: &[u16]) -> f32 {
         assert_eq!(&product * power(0), units(a) * units(b), "a product is a multiple of the unit");
         terms.push((product, exponent(a) + exponent(b)));
     }
-    let top = terms.iter().map(|(_, exponent)| *exponent).max().unwrap();
+    let zero = BigInt::from(0);
+    let counted = terms.iter().filter(|(value, _)| *value != zero).map(|(_, exponent)| *exponent);
+    let top = counted.max().unwrap_or(-133).max(-133);
     let grid = power(top - fraction_bits);
     // Division of BigInt is towards zero.
     let sum: BigInt = terms.iter().map(|(value, _)| value / &grid).sum();
@@ -249,6 +248,7 @@ fn sums_are_those_of_the_hardware() {
         ("l40s", TensorCore::Ampere),
         ("h100", TensorCore::Hopper),
         ("h200", TensorCore::Hopper),
+        ("h200_near_zero", TensorCore::Hopper),
         ("b200", TensorCore::Hopper),
     ] {
         let text = std::fs::read_to_string(directory.join(name).with_extension("txt")).unwrap();

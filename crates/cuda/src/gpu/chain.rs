@@ -1,12 +1,15 @@
 //! The tensor core's arithmetic on bfloat16, as it is known for Hopper and Blackwell: what libraries are held against.
 //!
-//! A step adds 16 products to a sum: all 17 terms are cut to 25 fraction bits of the largest exponent among them, added exactly,
-//! and the sum is cut to an f32 (Li et al., MMA-Sim, 2025). A product of matrices is a chain of such steps.
+//! A step adds 16 products to a sum: all 17 terms are cut to 25 fraction bits of the largest exponent among them, zeros left out,
+//! and -133; they are added exactly, and the sum is cut to an f32 (Li et al., MMA-Sim, 2025; what of zeros and -133 is from an
+//! H200). A product of matrices is a chain of such steps.
 
 /// Terms of a step.
 const STEP: usize = 16;
 /// Bits behind the point that remain of the term with the largest exponent.
 const FRACTION: i32 = 25;
+/// The least that the largest exponent is.
+const LEAST: i32 = -133;
 
 /// `sum + a . b`, by steps over 16 terms in order. The last step may have fewer: zeros change nothing.
 ///
@@ -41,8 +44,8 @@ fn step(sum: f32, a: &[u16], b: &[u16]) -> f32 {
         Term { mantissa: a.mantissa * b.mantissa, exponent: a.exponent + b.exponent, bits: a.bits + b.bits }
     });
     let terms: Vec<Term> = products.chain([number(sum.to_bits())]).collect();
-    // Zeros count as well, with the exponent of the smallest numbers.
-    let top = terms.iter().map(|term| term.exponent).max().expect("the sum is one of the terms");
+    let counted = terms.iter().filter(|term| term.mantissa != 0);
+    let top = counted.map(|term| term.exponent).max().map_or(LEAST, |top| top.max(LEAST));
     let total: i128 =
         terms.iter().map(|term| cut(term.mantissa, term.bits - FRACTION + top - term.exponent)).sum();
     // total * 2^(top - FRACTION), towards zero: 24 bits at most, fewer where the f32 is subnormal.

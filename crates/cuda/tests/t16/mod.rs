@@ -31,8 +31,8 @@ fn parts(x: f32) -> (i128, i32) {
 }
 
 /// `sum + a[0] b[0] + a[1] b[1] + ...` as the tensor core adds: every term is cut, towards zero, to so many bits below
-/// the largest power of two among them (of a product the sum of its factors' powers), the sum is exact, and cut to an
-/// f32.
+/// the largest power of two among them (of a product the sum of its factors' powers), zeros left out, and 2^-133; the sum
+/// is exact, and cut to an f32.
 fn block(bits: i32, sum: f32, a: &[f32], b: &[f32]) -> f32 {
     let all = || a.iter().zip(b).map(|(a, b)| (*a, *b));
     if !sum.is_finite() || all().any(|(a, b)| !a.is_finite() || !b.is_finite()) {
@@ -40,13 +40,13 @@ fn block(bits: i32, sum: f32, a: &[f32], b: &[f32]) -> f32 {
         return all().fold(sum, |sum, (a, b)| sum + a * b);
     }
     // A number is its significand, below 2^24, times 2^exponent; its power of two is exponent + 23.
-    let power = |x: f32| if x == 0.0 { -126 } else { parts(x).1 + 23 };
+    let power = |x: f32| parts(x).1 + 23;
     let mut terms = vec![(parts(sum).0, parts(sum).1, power(sum))];
     for (a, b) in all() {
         let ((p, e), (q, f)) = (parts(a), parts(b));
         terms.push((p * q, e + f, power(a) + power(b)));
     }
-    let largest = terms.iter().map(|term| term.2).max().unwrap();
+    let largest = terms.iter().filter(|term| term.0 != 0).map(|term| term.2).max().unwrap_or(-133).max(-133);
     let unit = largest - bits;
     let cut = |&(significand, exponent, _): &(i128, i32, i32)| {
         let by = exponent - unit;
