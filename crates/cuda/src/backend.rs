@@ -10,7 +10,7 @@ use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
-use crate::{adamw, attention, draw, head, splits};
+use crate::{adamw, attention, draw, head, linear, splits};
 use isentrope_kernels::{
     AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
     Linear, OutOfMemory, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
@@ -54,6 +54,7 @@ impl<D: Device> Backend for Cuda<D> {
             }
             Work::Draw(shape, rows) => draw::workspace(self.logits_blocks, shape, rows),
             Work::Steps(layers) => self.steps_bytes(layers),
+            Work::LinearSums => linear::workspace(self.dtype),
             Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
         }
     }
@@ -64,7 +65,8 @@ impl<D: Device> Backend for Cuda<D> {
         let buffer = self.kept(Layout::new(self.dtype, role))?;
         let bytes = buffer.layout.bytes();
         if bytes > 0 && !matches!(role, Role::Cache { .. }) {
-            self.device.clear(buffer.block.memory(), 0, bytes);
+            self.device.clear(buffer.memory(), 0, bytes);
+            buffer.set_zero();
         }
         Ok(buffer)
     }

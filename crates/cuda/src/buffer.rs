@@ -4,15 +4,18 @@ use crate::device::Device;
 use crate::kernels::Pointer;
 use crate::layout::{BLOCK, Layout};
 use crate::pool::Block;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Memory on a GPU, which knows how its numbers lie.
 pub struct CudaBuffer<D: Device> {
-    pub(crate) block: Block<D>,
+    block: Block<D>,
     pub(crate) layout: Layout,
     /// The numbers, where they live in the host's memory; the block has none then.
     pub(crate) host: Option<D::HostMemory>,
     tail: Mutex<Tail>,
+    /// Whether nothing was done since it was set to zeros. Whoever asks where the numbers are may write there.
+    is_zero: AtomicBool,
 }
 
 /// The last tokens that went into a matrix's gradient, where they do not fill a block of the tensor core's sums: they wait for
@@ -27,7 +30,7 @@ pub(crate) struct Tail {
 
 impl<D: Device> CudaBuffer<D> {
     pub(crate) fn new(block: Block<D>, layout: Layout) -> Self {
-        Self { block, layout, host: None, tail: Mutex::default() }
+        Self { block, layout, host: None, tail: Mutex::default(), is_zero: AtomicBool::new(false) }
     }
 
     /// Numbers in the host's memory, beside a block without any.
@@ -44,13 +47,35 @@ impl<D: Device> CudaBuffer<D> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Says that all numbers are zero now.
+    pub(crate) fn set_zero(&self) {
+        self.is_zero.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all numbers are zero for sure: a sum that goes on from them begins.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.is_zero.load(Ordering::Relaxed)
+    }
+
+    /// The memory, to read from or write to.
+    pub(crate) fn memory(&self) -> &D::Memory {
+        self.is_zero.store(false, Ordering::Relaxed);
+        self.block.memory()
+    }
+
+    /// The address of a byte, to read from or write to.
+    fn at(&self, byte: usize) -> Pointer {
+        self.is_zero.store(false, Ordering::Relaxed);
+        self.block.at(byte)
+    }
+
     /// The first number.
     ///
     /// # Panics
     /// When the numbers live in the host's memory.
     pub(crate) fn start(&self) -> Pointer {
         assert!(self.host.is_none(), "numbers in the host's memory have no place on the device");
-        self.block.at(0)
+        self.at(0)
     }
 
     /// The start of the first rows.
@@ -72,7 +97,7 @@ impl<D: Device> CudaBuffer<D> {
             "rows {first} .. + {rows} of {features} in {:?}",
             self.layout
         );
-        self.block.at(first * stride * element.bytes())
+        self.at(first * stride * element.bytes())
     }
 
     /// The start of a matrix of this shape.
@@ -99,7 +124,7 @@ impl<D: Device> CudaBuffer<D> {
 
     /// The rests of split numbers.
     pub(crate) fn rest(&self) -> Pointer {
-        self.block.at(self.layout.rest_at())
+        self.at(self.layout.rest_at())
     }
 
     /// Where gradients by outputs wait, from one of them on.

@@ -133,6 +133,8 @@ catalog! {
         one FILL_RANDOM "fill_random" (P, u64, u64, f32);
         // from, to, count, features, from's stride, to's stride.
         one ROUND_ROWS "round_rows" (P, P, u32, u32, u32, u32);
+        // sums, bias, d, rows, columns, d's stride, adds.
+        one ADD_AND_ROUND "add_and_round" (P, P, P, u32, u32, u32, u32);
         // from, keys, starts, order, to, groups, features, from's stride, to's stride.
         one EMBED_BACKWARD_BF16 "embed_backward_bf16" (P, P, P, P, P, u32, u32, u32, u32);
         // rows, tokens, packed, count, inputs, outputs, stride.

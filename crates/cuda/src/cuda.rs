@@ -171,11 +171,11 @@ impl<D: Device> Cuda<D> {
         }
         match element {
             Element::F32 => {
-                self.device.download(from.block.memory(), 4 * first, bytemuck::cast_slice_mut(numbers));
+                self.device.download(from.memory(), 4 * first, bytemuck::cast_slice_mut(numbers));
             }
             Element::Bf16 => {
                 let mut halves = vec![0u16; numbers.len()];
-                self.device.download(from.block.memory(), 2 * first, bytemuck::cast_slice_mut(&mut halves));
+                self.device.download(from.memory(), 2 * first, bytemuck::cast_slice_mut(&mut halves));
                 for (number, half) in numbers.iter_mut().zip(halves) {
                     *number = f32::from_bits(u32::from(half) << 16);
                 }

@@ -162,8 +162,7 @@ pub struct MemoryInfo {
     pub total: usize,
 }
 
-/// `d[i, j] = sum over k of a[i, k] b[j, k]`, going on from what `d` holds where it accumulates. `a` and `b` are bf16, sums f32;
-/// every matrix lies row by row, without gaps.
+/// `d[i, j] = sum over k of a[i, k] b[j, k]`. `a` and `b` are bf16, sums f32; every matrix lies row by row, without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// Address of `a: [rows, depth]`, or of `[depth, rows]` where it is transposed.
@@ -178,12 +177,10 @@ pub struct Product {
     pub d: u64,
     /// Whether `d` is f32; bf16 otherwise, rounded to nearest even.
     pub d_exact: bool,
-    /// Whether the sums go on from what `d` holds, which is f32 then.
-    pub accumulates: bool,
-    /// Rows of `a` and `d`.
+    /// Rows of `a` and `d`: tokens, unless `a` is transposed.
     pub rows: usize,
     /// Rows of `b`, columns of `d`.
     pub columns: usize,
-    /// Terms of each sum.
+    /// Terms of each sum: tokens, if `a` is transposed, as where it is the gradient of a weight.
     pub depth: usize,
 }

@@ -220,7 +220,7 @@ impl<D: Device> Cuda<D> {
         let sums = (!is_f32).then(|| self.scratch(4 * rows * shape.inputs));
         let into = sums.as_ref().map_or(dx_rows, |sums| Matrix { start: sums.at(0), stride: shape.inputs });
         let kept = statistics.kept.as_ref();
-        let (mut tail, mut after) = (dw.tail(), None);
+        let (mut tail, mut after, goes_on) = (dw.tail(), None, !dw.is_zero());
         for first in (0..shape.outputs).step_by(block) {
             let columns = first..(first + block).min(shape.outputs);
             self.logits(shape, columns.clone(), x, weights, logits.at(0), rows);
@@ -247,7 +247,7 @@ impl<D: Device> Cuda<D> {
                 ),
             );
             self.head_input_gradient(shape, columns.clone(), gradient, weights, into, rows, first > 0);
-            after = Some(self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail));
+            after = Some(self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail, goes_on));
         }
         *tail = after.unwrap_or(*tail);
         if let Some(sums) = &sums {

@@ -3,10 +3,14 @@
 //! With bf16 a weight's gradient is a chain over blocks of 16 tokens, counted from where the accumulation began. Tokens that
 //! do not fill a block wait behind the gradient for the next ones ([`Tail`](crate::buffer::Tail)), so that micro-batches may
 //! end anywhere.
+//!
+//! Products are the vendor's library's where that has the right bits. It cannot add a bias or a residual before the one rounding,
+//! nor go on from a sum: what is added is added by a kernel, to sums that are not rounded; and it computes the part of a
+//! weight's gradient with which the gradient begins.
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
-    BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
+    ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
     LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16,
     LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
 };
@@ -45,8 +49,8 @@ pub(crate) enum Direction {
     Input,
     /// The same in f32, going on from what there is or not.
     HeadInput(bool),
-    /// Gradients by weights, which go on.
-    Weight,
+    /// Gradients by weights, going on from what there is or not.
+    Weight(bool),
 }
 
 impl Operands {
@@ -60,10 +64,9 @@ impl Operands {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
             Direction::Input | Direction::HeadInput(false) => (false, true),
-            // The library adds the sum so far at the end, which is not the chain. It would be asked for each number of tokens,
-            // since this is what a product that goes on is known by.
-            Direction::HeadInput(true) => return None,
-            Direction::Weight => (true, true),
+            Direction::Weight(false) => (true, true),
+            // The library adds the sum so far at the end, which is not the chain.
+            Direction::HeadInput(true) | Direction::Weight(true) => return None,
         };
         let Self { a, b, d, rows, columns, depth } = *self;
         let is_gapless = a.stride == if a_transposed { rows } else { depth }
@@ -76,12 +79,24 @@ impl Operands {
             b_transposed,
             d: d.start.0,
             d_exact: !matches!(direction, Direction::Forward(false) | Direction::Input),
-            accumulates: direction == Direction::Weight,
             rows,
             columns,
             depth,
         })
     }
+}
+
+/// Numbers of the sums that a bias or a residual is added to, at most: 32 MiB.
+const SUMS: usize = 8 << 20;
+
+/// Rows of such sums that are computed at a time.
+fn rows_of_sums(columns: usize) -> usize {
+    (SUMS / columns.max(1)).max(1)
+}
+
+/// Bytes that linear layers take beside their operands.
+pub(crate) fn workspace(dtype: Dtype) -> usize {
+    if dtype == Dtype::Bf16 { 4 * SUMS } else { 0 }
 }
 
 /// Of a kernel with a chain for each of so many numbers: a warp adds what eight others bring.
@@ -129,8 +144,11 @@ impl<D: Device> Cuda<D> {
             Dtype::Bf16 => {
                 let b = Matrix { start: w, stride: weights.layout.stride };
                 let operands = Operands { a: x, b, d: y, rows: tokens, columns: outputs, depth: inputs };
+                let sums = Operands { d: Matrix { stride: outputs, ..operands.d }, ..operands };
                 if bias.is_none() && !adds {
                     self.multiply(Direction::Forward(false), operands);
+                } else if self.is_of_library(Direction::Forward(true), &sums) {
+                    self.multiply_then_add(operands, bias.unwrap_or(Pointer::NULL), adds);
                 } else {
                     self.multiply_and_add(operands, bias.unwrap_or(Pointer::NULL), adds);
                 }
@@ -160,8 +178,7 @@ impl<D: Device> Cuda<D> {
             // Whoever computes it does so wherever the numbers go.
             let whole = Matrix { start: Pointer::NULL, stride: layout.stride };
             let operands = Operands { a, b, d: whole, rows: tokens, columns: outputs, depth: inputs };
-            let product = operands.as_product(Direction::Forward(false));
-            product.is_some_and(|product| self.device.device().examine(&product).is_ok())
+            self.is_of_library(Direction::Forward(false), &operands)
         };
         if self.dtype == Dtype::F32 || (bias.is_none() && of_library()) {
             let for_a_moment;
@@ -328,8 +345,8 @@ impl<D: Device> Cuda<D> {
     ) {
         let Linear { inputs, outputs } = shape;
         let (dy, x) = (Self::matrix_of(dy, tokens, outputs), Self::matrix_of(x, tokens, inputs));
-        let mut tail = dw.tail();
-        *tail = self.weight_gradient_part(shape, 0..outputs, dy, x, dw, tokens, *tail);
+        let (mut tail, goes_on) = (dw.tail(), !dw.is_zero());
+        *tail = self.weight_gradient_part(shape, 0..outputs, dy, x, dw, tokens, *tail, goes_on);
     }
 
     /// The gradients of the weights to the outputs `columns`, which `dy` alone has; says what waits then, once all columns have
@@ -344,11 +361,12 @@ impl<D: Device> Cuda<D> {
         dw: &CudaBuffer<D>,
         tokens: usize,
         tail: Tail,
+        goes_on: bool,
     ) -> Tail {
-        let start = dw.matrix(shape);
         if tokens == 0 || columns.is_empty() || shape.inputs == 0 {
             return tail;
         }
+        let start = dw.matrix(shape);
         if self.dtype == Dtype::F32 {
             LINEAR_BACKWARD_WEIGHT_F32.launch(
                 &*self.device,
@@ -384,7 +402,7 @@ impl<D: Device> Cuda<D> {
                 columns: shape.inputs,
                 depth: whole,
             };
-            self.multiply(Direction::Weight, operands);
+            self.multiply(Direction::Weight(goes_on), operands);
         }
         let side = 1 - tail.side;
         self.wait(shape, &columns, (dy, x), filling + whole..tokens, dw, side, 0);
@@ -449,7 +467,7 @@ impl<D: Device> Cuda<D> {
             columns: shape.inputs,
             depth: rows,
         };
-        self.multiply(Direction::Weight, operands);
+        self.multiply(Direction::Weight(true), operands);
     }
 
     /// Adds what waits behind a gradient: a last block that is not full.
@@ -482,6 +500,14 @@ impl<D: Device> Cuda<D> {
         kernel.launch(&*self.device, grid, arguments);
     }
 
+    /// Whether the vendor's library computes products of this kind, whatever their addresses and their number of tokens.
+    fn is_of_library(&self, direction: Direction, operands: &Operands) -> bool {
+        let product = operands.as_product(direction);
+        // The stream's own device: a step that is being recorded goes on.
+        let aligned = |product: &Product| product.columns.is_multiple_of(8);
+        product.filter(aligned).is_some_and(|product| self.device.device().examine(&product).is_ok())
+    }
+
     /// A product by the vendor's library where there is one, by a kernel otherwise: to the same bits.
     fn multiply(&self, direction: Direction, operands: Operands) {
         if operands.rows == 0 || operands.columns == 0 {
@@ -496,13 +522,45 @@ impl<D: Device> Cuda<D> {
         match direction {
             Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
             Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),
-            Direction::Weight => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
+            // Of what begins, the sum so far is zero.
+            Direction::Weight(_) => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
             Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
             Direction::HeadInput(resumes) => self.launch_tiles(
                 &HEAD_BACKWARD_INPUT_BF16,
                 size,
                 (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride, u32::from(resumes)),
             ),
+        }
+    }
+
+    /// Outputs of a layer with a bias and a residual, which are added before the one rounding: the sums first, of so many rows
+    /// at a time as there is memory for.
+    fn multiply_then_add(&self, operands: Operands, bias: Pointer, adds: bool) {
+        let Operands { a, d, rows, columns, .. } = operands;
+        let at_a_time = rows_of_sums(columns).min(rows);
+        let sums = self.scratch(4 * at_a_time * columns);
+        for first in (0..rows).step_by(at_a_time.max(1)) {
+            let here = at_a_time.min(rows - first);
+            let product = Operands {
+                a: Matrix { start: a.start.by(2 * first * a.stride), ..a },
+                d: Matrix { start: sums.at(0), stride: columns },
+                rows: here,
+                ..operands
+            };
+            self.multiply(Direction::Forward(true), product);
+            ADD_AND_ROUND.launch(
+                &*self.device,
+                Grid::line((here * columns).div_ceil(4 * 256), 256),
+                (
+                    sums.at(0),
+                    bias,
+                    d.start.by(2 * first * d.stride),
+                    word(here),
+                    word(columns),
+                    word(d.stride),
+                    u32::from(adds),
+                ),
+            );
         }
     }
 

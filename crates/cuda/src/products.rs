@@ -20,7 +20,7 @@ use std::fmt;
 pub struct Layer {
     /// Its inputs and outputs.
     pub shape: Linear,
-    /// Whether a bias or a residual is added to its outputs, before the one rounding.
+    /// Whether a bias or a residual is added to its outputs, before the one rounding: what a product comes to is f32 then.
     pub adds: bool,
 }
 
@@ -99,17 +99,16 @@ fn asked_for(
     let mut all = Vec::new();
     for &Layer { shape: Linear { inputs, outputs }, adds } in layers {
         let [x, y] = [inputs, outputs].map(padded);
-        if !adds {
-            let what = format!("outputs of layers from {inputs} to {outputs}");
-            all.push((what, operands([tokens, outputs, inputs], [x, x, y]), Direction::Forward(false)));
-        }
+        let what = format!("outputs of layers from {inputs} to {outputs}");
+        let stride = if adds { outputs } else { y };
+        all.push((what, operands([tokens, outputs, inputs], [x, x, stride]), Direction::Forward(adds)));
         if rows == 0 {
             continue;
         }
         let what = format!("gradients of inputs of layers from {inputs} to {outputs}");
         all.push((what, operands([tokens, inputs, outputs], [y, x, x]), Direction::Input));
         let what = format!("gradients of weights {outputs} x {inputs}");
-        all.push((what, operands([outputs, inputs, tokens], [y, x, x]), Direction::Weight));
+        all.push((what, operands([outputs, inputs, tokens], [y, x, x]), Direction::Weight(false)));
     }
     let (inputs, x) = (head.inputs, padded(head.inputs));
     let logits = |columns| operands([tokens, columns, inputs], [x, x, columns]);
@@ -123,7 +122,7 @@ fn asked_for(
             all.push((what, product, Direction::HeadInput(false)));
         }
         let what = format!("gradients of the weights of {columns} logits");
-        all.push((what, operands([columns, inputs, tokens], [y, x, x]), Direction::Weight));
+        all.push((what, operands([columns, inputs, tokens], [y, x, x]), Direction::Weight(false)));
     }
     all
 }

@@ -95,7 +95,7 @@ impl<D: Device> Cuda<D> {
         let element = to.layout.element;
         assert_eq!(from.layout.element, element);
         if total > 0 {
-            self.device.clear(to.block.memory(), 0, total * to.layout.stride * element.bytes());
+            self.device.clear(to.memory(), 0, total * to.layout.stride * element.bytes());
         }
         let groups = rows.groups(|words| self.uploaded(words));
         SCATTER_ROWS.of(dtype_of(to)).launch(

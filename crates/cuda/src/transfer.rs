@@ -33,6 +33,9 @@ impl<D: Device> Cuda<D> {
                 self.fill_halves(buffer.rest(), numbers, rest);
             }
         }
+        if value.to_bits() == 0 {
+            buffer.set_zero();
+        }
     }
 
     /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range` to `range`. For
@@ -57,13 +60,13 @@ impl<D: Device> Cuda<D> {
         }
         let at = first * stride * element.bytes();
         match element {
-            Element::F32 => self.device.upload(bytemuck::cast_slice(rows), buffer.block.memory(), at),
+            Element::F32 => self.device.upload(bytemuck::cast_slice(rows), buffer.memory(), at),
             Element::Bf16 => {
                 let mut halves = vec![0u16; count * stride];
                 for (to, from) in halves.chunks_exact_mut(stride).zip(rows.chunks_exact(features)) {
                     to.iter_mut().zip(from).for_each(|(to, &from)| *to = bf16::from_f32(from).to_bits());
                 }
-                self.device.upload(bytemuck::cast_slice(&halves), buffer.block.memory(), at);
+                self.device.upload(bytemuck::cast_slice(&halves), buffer.memory(), at);
             }
             Element::Split => panic!("weights are packed, not written"),
         }
@@ -95,7 +98,7 @@ impl<D: Device> Cuda<D> {
             // A launch like others, what pads rows left out.
             self.copy_rows(from, None, to, None, rows);
         } else if bytes > 0 {
-            self.device.copy(from.block.memory(), 0, to.block.memory(), 0, bytes);
+            self.device.copy(from.memory(), 0, to.memory(), 0, bytes);
         }
     }
 
@@ -157,10 +160,10 @@ impl<D: Device> Cuda<D> {
             return;
         }
         match to.layout.element {
-            Element::F32 => self.device.upload(bytemuck::cast_slice(numbers), to.block.memory(), 4 * first),
+            Element::F32 => self.device.upload(bytemuck::cast_slice(numbers), to.memory(), 4 * first),
             Element::Split => {
                 let (upper, rest): (Vec<u16>, Vec<u16>) = numbers.iter().map(|&x| split(x)).unzip();
-                let memory = to.block.memory();
+                let memory = to.memory();
                 self.device.upload(bytemuck::cast_slice(&upper), memory, 2 * first);
                 self.device.upload(bytemuck::cast_slice(&rest), memory, to.layout.rest_at() + 2 * first);
             }

@@ -100,9 +100,11 @@ impl Layout {
         backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
-    /// Bytes that attention takes beside its buffers, in any pass or step over sequences of at most so many tokens.
-    pub fn attention_bytes(&self, backend: &impl Backend, longest: usize) -> usize {
-        backend.workspace(Work::Attention(self.attention(), longest))
+    /// Bytes that attention and linear layers take beside their buffers, in any pass or step over sequences of at most so many
+    /// tokens.
+    pub fn block_bytes(&self, backend: &impl Backend, longest: usize) -> usize {
+        let attention = backend.workspace(Work::Attention(self.attention(), longest));
+        attention.saturating_add(backend.workspace(Work::LinearSums))
     }
 
     /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and only where there is room.

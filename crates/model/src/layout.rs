@@ -85,6 +85,19 @@ pub(crate) struct Shapes {
 }
 
 impl Layout {
+    /// The linear layers of a block, each with whether a bias or a residual is added to its outputs.
+    pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
+        let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
+        let has =
+            |bias: fn(&BlockLayout) -> Option<Id>| self.blocks.iter().any(|block| bias(block).is_some());
+        vec![
+            (qkv, has(|block| block.qkv_bias)),
+            (output, true),
+            (gate_up, has(|block| block.gate_up_bias)),
+            (down, true),
+        ]
+    }
+
     /// The parameters of a model of this configuration.
     pub fn new(config: &ModelConfig) -> Self {
         let (hidden, intermediate, dim) = (config.hidden_size, config.intermediate_size, config.head_dim);

@@ -43,7 +43,7 @@ pub fn sweep(gpu: &Gpu, scale: Scale, report: &mut Report) {
             };
             report.verdict("cuBLASLt", &format!("{direction}, {inputs} x {outputs}"), Ok(verdict));
             for tokens in TOKENS {
-                let product = match product.accumulates {
+                let product = match product.a_transposed {
                     true => Product { depth: tokens, ..product },
                     false => Product { rows: tokens, ..product },
                 };
@@ -80,7 +80,6 @@ fn directions(inputs: usize, outputs: usize) -> [(&'static str, Product); 3] {
         b_transposed: false,
         d: 0,
         d_exact: false,
-        accumulates: false,
         rows: 0,
         columns: outputs,
         depth: inputs,
@@ -89,7 +88,6 @@ fn directions(inputs: usize, outputs: usize) -> [(&'static str, Product); 3] {
         a_transposed: true,
         b_transposed: true,
         d_exact: true,
-        accumulates: true,
         rows: outputs,
         columns: inputs,
         depth: 0,

@@ -170,9 +170,9 @@ fn kind_of(product: &Product) -> Product {
     with_tokens(shape_of(product), 0)
 }
 
-/// A product of so many tokens. These are the rows; where sums go on, they are the terms.
+/// A product of so many tokens. These are the rows; of a weight's gradient, they are the terms.
 pub(super) fn with_tokens(product: Product, tokens: usize) -> Product {
-    match product.accumulates {
+    match product.a_transposed {
         true => Product { depth: tokens, ..product },
         false => Product { rows: tokens, ..product },
     }
@@ -233,7 +233,6 @@ mod tests {
             b_transposed: false,
             d: 1024,
             d_exact: false,
-            accumulates: false,
             rows,
             columns: 64,
             depth: 128,

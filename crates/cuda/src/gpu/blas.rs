@@ -178,7 +178,7 @@ impl Blas {
         stream.enter();
         let Ok(call) = Call::new(self, product) else { return false };
         let algorithm = cublasLtMatmulAlgo_t { data: algorithm };
-        let (one, beta) = (1.0_f32, if product.accumulates { 1.0_f32 } else { 0.0 });
+        let (one, zero) = (1.0_f32, 0.0_f32);
         // What goes into a graph does not run now.
         let runs = handle == stream.handle;
         if runs {
@@ -197,7 +197,7 @@ impl Blas {
                 call.layouts[0],
                 product.a as *const c_void,
                 call.layouts[1],
-                (&raw const beta).cast(),
+                (&raw const zero).cast(),
                 product.d as *const c_void,
                 call.layouts[2],
                 product.d as *mut c_void,
@@ -268,7 +268,7 @@ fn is_aligned(product: &Product) -> bool {
 fn small_enough(shape: &Product) -> Option<Product> {
     let Product { rows, columns, depth, .. } = *shape;
     // The weights do not count: they are as large as the model has them.
-    let (tokens, of_a_token, whatever) = match shape.accumulates {
+    let (tokens, of_a_token, whatever) = match shape.a_transposed {
         true => (depth, rows.max(columns), rows * columns),
         false => (rows, columns.max(depth), 0),
     };
@@ -458,7 +458,7 @@ impl Drop for Call<'_> {
 
 fn describe(kind: &Product) -> String {
     let Product { rows, columns, depth, .. } = *kind;
-    match (kind.accumulates, kind.b_transposed) {
+    match (kind.a_transposed, kind.b_transposed) {
         (true, _) => format!("gradients of weights {rows} x {columns}"),
         (false, false) => format!("linear layers from {depth} to {columns}"),
         (false, true) => format!("gradients of inputs, from {depth} to {columns}"),
@@ -493,7 +493,6 @@ mod tests {
             b_transposed: false,
             d: 0,
             d_exact: true,
-            accumulates: false,
             rows: 4096,
             columns: 151_936,
             depth: 3584,
@@ -504,7 +503,7 @@ mod tests {
         assert_eq!(Product { rows: 4096, ..compared }, logits);
         assert_eq!(small_enough(&Product { rows: 64, ..logits }), Some(Product { rows: 64, ..logits }));
         // The sums of a gradient are as many whatever the tokens are.
-        let weights = Product { a_transposed: true, b_transposed: true, accumulates: true, ..logits };
+        let weights = Product { a_transposed: true, b_transposed: true, ..logits };
         assert_eq!(small_enough(&Product { rows: 1 << 15, columns: 1 << 14, ..weights }), None);
         let fewer = small_enough(&Product { rows: 4096, columns: 4096, depth: 1 << 17, ..weights }).unwrap();
         assert_eq!((fewer.rows, fewer.columns, fewer.depth), (4096, 4096, 1 << 16));
@@ -519,7 +518,6 @@ mod tests {
             b_transposed: false,
             d: 1024,
             d_exact: false,
-            accumulates: false,
             rows: 3,
             columns: 64,
             depth: 128,

@@ -12,6 +12,10 @@ pub trait Watch: Send + Sync + 'static {
     fn product(&self, _product: &Product) -> bool {
         false
     }
+    /// The same, with the emulator at hand.
+    fn product_on(&self, _emulator: &Emulator, product: &Product) -> bool {
+        self.product(product)
+    }
     /// As [`Device::product_library`].
     fn product_library(&self) -> Option<String> {
         None
@@ -106,7 +110,7 @@ impl<W: Watch> Device for Watched<W> {
         self.emulator.launch(function, grid, arguments);
     }
     fn product(&self, product: &Product) -> bool {
-        self.watch.product(product)
+        self.watch.product_on(&self.emulator, product)
     }
     fn product_library(&self) -> Option<String> {
         self.watch.product_library()

@@ -17,7 +17,7 @@ use crate::messages;
 use anyhow::{Result, anyhow, bail};
 use choice::Index;
 use isentrope_cuda::{AnyDevice, Cuda, DataSheet, Device as _, Dtype, Layer, Products, self_test};
-use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, thread_count};
+use isentrope_kernels::{Backend, Cpu, Isa, Linear, thread_count};
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
 use serde_json::{Value, json};
@@ -294,17 +294,8 @@ impl Device {
         if self.dtype != NumberType::Bf16 {
             return None;
         }
-        let of_blocks = |tensor: &str| tensor.contains(".layers.") && tensor.ends_with("proj.weight");
-        let mut layers: Vec<Layer> = Vec::new();
-        for parameter in &layout.parameters {
-            if let Kind::Matrix(shape) = parameter.kind
-                && parameter.tensors.iter().any(|tensor| of_blocks(&tensor.name))
-                && layers.iter().all(|layer| layer.shape != shape)
-            {
-                // What a bias is added to is examined too, though never asked for.
-                layers.push(Layer { shape, adds: false });
-            }
-        }
+        let layers: Vec<Layer> =
+            layout.linear_layers().into_iter().map(|(shape, adds)| Layer { shape, adds }).collect();
         let head = Linear { inputs: config.hidden_size, outputs: config.vocab_size };
         Some(backend.examine_products(&layers, head, rows))
     }

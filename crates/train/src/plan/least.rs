@@ -100,8 +100,8 @@ impl Least {
             .max((scoring(backend, layout, demand, scored), scored, Phase::Scoring));
         // Any phase has it, and a device keeps what it has had.
         let longest = demand.longest_sampled.max(demand.longest_trained).max(demand.scored);
-        let attention = layout.attention_bytes(backend, longest);
-        let fixed = [weights, moments, demand.kept_tokens, attention]
+        let of_blocks = layout.block_bytes(backend, longest);
+        let fixed = [weights, moments, demand.kept_tokens, of_blocks]
             .into_iter()
             .fold(OVERHEAD, usize::saturating_add);
         Self { sets, fixed, one, tokens, phase }
