@@ -54,7 +54,10 @@ impl<D: Device> Backend for Cuda<D> {
             }
             Work::Draw(shape, rows) => draw::workspace(self.logits_blocks, shape, rows),
             Work::Steps(layers) => self.steps_bytes(layers),
-            Work::LinearSums => linear::workspace(self.dtype),
+            Work::LinearSums(outputs) => match self.device.product_library() {
+                Some(_) => linear::workspace(self.dtype, outputs),
+                None => 0,
+            },
             Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
         }
     }

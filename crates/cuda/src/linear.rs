@@ -91,12 +91,12 @@ const SUMS: usize = 8 << 20;
 
 /// Rows of such sums that are computed at a time.
 fn rows_of_sums(columns: usize) -> usize {
-    (SUMS / columns.max(1)).max(1)
+    (SUMS / columns.max(1)).clamp(1, 4096)
 }
 
-/// Bytes that linear layers take beside their operands.
-pub(crate) fn workspace(dtype: Dtype) -> usize {
-    if dtype == Dtype::Bf16 { 4 * SUMS } else { 0 }
+/// Bytes that linear layers of so many outputs at most take beside their operands.
+pub(crate) fn workspace(dtype: Dtype, outputs: usize) -> usize {
+    if dtype == Dtype::Bf16 { 4 * rows_of_sums(outputs) * outputs } else { 0 }
 }
 
 /// Of a kernel with a chain for each of so many numbers: a warp adds what eight others bring.

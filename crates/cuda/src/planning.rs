@@ -88,6 +88,10 @@ impl Device for PlanningDevice {
     fn launch(&self, function: &Function, _: Grid, _: &[Argument]) {
         panic!("the kernel {} was launched on a device for plans", function.name);
     }
+    /// Which there may be, so that what products by it take is counted.
+    fn product_library(&self) -> Option<String> {
+        Some("a library of products".into())
+    }
     fn capture(&self, _: &[Operation]) -> Result<NoMemory, String> {
         Err("a device for plans launches nothing".into())
     }

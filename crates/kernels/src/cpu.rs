@@ -94,7 +94,7 @@ impl Backend for Cpu {
                 bytes_of(shape.gradient_workspace().saturating_mul(positions))
             }
             Work::Draw(shape, rows) => bytes_of(draw::most_workspace(shape, rows)),
-            Work::Attention(..) | Work::Steps(_) | Work::LinearSums | Work::OffloadedMoments(_) => 0,
+            Work::Attention(..) | Work::Steps(_) | Work::LinearSums(_) | Work::OffloadedMoments(_) => 0,
         }
     }
     fn allocate(&self, role: Role) -> Result<CpuBuffer, OutOfMemory> {

@@ -67,8 +67,8 @@ pub enum Work {
     /// Steps that the device keeps, to make them again [as one](crate::Backend::replayed): of a model of so many layers, at most.
     /// An estimate; it has them only where nothing else lacks the memory.
     Steps(usize),
-    /// Sums of linear layers, before a bias or a residual is added to them, whatever the batch.
-    LinearSums,
+    /// Sums of linear layers of at most so many outputs, before a bias or a residual is added to them, whatever the batch.
+    LinearSums(usize),
     /// [`adamw`](crate::Backend::adamw) of so many numbers whose moments are [offloaded](Role::OffloadedMoment).
     OffloadedMoments(usize),
 }

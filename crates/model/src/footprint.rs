@@ -104,7 +104,9 @@ impl Layout {
     /// tokens.
     pub fn block_bytes(&self, backend: &impl Backend, longest: usize) -> usize {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
-        attention.saturating_add(backend.workspace(Work::LinearSums))
+        let adds = self.linear_layers().into_iter().filter(|&(_, adds)| adds);
+        let outputs = adds.map(|(shape, _)| shape.outputs).max().unwrap_or(0);
+        attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }
 
     /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and only where there is room.

@@ -74,6 +74,8 @@ pub struct Plan {
     pub host_program: usize,
     /// What truncated sampling has kept, at most.
     pub kept_tokens: usize,
+    /// What attention and linear layers take beside their buffers, in any phase.
+    pub blocks: usize,
     /// Keys and values while sampling.
     pub kv_cache: usize,
     /// Logits while sampling.
@@ -178,6 +180,7 @@ impl Plan {
                 0
             },
             kept_tokens: demand.kept_tokens,
+            blocks: least.of_blocks,
             kv_cache: if demand.sampled > 0 { kv_cache } else { 0 },
             logits: if demand.sampled > 0 { logits } else { 0 },
             steps,
@@ -264,7 +267,8 @@ impl Plan {
 
     /// What is taken all along.
     fn always(&self) -> usize {
-        OVERHEAD + self.weights + self.moments + self.kept_tokens + self.activation_cache + self.steps
+        let kept = self.kept_tokens + self.activation_cache + self.steps;
+        OVERHEAD + self.weights + self.moments + self.blocks + kept
     }
 
     /// Whether what one phase has freed must go back to the system before the next, the gradient with it. Where it need not, the

@@ -74,6 +74,8 @@ pub(super) fn least_scored(demand: Demand) -> usize {
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
     pub sets: [usize; 3],
+    /// What attention and linear layers take beside their buffers, of that.
+    pub of_blocks: usize,
     /// What is there all along.
     pub fixed: usize,
     /// The largest of what takes turns, each as small as it can be; the gradient belongs to updates.
@@ -104,7 +106,7 @@ impl Least {
         let fixed = [weights, moments, demand.kept_tokens, of_blocks]
             .into_iter()
             .fold(OVERHEAD, usize::saturating_add);
-        Self { sets, fixed, one, tokens, phase }
+        Self { sets, of_blocks, fixed, one, tokens, phase }
     }
 
     /// All of it.
