@@ -577,18 +577,18 @@ fn tiled(window: Option<usize>) -> Attention {
     Attention { heads: 4, kv_heads: 2, head_dim: 24, window, scale: 0.3 }
 }
 
-/// A sequence of more keys than a split has, and how many of its last rows attend: so many that a block has both splits, or one,
-/// and each split has a block.
+/// A sequence of more keys than a split has, how many of its last rows attend, and heads of keys and values: so many rows that
+/// warps of a block have each its own, or one, of which each split has a block, or so many heads that a block has both splits.
 const LONG: usize = 1100;
-const LAST: [usize; 2] = [9, 1];
+const LAST: [(usize, usize); 3] = [(9, 2), (1, 2), (1, 8)];
 /// Windows for these.
 const WINDOWS: [Option<usize>; 2] = [None, Some(90)];
 
 /// Attention by the tensor core, forward.
 fn tiles(cuda: &Cuda<Emulator>) -> Results {
     let mut results = Vec::new();
-    for (window, last) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
-        let shape = tiled(window);
+    for (window, (last, kv_heads)) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
+        let shape = Attention { heads: 2 * kv_heads, kv_heads, ..tiled(window) };
         let (row, width) = (shape.row(), shape.heads * shape.head_dim);
         let pages: Vec<u32> = (0..LONG.div_ceil(Cuda::<Emulator>::PAGE) as u32).rev().collect();
         let described = |first: usize| {
@@ -615,8 +615,8 @@ fn chain(start: f32, a: &[f32], b: &[f32]) -> f32 {
 
 fn tiles_expected() -> Results {
     let mut results = Vec::new();
-    for (window, last) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
-        let shape = tiled(window);
+    for (window, (last, kv_heads)) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
+        let shape = Attention { heads: 2 * kv_heads, kv_heads, ..tiled(window) };
         let qkv = noise(1, LONG * shape.row());
         let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
         let reference = Reference { shape, chain: &chain };

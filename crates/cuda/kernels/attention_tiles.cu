@@ -5,91 +5,35 @@
 // What a query does not see has the weight 0, and changes nothing: so tiles, and blocks of 16 keys, that no row of a warp sees are left
 // out, and a block may have the splits of its rows one after the other, or one of them, which attention_merge then puts together.
 //
-// A warp has 16 rows, pairs of a token and a head of the group; a block up to four warps. Keys and values of the next tile are copied
-// while this one is multiplied. Bound by the tensor core with many rows a tile: 4 head_dim FLOP per query and key; by memory when
-// decoding: 4 bytes per feature of a key.
-#include "tiles.h"
+// A warp has 16 rows, pairs of a token and a head of the group; a block two warps or four. Where 16 rows are all, the kernels of
+// attention_decode.cu do the same together. Keys and values of the next tile are copied while this one is multiplied. Bound by the
+// tensor core: 4 head_dim FLOP per query and key.
+#include "splits.h"
 
-#define PAGE 16
-#define KEYS 64
-#define SPLIT 1024
 #define STAGES 2
-// All splits, in order.
-#define ALL 0xffffffffu
-
-// Rows of a block: pairs of a run, numbered token by token and within a token head by head. A tile without rows does nothing.
-struct Tile {
-  // The run's first row and its position, its rows, where the numbers of its pages stand, and the first pair.
-  u32 row, position, len, pages, first;
-  // The one split that the block has, or ALL, and the place of what comes of it.
-  u32 split, place;
-};
-
-// A row's maximum and the sum of its weights.
-struct Extent {
-  float largest, sum;
-};
-
-// Factors of what there is and of what is new, when the larger maximum becomes that of both. Nothing seen: -infinity, which counts 0.
-struct Factors {
-  float of_old, of_new;
-};
-DEVICE Factors factors(float old, float more, float largest) {
-  return {exponential(old - largest), exponential(more - largest)};
-}
 
 // Grid: x tiles, y key-value heads; 32 threads for each 16 rows. Dynamic shared memory: two stages of keys and values [64, D] in bf16,
 // then, where a block has several splits, 2 D bytes a thread for what earlier ones have come to. Partial results: of each place and
 // head [rows of a block, head_dim] sums and [rows of a block, 2] extents.
 template <u32 D>
-DEVICE void attention(const bf16* qkv, const bf16* layer, const Tile* tiles, const u32* pages, bf16* out, float* partial_sums,
-                      float* partial_extents, u32 heads, u32 kv_heads, u32 head_dim, u32 window, float scale, u32 stride,
-                      u32 out_stride) {
+DEVICE void attention(const Operands& of) {
   DYNAMIC_SHARED(memory);
   bf16* const stages = (bf16*)memory;
   float* const merged = (float*)(stages + STAGES * 2 * KEYS * D);
-  const Tile tile = tiles[block_x()];
+  const Tile tile = of.tiles[block_x()];
   if (tile.len == 0) return;
-  const u32 kv_head = block_y(), group = heads / kv_heads, pairs = tile.len * group, threads = block_threads();
-  const u32 rows = threads / 2, end_pair = tile.first + rows < pairs ? tile.first + rows : pairs;
-  // Keys that some row of the block sees, and that it has.
-  u32 seen_from = visible_to(tile.position + tile.first / group, window, true).from;
-  u32 seen_to = tile.position + (end_pair - 1) / group + 1;
-  if (tile.split != ALL) {
-    if (seen_from < tile.split * SPLIT) seen_from = tile.split * SPLIT;
-    if (seen_to > (tile.split + 1) * SPLIT) seen_to = (tile.split + 1) * SPLIT;
-  }
-  const u32 begin = seen_from / KEYS * KEYS;
+  const u32 threads = block_threads();
+  const Block block = block_of(of, tile, threads / 2);
 
-  // Of the warp: its first pair, the keys that some of its rows see, and the two rows of this lane.
-  const u32 g = lane_index() / 4, t = lane_index() % 4, first = tile.first + warp_index() * 16;
-  const bool has_rows = first < pairs;
-  const u32 last = first + 16 < pairs ? first + 15 : pairs - 1;
-  const u32 warp_from = has_rows ? visible_to(tile.position + first / group, window, true).from : 0;
-  const u32 warp_to = has_rows ? tile.position + last / group + 1 : 0;
-  Visible visible[2];
-  const bf16* query_rows[2];
-  UNROLL for (u32 h = 0; h < 2; h++) {
-    const u32 pair = first + g + 8 * h;
-    visible[h] = visible_to(tile.position + pair / group, window, pair < pairs);
-    const u32 column = (kv_head * group + pair % group) * head_dim;
-    query_rows[h] = pair < pairs ? qkv + (u64)(tile.row + pair / group) * stride + column : nullptr;
-  }
+  // Of the warp: its first row, the keys that some of its rows see, and the two rows of this lane.
+  const u32 t = lane_index() % 4, first_row = warp_index() * 16, first = tile.first + first_row;
+  const bool has_rows = first < block.pairs;
+  const u32 last = first + 16 < block.pairs ? first + 15 : block.pairs - 1;
+  const u32 warp_from = has_rows ? visible_to(tile.position + first / block.group, of.window, true).from : 0;
+  const u32 warp_to = has_rows ? tile.position + last / block.group + 1 : 0;
+  const LaneRows rows = lane_rows(of, block, first_row);
   u32 queries[D / 16][4];
-  load_fragments<D>(queries, query_rows, head_dim);
-
-  const u64 page_numbers = (u64)2 * kv_heads * PAGE * head_dim;
-  const auto copy = [&](u32 base, u32 stage) {
-    bf16* to = stages + stage * 2 * KEYS * D;
-    UNROLL for (u32 of_values = 0; of_values < 2; of_values++) {
-      copy_tile_rows<D>(to + of_values * KEYS * D, KEYS, head_dim, layer, [&](u32 key) -> const bf16* {
-        const u32 at = base + key;
-        if (at < seen_from || at >= seen_to) return nullptr;
-        const bf16* page = layer + pages[tile.pages + at / PAGE] * page_numbers + of_values * (page_numbers / 2);
-        return page + ((u64)kv_head * PAGE + at % PAGE) * head_dim;
-      });
-    }
-  };
+  load_fragments<D>(queries, rows.queries, of.head_dim);
 
   // Of the split, then of all splits before.
   float sums[D / 8][4], weights_sum[4];
@@ -105,7 +49,10 @@ DEVICE void attention(const bf16* qkv, const bf16* layer, const Tile* tiles, con
     weights_sum[i] = 0.0f;
     UNROLL for (u32 n = 0; n < D / 8; n++) sums[n][i] = 0.0f;
   }
-  over_tiles<KEYS>(begin, seen_to, copy, [&](u32 base, u32 stage) {
+  const auto copy = [&](u32 base, u32 stage) {
+    copy_keys_and_values<D>(stages + stage * 2 * KEYS * D, of, block, base, threads);
+  };
+  over_tiles<KEYS, STAGES>(block.seen.from / KEYS * KEYS, block.seen.to, copy, [&](u32 base, u32 stage) {
     const bf16* keys = stages + stage * 2 * KEYS * D;
     const bf16* values = keys + KEYS * D;
     // The same for all lanes of a warp.
@@ -118,7 +65,7 @@ DEVICE void attention(const bf16* qkv, const bf16* layer, const Tile* tiles, con
         if (seen) dot_rows<D>(scores, queries, keys, n * 16);
         UNROLL for (u32 i = 0; i < 8; i++) {
           const u32 key = base + n * 16 + i / 4 * 8 + 2 * t + i % 2, h = i / 2 % 2;
-          const float score = seen && is_visible(visible[h], key) ? scores[i / 4][i % 4] * scale : -infinity();
+          const float score = seen && is_visible(rows.visible[h], key) ? scores[i / 4][i % 4] * of.scale : -infinity();
           z[2 * n + i / 4][i % 4] = score;
           most[h] = larger(most[h], score);
         }
@@ -147,14 +94,11 @@ DEVICE void attention(const bf16* qkv, const bf16* layer, const Tile* tiles, con
       }
     }
     // The end of a split that is not the only one: what it has come to joins what earlier ones have.
-    const bool is_last = base + KEYS >= seen_to;
-    if (tile.split == ALL && (is_last || (base + KEYS) % SPLIT == 0)) {
+    if (ends_split(block, base)) {
+      const bool is_last = base + KEYS >= block.seen.to;
       Factors by[2];
       UNROLL for (u32 h = 0; h < 2; h++) {
-        const float most = larger(before[h].largest, largest[h]);
-        by[h] = factors(before[h].largest, largest[h], most == -infinity() ? 0.0f : most);
-        before[h].sum = mul_add(weights_sum[2 * h], by[h].of_new, before[h].sum * by[h].of_old);
-        before[h].largest = most;
+        by[h] = join(before[h], {largest[h], weights_sum[2 * h]});
         largest[h] = -infinity();
       }
       UNROLL for (u32 n = 0; n < D / 8; n++) {
@@ -171,36 +115,12 @@ DEVICE void attention(const bf16* qkv, const bf16* layer, const Tile* tiles, con
     }
   });
   UNROLL for (u32 h = 0; h < 2; h++) {
-    const u32 row = warp_index() * 16 + g + 8 * h, pair = tile.first + row;
-    if (pair >= pairs) continue;
-    const u64 place = ((u64)tile.place * kv_heads + kv_head) * rows + row;
-    bf16* to = out + (u64)(tile.row + pair / group) * out_stride + (kv_head * group + pair % group) * head_dim;
-    UNROLL for (u32 n = 0; n < D / 8; n++) {
-      UNROLL for (u32 i = 0; i < 2; i++) {
-        const u32 feature = n * 8 + 2 * t + i;
-        if (feature >= head_dim) continue;
-        const float sum = sums[n][2 * h + i];
-        if (tile.split == ALL) {
-          // A zero has no sign: which blocks were left out could be seen from it.
-          store(to + feature, divide(sum, before[h].sum) + 0.0f);
-        } else {
-          partial_sums[place * head_dim + feature] = sum;
-        }
-      }
-    }
-    if (tile.split != ALL && t == 0) {
-      partial_extents[place * 2] = largest[h];
-      partial_extents[place * 2 + 1] = weights_sum[2 * h];
-    }
+    if (tile.split != ALL) before[h] = {largest[h], weights_sum[2 * h]};
   }
+  write_rows<D>(of, block, first_row, 0, sums, before);
 }
-#define ATTENTION(name, D)                                                                                                       \
-  KERNEL(name, 128)(const bf16* qkv, const bf16* layer, const Tile* tiles, const u32* pages, bf16* out, float* partial_sums,         \
-                    float* partial_extents, u32 heads, u32 kv_heads, u32 head_dim, u32 window, float scale, u32 stride,              \
-                    u32 out_stride) {                                                                                             \
-    attention<D>(qkv, layer, tiles, pages, out, partial_sums, partial_extents, heads, kv_heads, head_dim, window, scale, stride,   \
-                 out_stride);                                                                                                     \
-  }                                                                                                                               \
+#define ATTENTION(name, D)                                             \
+  KERNEL(name, 128)(ATTENTION_OPERANDS) { attention<D>(AS_OPERANDS); } \
   EXPORT(name)
 ATTENTION(attention_16, 16)
 ATTENTION(attention_32, 32)
@@ -226,11 +146,7 @@ KERNEL(attention_merge, 128)(const Merged* tiles, const float* partial_sums, con
     Extent all = {-infinity(), 0.0f};
     for (u32 split = 0; split < tile.splits; split++) {
       const u64 place = ((u64)(tile.place + split) * kv_heads + kv_head) * rows + row;
-      const float largest = partial_extents[place * 2];
-      const float most = larger(all.largest, largest);
-      const Factors by = factors(all.largest, largest, most == -infinity() ? 0.0f : most);
-      all.sum = mul_add(partial_extents[place * 2 + 1], by.of_new, all.sum * by.of_old);
-      all.largest = most;
+      const Factors by = join(all, {partial_extents[place * 2], partial_extents[place * 2 + 1]});
       sum = mul_add(partial_sums[place * head_dim + feature], by.of_new, sum * by.of_old);
     }
     bf16* to = out + (u64)(tile.row + pair / group) * out_stride + (kv_head * group + pair % group) * head_dim;

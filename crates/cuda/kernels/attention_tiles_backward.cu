@@ -83,7 +83,7 @@ DEVICE void attention_backward_queries(const bf16* qkv, const bf16* d_out, const
     largest[h] = -infinity();
     sum[h] = dot[h] = 0.0f;
   }
-  over_tiles<KEYS>(begin, seen_to, copy, [&](u32 base, u32 stage) {
+  over_tiles<KEYS, STAGES>(begin, seen_to, copy, [&](u32 base, u32 stage) {
     const bf16* keys = stages + stage * 2 * KEYS * D;
     const bf16* values = keys + KEYS * D;
     if (base >= warp_to || base + KEYS <= warp_from) return;
@@ -136,7 +136,7 @@ DEVICE void attention_backward_queries(const bf16* qkv, const bf16* d_out, const
   UNROLL for (u32 n = 0; n < D / 8; n++) {
     UNROLL for (u32 i = 0; i < 4; i++) gradient[n][i] = 0.0f;
   }
-  over_tiles<KEYS>(begin, seen_to, copy, [&](u32 base, u32 stage) {
+  over_tiles<KEYS, STAGES>(begin, seen_to, copy, [&](u32 base, u32 stage) {
     const bf16* keys = stages + stage * 2 * KEYS * D;
     const bf16* values = keys + KEYS * D;
     for (u32 n = 0; n < KEYS / 16; n++) {

@@ -77,12 +77,12 @@ DEVICE void dot_rows(float (&d)[2][4], const u32 (&a)[D / 16][4], const bf16* ti
   }
 }
 
-// sums += a times rows row .. + 16 of a tile, whose features are the columns.
-template <u32 D>
-DEVICE void add_rows(float (&sums)[D / 8][4], const u32 (&a)[4], const bf16* tile, u32 row) {
-  UNROLL for (u32 n = 0; n < D / 16; n++) {
+// sums += a times rows row .. + 16 of a tile, whose features are the columns: all, or so many from one on.
+template <u32 D, u32 Features = D>
+DEVICE void add_rows(float (&sums)[Features / 8][4], const u32 (&a)[4], const bf16* tile, u32 row, u32 feature = 0) {
+  UNROLL for (u32 n = 0; n < Features / 16; n++) {
     u32 b[4];
-    load_features_b<D>(b, tile, row, n * 16);
+    load_features_b<D>(b, tile, row, feature + n * 16);
     mma_pair(sums[2 * n], sums[2 * n + 1], a, b);
   }
 }
@@ -106,20 +106,23 @@ DEVICE Visible visible_to(u32 position, u32 window, bool exists) {
 DEVICE bool is_visible(Visible of, u32 key) { return key >= of.from && key < of.to; }
 
 // Goes over tiles of so many rows from `begin`, a multiple of that, up to `end`: body(base, stage), while copy(base, stage) has the next
-// one's on their way to the other stage. All threads of the block have left a stage before it is copied to.
-template <u32 Rows, typename Copy, typename Body>
+// ones on their way to the other stages. All threads of the block have left a stage before it is copied to.
+template <u32 Rows, u32 Stages, typename Copy, typename Body>
 DEVICE void over_tiles(u32 begin, u32 end, Copy copy, Body body) {
-  copy(begin, 0);
-  commit_copies();
+  for (u32 stage = 0; stage + 1 < Stages; stage++) {
+    if (begin + stage * Rows < end) copy(begin + stage * Rows, stage);
+    commit_copies();
+  }
   u32 stage = 0;
   for (u32 base = begin; base < end; base += Rows) {
-    if (base + Rows < end) copy(base + Rows, 1 - stage);
+    const u32 next = base + (Stages - 1) * Rows;
+    if (next < end) copy(next, (stage + Stages - 1) % Stages);
     commit_copies();
-    wait_copies<1>();
+    wait_copies<Stages - 1>();
     sync();
     body(base, stage);
     sync();
-    stage = 1 - stage;
+    stage = (stage + 1) % Stages;
   }
 }
 

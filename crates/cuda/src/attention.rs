@@ -4,14 +4,15 @@ use crate::batch::{CudaBatch, KEYS, ROWS};
 use crate::buffer::CudaBuffer;
 use crate::catalog::{
     ATTENTION, ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_KEYS_TILES, ATTENTION_BACKWARD_QUERIES,
-    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_MERGE, ATTENTION_TILES, COPY_PAGES, PREPARE_QKV, for_head,
+    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_DECODE, ATTENTION_MERGE, ATTENTION_TILES, COPY_PAGES,
+    PREPARE_QKV, for_head,
 };
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::page_len;
-use crate::splits::{WARP_ROWS, warps};
+use crate::splits::{WARP_ROWS, WARPS, warps};
 use isentrope_kernels::{Attention, HeadNorms};
 use std::ops::Range;
 
@@ -155,16 +156,23 @@ impl<D: Device> Cuda<D> {
         let layer = Self::layer(shape, batch, cache, layer);
         let (rows, dim) = (batch.rows(), shape.head_dim);
         let (qkv_at, out_at) = (qkv.rows(rows, shape.row()), out.rows(rows, shape.heads * dim));
-        let kernel = for_head(&ATTENTION_TILES, dim).filter(|_| self.dtype == Dtype::Bf16);
-        if let Some((padded, kernel)) = kernel {
+        let kernels = for_head(&ATTENTION_TILES, dim).zip(for_head(&ATTENTION_DECODE, dim));
+        let kernels = kernels.filter(|_| self.dtype == Dtype::Bf16);
+        if let Some(((padded, by_warp), (_, by_block))) = kernels {
             let tiles =
                 batch.split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
             let pairs = tiles.places * shape.kv_heads * tiles.rows;
             let partial = self.scratch(4 * pairs * (dim + 2));
             let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
-            // Two stages of 64 keys and values, and what earlier splits have come to.
-            let threads = 2 * tiles.rows;
-            let shared = 512 * padded + if tiles.several { 2 * padded * threads } else { 0 };
+            // Of 64 keys and values.
+            let stage = 256 * padded;
+            let (kernel, threads, shared) = if tiles.rows == WARP_ROWS {
+                (by_block, 32 * WARPS, if padded > 64 { 3 } else { 4 } * stage)
+            } else {
+                // And what earlier splits have come to.
+                let threads = 2 * tiles.rows;
+                (by_warp, threads, 2 * stage + if tiles.several { 2 * padded * threads } else { 0 })
+            };
             let sizes = [shape.heads, shape.kv_heads, dim].map(word);
             let out_stride = word(out.layout.stride);
             kernel.launch(

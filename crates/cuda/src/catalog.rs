@@ -259,6 +259,17 @@ catalog! {
         // tiles, partial sums, partial extents, out, heads, kv heads, head_dim, rows of a tile, out's stride.
         one ATTENTION_MERGE "attention_merge" (P, P, P, P, u32, u32, u32, u32, u32);
     }
+    ATTEND_DECODE "attention_decode.cu" {
+        // As the kernels above, for tiles of 16 rows.
+        one ATTENTION_DECODE_16 "attention_decode_16"
+            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_DECODE_32 "attention_decode_32"
+            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_DECODE_64 "attention_decode_64"
+            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+        one ATTENTION_DECODE_128 "attention_decode_128"
+            (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
+    }
     ATTEND_TILES_BACKWARD "attention_tiles_backward.cu" {
         // As the pair above.
         one ATTENTION_BACKWARD_QUERIES_16 "attention_backward_queries_16"
@@ -307,6 +318,12 @@ type BackwardKeys = (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
 
 pub(crate) static ATTENTION_TILES: ByHead<Forward> =
     [(16, &ATTENTION_16), (32, &ATTENTION_32), (64, &ATTENTION_64), (128, &ATTENTION_128)];
+pub(crate) static ATTENTION_DECODE: ByHead<Forward> = [
+    (16, &ATTENTION_DECODE_16),
+    (32, &ATTENTION_DECODE_32),
+    (64, &ATTENTION_DECODE_64),
+    (128, &ATTENTION_DECODE_128),
+];
 pub(crate) static ATTENTION_BACKWARD_QUERIES_TILES: ByHead<BackwardQueries> = [
     (16, &ATTENTION_BACKWARD_QUERIES_16),
     (32, &ATTENTION_BACKWARD_QUERIES_32),

@@ -30,6 +30,7 @@ pub static HEADERS: &[Source] = &[
     Source { file: "ahead.h", text: include_str!("../kernels/ahead.h") },
     Source { file: "parts.h", text: include_str!("../kernels/parts.h") },
     Source { file: "tiles.h", text: include_str!("../kernels/tiles.h") },
+    Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
 /// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32` and `f64`.

@@ -198,6 +198,29 @@ fn outputs_of_heads_of_all_sizes_are_as_defined() {
     }
 }
 
+/// At most 16 rows, which are the work of all warps of a block: tiles and blocks of 16 keys that a window leaves out, and more
+/// tiles than there are stages.
+#[test]
+fn outputs_of_few_rows_are_as_defined() {
+    for (i, (shape, len, rows)) in [
+        (shape(3, 1, 10, None), 333, 1),
+        (shape(2, 2, 16, Some(7)), 90, 3),
+        (shape(7, 1, 24, None), 33, 2),
+        (shape(16, 1, 32, Some(50)), 400, 1),
+        (shape(2, 1, 64, Some(290)), 450, 8),
+        (shape(1, 1, 80, None), 290, 16),
+        (shape(14, 2, 128, Some(200)), 291, 2),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let capability = if i == 4 { (8, 0) } else { (9, 0) };
+        Case { shape, len, rows, times: Times::One }.check(i as u64, capability);
+    }
+    // A block of all splits.
+    Case { shape: shape(2, 1, 128, None), len: 1100, rows: 1, times: Times::Many }.check(1, (8, 6));
+}
+
 /// Alone, each split is a block of its own; among many, a block has them all.
 #[test]
 fn splits_are_as_defined() {

@@ -123,7 +123,7 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
             bytes.again = (heads + kv_heads - 1) * angles;
         }
         // qkv, layer, tiles, pages, out, sums, extents, heads, kv heads, head_dim, window: the keys that a tile's rows see.
-        "attention_64" | "attention_128" => {
+        "attention_decode_64" | "attention_decode_128" => {
             let (heads, kv_heads, dim) = (n[7], n[8], n[9]);
             assert_eq!(n[10], 0, "windows");
             let group = heads / kv_heads;

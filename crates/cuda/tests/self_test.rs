@@ -93,7 +93,7 @@ fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     ];
     let names = of_products.iter().flat_map(|name| [64, 128].map(|side| format!("{name}_bf16_{side}")));
     let narrow = ["linear", "linear_swiglu", "logits"].map(|name| format!("{name}_bf16_narrow"));
-    let of_heads = ["attention", "attention_backward_queries", "attention_backward_keys"];
+    let of_heads = ["attention", "attention_decode", "attention_backward_queries", "attention_backward_keys"];
     let of_heads =
         of_heads.iter().flat_map(|name| [16, 32, 64, 128].map(|features| format!("{name}_{features}")));
     for name in names.chain(narrow).chain(of_heads).chain(["attention_merge".to_owned()]) {
@@ -148,7 +148,7 @@ fn a_graph_that_is_not_its_launches_is_told() {
 }
 
 /// Mistakes of the emulator's mutations.txt that a compiler might make as well, and the operation that is named.
-const MISTAKES: [(&str, &str); 20] = [
+const MISTAKES: [(&str, &str); 23] = [
     ("the last number of a row is not copied", "a linear layer in bf16 "),
     ("two matrices of b change places", "a linear layer in bf16 "),
     ("a warp of a large tile has a small one's columns", "a linear layer in bf16, in tiles of 128,"),
@@ -166,6 +166,9 @@ const MISTAKES: [(&str, &str); 20] = [
     ("up is gated by half of the sigmoid", "SwiGLU in bf16 "),
     ("the pieces of values have not changed places", "attention in bf16, of heads of "),
     ("two lanes of a row do not ask for the maximum", "attention in bf16, of heads of "),
+    ("the last warp's largest score counts nothing", "attention in bf16, in splits that are put together as"),
+    ("warps have the same features", "decoding attention in bf16, of heads of "),
+    ("earlier splits' sums are another thread's", "attention in bf16, of several rows in two splits,"),
     ("a split ends one tile early", "attention in bf16, in splits that are put together as if by one block,"),
     ("a split of its own has a tile of the next", "attention in bf16, in two splits that are put together,"),
     ("splits are put together with factors the wrong way round", "attention in bf16, of heads of "),

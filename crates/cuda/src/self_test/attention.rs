@@ -21,6 +21,8 @@ const FEATURES: [usize; 4] = [16, 32, 64, 128];
 /// Positions of a sequence with two splits, of which the last one is decoded: the second has some of the slots only.
 const LONG: usize = SPLIT + 20;
 const SPLIT: usize = crate::splits::SPLIT;
+/// The last rows of that sequence, of which a block has more than one warp's, over both splits.
+const SEVERAL: usize = crate::splits::WARP_ROWS + 1;
 
 fn shape(heads: usize, kv_heads: usize, head_dim: usize) -> Attention {
     Attention { heads, kv_heads, head_dim, window: None, scale: 0.5 }
@@ -101,6 +103,13 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
         let without: usize = LENS.iter().sum();
         let got = attention(backend, shape, &LENS, &qkv[..without * shape.row()]);
         compare(&name("attention"), &unsigned_zeros(got), &out[..without * width])?;
+        let first = &qkv[..LENS[0] * shape.row()];
+        let got = last_rows(backend, shape, first, 1);
+        compare(
+            &name("decoding attention"),
+            &unsigned_zeros(got),
+            &out[(LENS[0] - 1) * width..LENS[0] * width],
+        )?;
 
         let mut gradient = rows(backend, &noise(21, qkv.len()), shape.row());
         let run = |Line { beginning, own }: &Line| Run {
@@ -124,7 +133,8 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     Ok(())
 }
 
-/// A decoding step over two splits, by a block each, which are put together, and by one block.
+/// A decoding step over two splits, by a block each, which are put together, and by one block; and several rows, by a block whose
+/// warps have rows of their own.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -140,32 +150,36 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
         exact.extend(row(shape, position, if counts { STRENGTH } else { 0.0 }, asks, &mut numbers));
     }
     let nothing = vec![0.0; LONG * width];
-    let line = Line { beginning: 0..LONG - 1, own: LONG - 1..LONG };
+    let first = LONG - SEVERAL;
+    let line = Line { beginning: 0..first, own: first..LONG };
     let (want, _) = in_f64(shape, &[line], &exact, &nothing);
     let last = &want[(LONG - 1) * width..];
-    let by_two = unsigned_zeros(decoded(apart, shape, &exact));
+    let by_two = unsigned_zeros(last_rows(apart, shape, &exact, 1));
     compare("attention in bf16, in two splits that are put together,", &by_two, last)?;
-    let by_one = unsigned_zeros(decoded(together, shape, &exact));
+    let by_one = unsigned_zeros(last_rows(together, shape, &exact, 1));
     compare("attention in bf16, in two splits of one block,", &by_one, last)?;
+    let several = unsigned_zeros(last_rows(together, shape, &exact, SEVERAL));
+    compare("attention in bf16, of several rows in two splits,", &several, &want[first * width..])?;
     // Weights of many keys.
     let soft = Attention { scale: 0.2, ..shape };
     let numbers = noise(23, LONG * shape.row());
-    let (by_two, by_one) = (decoded(apart, soft, &numbers), decoded(together, soft, &numbers));
+    let (by_two, by_one) = (last_rows(apart, soft, &numbers, 1), last_rows(together, soft, &numbers, 1));
     compare("attention in bf16, in splits that are put together as if by one block,", &by_two, &by_one)
 }
 
-/// Attention of the last of these rows to all.
-fn decoded<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32]) -> Vec<f32> {
+/// Attention of so many of the last of these rows to all.
+fn last_rows<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32], count: usize) -> Vec<f32> {
     let width = shape.heads * shape.head_dim;
-    let (all, pages) = sequences::<Cuda<D>>(&[LONG]);
+    let len = qkv.len() / shape.row();
+    let (all, pages) = sequences::<Cuda<D>>(&[len]);
     let mut last = HostBatch::default();
-    last.push(&[0], LONG - 1, &all.pages);
+    last.push(&vec![0; count], len - count, &all.pages);
     let mut cache = cache(backend, shape, pages);
     backend.store_kv(shape, &rows(backend, qkv, shape.row()), &backend.batch(&all), &mut cache, 0);
-    let query = rows(backend, &qkv[(LONG - 1) * shape.row()..], shape.row());
-    let mut out = rows(backend, &noise(24, width), width);
-    backend.attention(shape, &query, &backend.batch(&last), &cache, 0, &mut out);
-    read(backend, &out, width)
+    let queries = rows(backend, &qkv[(len - count) * shape.row()..], shape.row());
+    let mut out = rows(backend, &noise(24, count * width), width);
+    backend.attention(shape, &queries, &backend.batch(&last), &cache, 0, &mut out);
+    read(backend, &out, count * width)
 }
 
 /// Attention of the sequences' own rows and its gradient, as bf16.
