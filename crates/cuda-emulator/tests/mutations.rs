@@ -198,6 +198,17 @@ fn products_expected() -> Results {
     bits(&results)
 }
 
+/// A product of more rows of tiles than are computed together, and of two columns of them.
+const MANY_BLOCKS: (Linear, usize) = (Linear { inputs: 3, outputs: 130 }, 2180);
+
+fn many_blocks(backend: &Cuda<Emulator>) -> Results {
+    outputs(backend, MANY_BLOCKS)
+}
+
+fn many_blocks_expected() -> Results {
+    bits(&outputs_expected(MANY_BLOCKS))
+}
+
 /// The same outputs, gated.
 fn gated(backend: &Cuda<Emulator>) -> Results {
     let of_product = |(shape, tokens): (Linear, usize)| {
@@ -669,6 +680,8 @@ fn tiles_gradient_expected() -> Results {
 const LINEAR: Operations = as_on_cpu!(linear);
 const PRODUCTS: Operations =
     Operations { dtype: Dtype::Bf16, on_device: products, expected: products_expected };
+const MANY_BLOCKS_OF_PRODUCTS: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: many_blocks, expected: many_blocks_expected };
 const GATED: Operations = Operations { dtype: Dtype::Bf16, on_device: gated, expected: gated_expected };
 const PREPARED_ROWS: Operations = as_on_cpu!(prepared);
 const PREPARED_BF16: Operations =
@@ -692,6 +705,7 @@ fn operations(name: &str) -> Operations {
     match name {
         "linear" => LINEAR,
         "products" => PRODUCTS,
+        "many_blocks" => MANY_BLOCKS_OF_PRODUCTS,
         "gated" => GATED,
         "prepared" => PREPARED_ROWS,
         "prepared_bf16" => PREPARED_BF16,
@@ -737,6 +751,7 @@ fn kernels_as_they_are_pass() {
     for operations in [
         LINEAR,
         PRODUCTS,
+        MANY_BLOCKS_OF_PRODUCTS,
         GATED,
         PREPARED_ROWS,
         PREPARED_BF16,

@@ -113,11 +113,13 @@ DEVICE T shuffle_down(T value, u32 by) {
 }
 DEVICE u32 ballot(bool yes) { return __ballot_sync(~0u, yes); }
 
-DEVICE u32 shared_address_(const void* p) {
-  u32 address;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(address) : "l"(p));
-  return address;
+DEVICE u32 forgotten(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }
+
+// Not by assembly, so that the compiler sees through it: what is a constant away from another address is an instruction's offset.
+DEVICE u32 shared_address_(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -285,6 +287,8 @@ DEVICE u32 ballot(bool yes, u32 line = __builtin_LINE()) {
   return votes;
 }
 
+DEVICE u32 forgotten(u32 x) { return x; }
+
 DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], u32 line = __builtin_LINE()) {
   emulator::Mma operands = {{d[0], d[1], d[2], d[3]}, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   emulated_warp(emulator::MMA, &operands, sizeof operands, 0, 0, line);
@@ -373,6 +377,7 @@ DEVICE void store_words4(void* p, Words4 value, u32 line = __builtin_LINE()) { s
 // shuffle(v, lane)       v of that lane, modulo 32; _xor: of the lane with those bits flipped; _up and _down: of the lane so
 //                        many below and above, one's own where there is none. float, u32, i32, u64, i64, double.
 // ballot(yes)            one bit per lane.
+// forgotten(x)           x, of which the compiler does not know that it is: nothing that is computed from it is kept from before.
 // mma(d, a, b)           d += a b on the tensor core, m16n8k16, bf16 into f32. With g = lane / 4 and t = lane % 4, each word
 //                        holds two neighbours along k, the lower one in the low half:
 //                          a[i]: row g + 8 (i % 2), k = 2 t + 8 (i / 2) and the next

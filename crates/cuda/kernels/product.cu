@@ -8,6 +8,10 @@
 // weights come, not how fast they are multiplied. Rows are padded by 8 numbers in shared memory, so that the eight rows of a matrix
 // lie in different banks. Bound by arithmetic where there are many rows, 2 rows columns depth FLOP on the tensor cores, and a tile of
 // Rows by Columns reads (1/Rows + 1/Columns) numbers of global memory per product of two; by memory where there are few.
+//
+// The tensor cores have to be fed by few other instructions. So a warp has the fragments of the next 16 numbers along k before it
+// multiplies these, where copies come from is computed once, and the loop has no branches: parts of a tile beyond the matrix are
+// zeros, which are multiplied as well.
 #include "numbers.h"
 
 #define PAD 8
@@ -20,11 +24,11 @@ struct Tile {
   static constexpr u32 across = Columns / WarpColumns;
   static constexpr u32 threads = Rows / WarpRows * across * 32;
   // Numbers of a stage in shared memory: a's tile, then b's. Transposed ones are no larger.
-  static constexpr u32 of_a = Rows * (Depth + PAD), of_b = Columns * (Depth + PAD);
+  static constexpr u32 of_a = Rows * (Depth + PAD), of_b = Columns * (Depth + PAD), stage = of_a + of_b;
 };
 typedef Tile<64, 64, 32, 32, 32, 4> Small;
 // Where each operand is read half as often.
-typedef Tile<128, 128, 32, 64, 32, 4> Large;
+typedef Tile<128, 128, 64, 64, 32, 4> Large;
 // Where there would be too few blocks to have memory busy: with fewer columns, and more under way.
 typedef Tile<64, 32, 16, 32, 64, 7> Narrow;
 
@@ -52,45 +56,126 @@ DEVICE u32 row_of(Rows<Gated> of, u32 i) {
   return gate >= of.rows / 2 ? of.rows : i % 32 < 16 ? gate : of.rows / 2 + gate;
 }
 
-// Starts the copies of a tile of an operand, from first_k of `depth`. What is beyond is zero.
+// What a thread copies of each of an operand's tiles: pieces of 8 numbers, the first one at line `line` and place `column` of the
+// tile as it is stored, the others `apart` lines below each other.
 template <u32 Side, u32 Depth, u32 Threads, bool Transposed, bool Gated>
-DEVICE void copy_tile(bf16* tile, const bf16* from, u32 stride, Rows<Gated> of, u32 first_k, u32 depth) {
+struct Copies {
   typedef Shape<Side, Depth, Transposed> S;
-  const u32 outers = Transposed ? depth : of.rows;
-  const u32 first_inner = Transposed ? of.first : first_k, inners = Transposed ? of.rows : depth;
-  constexpr u32 in_a_row = S::columns / 8;
-  static_assert(S::rows * in_a_row % Threads == 0, "each thread copies as much");
-  UNROLL for (u32 n = 0; n < S::rows * in_a_row / Threads; n++) {
-    const u32 i = thread_index() + n * Threads;
-    const u32 line = i / in_a_row, outer = Transposed ? first_k + line : row_of(of, line), inner = first_inner + i % in_a_row * 8;
-    u32 count = outer < outers && inner < inners ? inners - inner : 0;
-    if (count > 8) count = 8;
-    const bf16* source = count ? from + (u64)outer * stride + inner : from;
-    copy_async16(tile + line * S::stride + i % in_a_row * 8, source, count * 2);
+  static constexpr u32 in_a_row = S::columns / 8, pieces = S::rows * in_a_row / Threads, apart = Threads / in_a_row;
+  static_assert(Threads % in_a_row == 0 && S::rows % apart == 0, "each thread copies as much");
+  static_assert(!Gated || (!Transposed && apart % 16 == 0), "below a gate are gates, or gates and the other half in turn");
+  u32 line, column;
+  // Of the first piece in the next tile.
+  const bf16* from;
+  // Numbers from one row in memory to the next, and from a gate to what it lets through.
+  u64 stride, half;
+  // What the matrix has from the first piece on: rows, or numbers of a row up to 8 where it lies transposed.
+  u32 inside;
+};
+template <u32 Side, u32 Depth, u32 Threads, bool Transposed, bool Gated>
+DEVICE void begin_copies(Copies<Side, Depth, Threads, Transposed, Gated>& copies, const bf16* matrix, u32 stride,
+                         Rows<Gated> of) {
+  typedef Copies<Side, Depth, Threads, Transposed, Gated> C;
+  const u32 line = thread_index() / C::in_a_row, column = thread_index() % C::in_a_row * 8;
+  copies.line = line;
+  copies.column = column;
+  copies.stride = stride;
+  copies.half = (u64)(of.rows / 2) * stride;
+  if (Transposed) {
+    const u32 first = of.first + column;
+    copies.from = matrix + (u64)line * stride + first;
+    copies.inside = first >= of.rows ? 0 : of.rows - first < 8 ? of.rows - first : 8;
+  } else {
+    const u32 row = row_of(of, line), end = Gated && line % 32 < 16 ? of.rows / 2 : of.rows;
+    copies.from = matrix + (u64)row * stride + column;
+    copies.inside = row < end ? end - row : 0;
   }
 }
+// Starts the copies of the next tile, of which the matrix has `left` along k, or more. What is beyond is zero.
+template <u32 Side, u32 Depth, u32 Threads, bool Transposed, bool Gated>
+DEVICE void start_copies(Copies<Side, Depth, Threads, Transposed, Gated>& copies, bf16* tile, u32 left) {
+  typedef Copies<Side, Depth, Threads, Transposed, Gated> C;
+  const u32 along_k = left > copies.column ? left - copies.column : 0;
+  UNROLL for (u32 n = 0; n < C::pieces; n++) {
+    const u32 below = n * C::apart, rows = Gated ? below / 32 * 16 : below;
+    u32 count = Transposed ? (copies.line + below < left ? copies.inside : 0) : rows < copies.inside ? along_k : 0;
+    if (count > 8) count = 8;
+    const bf16* source = copies.from + rows * copies.stride + (Gated && below % 32 ? copies.half : 0);
+    copy_async16(tile + (copies.line + below) * C::S::stride + copies.column, source, count * 2);
+  }
+  copies.from += Transposed ? Depth * copies.stride : Depth;
+}
 
-// The fragment of a: rows row .. + 16, k .. + 16.
+// Both operands' copies, how far they are along k, and in which stage.
+template <typename T, bool TransposedA, bool TransposedB, bool Gated>
+struct Supply {
+  Copies<T::rows, T::depth, T::threads, TransposedA, false> a;
+  Copies<T::columns, T::depth, T::threads, TransposedB, Gated> b;
+  u32 left, stage;
+};
+// Where the stage behind this one begins.
+template <typename T>
+DEVICE u32 next_stage(u32 stage) {
+  return stage == (T::stages - 1) * T::stage ? 0 : stage + T::stage;
+}
+// Starts the copies of the next tiles as one group. Beyond the depth they are zeros, which nobody multiplies: where there is no
+// branch, the compiler puts copies between products.
+template <typename T, bool TransposedA, bool TransposedB, bool Gated>
+DEVICE void bring_tiles(bf16* tiles, Supply<T, TransposedA, TransposedB, Gated>& supply) {
+  start_copies(supply.a, tiles + supply.stage, supply.left);
+  start_copies(supply.b, tiles + supply.stage + T::of_a, supply.left);
+  commit_copies();
+  supply.left = supply.left > T::depth ? supply.left - T::depth : 0;
+  supply.stage = next_stage<T>(supply.stage);
+}
+
+// What a warp multiplies at once: 16 along k of its rows and of its columns.
+template <typename T>
+struct Fragments {
+  u32 a[T::warp_rows / 16][4], b[T::warp_columns / 16][4];
+};
+// Where a lane's row of the first matrices of a warp's part lies in a tile of a, and in one of b.
 template <typename T, bool Transposed>
-DEVICE void load_a(u32 (&a)[4], const bf16* tile, u32 row, u32 k) {
+DEVICE u32 lane_in_a(u32 row) {
   typedef Shape<T::rows, T::depth, Transposed> S;
   const u32 matrix = lane_index() / 8, line = lane_index() % 8;
-  if (Transposed) {
-    load_matrices_transposed(a, tile + (k + matrix / 2 * 8 + line) * S::stride + row + matrix % 2 * 8);
-  } else {
-    load_matrices(a, tile + (row + matrix % 2 * 8 + line) * S::stride + k + matrix / 2 * 8);
-  }
+  if (Transposed) return (matrix / 2 * 8 + line) * S::stride + row + matrix % 2 * 8;
+  return (row + matrix % 2 * 8 + line) * S::stride + matrix / 2 * 8;
 }
-
-// Two fragments of b: rows row .. + 8 and the next 8, k .. + 16.
 template <typename T, bool Transposed>
-DEVICE void load_b(u32 (&b)[4], const bf16* tile, u32 row, u32 k) {
+DEVICE u32 lane_in_b(u32 row) {
   typedef Shape<T::columns, T::depth, Transposed> S;
   const u32 matrix = lane_index() / 8, line = lane_index() % 8;
-  if (Transposed) {
-    load_matrices_transposed(b, tile + (k + matrix % 2 * 8 + line) * S::stride + row + matrix / 2 * 8);
-  } else {
-    load_matrices(b, tile + (row + matrix / 2 * 8 + line) * S::stride + k + matrix % 2 * 8);
+  if (Transposed) return (matrix % 2 * 8 + line) * S::stride + row + matrix / 2 * 8;
+  return (row + matrix / 2 * 8 + line) * S::stride + matrix % 2 * 8;
+}
+// Loads the fragments at k .. + 16 of tiles in which the lane's row is at a and b.
+template <typename T, bool TransposedA, bool TransposedB>
+DEVICE void load_fragments(Fragments<T>& fragments, const bf16* a, const bf16* b, u32 k) {
+  typedef Shape<T::rows, T::depth, TransposedA> A;
+  typedef Shape<T::columns, T::depth, TransposedB> B;
+  UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
+    if (TransposedA) {
+      load_matrices_transposed(fragments.a[m], a + k * A::stride + m * 16);
+    } else {
+      load_matrices(fragments.a[m], a + m * 16 * A::stride + k);
+    }
+  }
+  UNROLL for (u32 n = 0; n < T::warp_columns / 16; n++) {
+    if (TransposedB) {
+      load_matrices_transposed(fragments.b[n], b + k * B::stride + n * 16);
+    } else {
+      load_matrices(fragments.b[n], b + n * 16 * B::stride + k);
+    }
+  }
+}
+template <typename T>
+DEVICE void multiply(SUMS(sums, T), const Fragments<T>& fragments) {
+  UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
+    UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {
+      const u32 pair[2] = {fragments.b[n / 2][n % 2 * 2], fragments.b[n / 2][n % 2 * 2 + 1]};
+      mma(sums[m][n], fragments.a[m], pair);
+    }
   }
 }
 
@@ -112,57 +197,56 @@ DEVICE Place place_of(u32 m, u32 n, u32 i) {
   return {warp_row<T>() + m * 16 + g + i / 2 * 8, warp_column<T>() + n * 8 + 2 * t + i % 2};
 }
 
-// Starts the copies of a step's tiles as one group, which is empty beyond the last step.
-template <typename T, bool TransposedA, bool TransposedB, bool Gated>
-DEVICE void bring_tiles(bf16* tiles, const bf16* a, const bf16* b, Rows<false> of_a, Rows<Gated> of_b, u32 depth, u32 a_stride,
-                        u32 b_stride, u32 step) {
-  if (step * T::depth < depth) {
-    bf16* const stage = tiles + step % T::stages * (T::of_a + T::of_b);
-    copy_tile<T::rows, T::depth, T::threads, TransposedA>(stage, a, a_stride, of_a, step * T::depth, depth);
-    copy_tile<T::columns, T::depth, T::threads, TransposedB>(stage + T::of_a, b, b_stride, of_b, step * T::depth, depth);
-  }
-  commit_copies();
+// The block's tile. So many rows of tiles are computed column by column: blocks that are computed at once then share most of what
+// they read, and the device's cache has it.
+#define TOGETHER 16
+DEVICE Place tile_of_block() {
+  if (blocks_x() <= TOGETHER) return {block_x(), block_y()};
+  const u32 block = block_y() * blocks_x() + block_x(), first = block / (TOGETHER * blocks_y()) * TOGETHER;
+  const u32 rows = blocks_x() - first < TOGETHER ? blocks_x() - first : TOGETHER, i = block - first * blocks_y();
+  return {first + i % rows, i / rows};
 }
 
 // Adds the products of a tile to each thread's sums, going on from what they are.
 template <typename T, bool TransposedA, bool TransposedB, bool Gated>
 DEVICE void add_products(SUMS(sums, T), const bf16* a, const bf16* b, Rows<false> of_a, Rows<Gated> of_b, u32 depth, u32 a_stride,
                          u32 b_stride) {
+  static_assert(T::depth % 32 == 0, "fragments change places an even number of times");
   DYNAMIC_SHARED(memory);
   bf16* const tiles = (bf16*)memory;
-  const u32 rows_at = warp_row<T>(), columns_at = warp_column<T>();
-  const u32 steps = (depth + T::depth - 1) / T::depth;
-  for (u32 step = 0; step < T::stages - 1; step++) {
-    bring_tiles<T, TransposedA, TransposedB>(tiles, a, b, of_a, of_b, depth, a_stride, b_stride, step);
-  }
-  for (u32 step = 0; step < steps; step++) {
-    wait_copies<T::stages - 2>();
-    // Also the step before has been multiplied, in whose place the next tiles come.
-    sync();
-    bring_tiles<T, TransposedA, TransposedB>(tiles, a, b, of_a, of_b, depth, a_stride, b_stride, step + T::stages - 1);
-    const bf16* const a_tile = tiles + step % T::stages * (T::of_a + T::of_b);
-    const bf16* const b_tile = a_tile + T::of_a;
+  Supply<T, TransposedA, TransposedB, Gated> supply;
+  begin_copies(supply.a, a, a_stride, of_a);
+  begin_copies(supply.b, b, b_stride, of_b);
+  supply.left = depth;
+  supply.stage = 0;
+  for (u32 step = 0; step < T::stages - 1; step++) bring_tiles(tiles, supply);
+  const bf16* const of_lane_a = tiles + lane_in_a<T, TransposedA>(warp_row<T>());
+  const bf16* const of_lane_b = tiles + T::of_a + lane_in_b<T, TransposedB>(warp_column<T>());
+  Fragments<T> fragments[2];
+  wait_copies<T::stages - 2>();
+  sync();
+  load_fragments<T, TransposedA, TransposedB>(fragments[0], of_lane_a, of_lane_b, 0);
+  u32 stage = 0, left = depth;
+  for (; left >= T::depth; left -= T::depth) {
+    const u32 next = next_stage<T>(stage);
     UNROLL for (u32 k = 0; k < T::depth; k += 16) {
-      // The same for all lanes of a warp: parts of the tile beyond the matrix are left out.
-      if (step * T::depth + k < depth) {
-        u32 fragments_b[T::warp_columns / 16][4];
-        UNROLL for (u32 n = 0; n < T::warp_columns / 16; n++) {
-          if (row_of(of_b, columns_at + n * 16) < of_b.rows) load_b<T, TransposedB>(fragments_b[n], b_tile, columns_at + n * 16, k);
-        }
-        UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
-          if (row_of(of_a, rows_at + m * 16) < of_a.rows) {
-            u32 fragment_a[4];
-            load_a<T, TransposedA>(fragment_a, a_tile, rows_at + m * 16, k);
-            UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {
-              if (row_of(of_b, columns_at + n * 8) < of_b.rows) {
-                const u32 pair[2] = {fragments_b[n / 2][n % 2 * 2], fragments_b[n / 2][n % 2 * 2 + 1]};
-                mma(sums[m][n], fragment_a, pair);
-              }
-            }
-          }
-        }
+      const u32 from = k + 16 < T::depth ? stage : next, next_k = (k + 16) % T::depth;
+      if (k + 16 == T::depth) {
+        wait_copies<T::stages - 2>();
+        // This step's last fragments are with all threads as well: in their place the next step brings tiles.
+        sync();
       }
+      load_fragments<T, TransposedA, TransposedB>(fragments[(k / 16 + 1) % 2], of_lane_a + from, of_lane_b + from, next_k);
+      // To where the tiles of the step before were.
+      if (k == 0) bring_tiles(tiles, supply);
+      multiply<T>(sums, fragments[k / 16 % 2]);
     }
+    stage = next;
+  }
+  // A last tile that is not whole. Blocks of 16 beyond the depth are not even added as zeros: that would make 0 of -0.
+  for (u32 k = 0; k < left; k += 16) {
+    if (k > 0) load_fragments<T, TransposedA, TransposedB>(fragments[0], of_lane_a + stage, of_lane_b + stage, k);
+    multiply<T>(sums, fragments[0]);
   }
 }
 
@@ -172,7 +256,8 @@ DEVICE void add_products(SUMS(sums, T), const bf16* a, const bf16* b, Rows<false
 template <typename T, bool TransposedA, bool TransposedB, typename Out>
 DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 rows, u32 columns, u32 depth, u32 a_stride,
                     u32 b_stride, u32 d_stride, bool accumulates, bool adds) {
-  const u32 first_row = block_x() * T::rows, first_column = block_y() * T::columns;
+  const Place tile = tile_of_block();
+  u32 first_row = tile.row * T::rows, first_column = tile.column * T::columns;
   float sums[T::warp_rows / 16][T::warp_columns / 8][4];
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
     UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {
@@ -185,6 +270,9 @@ DEVICE void product(const bf16* a, const bf16* b, const bf16* bias, Out* d, u32 
   }
   const Rows<false> of_a = {first_row, rows}, of_b = {first_column, columns};
   add_products<T, TransposedA, TransposedB>(sums, a, b, of_a, of_b, depth, a_stride, b_stride);
+  // Where sums go is computed anew, and not kept in registers all the while.
+  first_row = forgotten(first_row);
+  first_column = forgotten(first_column);
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
     UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {
       UNROLL for (u32 i = 0; i < 4; i++) {
@@ -227,7 +315,8 @@ TILED_OR_NARROW(LINEAR, linear_bf16)
 template <typename T>
 DEVICE void linear_swiglu(const bf16* a, const bf16* b, const bf16* bias, bf16* gate_up, bf16* y, u32 rows, u32 features, u32 depth,
                           u32 a_stride, u32 b_stride, u32 gate_up_stride, u32 y_stride) {
-  const u32 first_row = block_x() * T::rows, first_feature = block_y() * (T::columns / 2);
+  const Place tile = tile_of_block();
+  const u32 first_row = tile.row * T::rows, first_feature = tile.column * (T::columns / 2);
   float sums[T::warp_rows / 16][T::warp_columns / 8][4];
   UNROLL for (u32 m = 0; m < T::warp_rows / 16; m++) {
     UNROLL for (u32 n = 0; n < T::warp_columns / 8; n++) {

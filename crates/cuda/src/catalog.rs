@@ -56,7 +56,7 @@ pub(crate) struct Tile {
 }
 
 const SMALL: Tile = Tile { rows: 64, columns: 64, threads: 128, depth: 32, stages: 4 };
-const LARGE: Tile = Tile { rows: 128, columns: 128, threads: 256, depth: 32, stages: 4 };
+const LARGE: Tile = Tile { rows: 128, columns: 128, threads: 128, depth: 32, stages: 4 };
 const NARROW: Tile = Tile { rows: 64, columns: 32, threads: 128, depth: 64, stages: 7 };
 
 impl Tile {
