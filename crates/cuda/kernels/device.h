@@ -58,6 +58,8 @@ struct alignas(16) Words4 {
   u8* const name = dynamic_shared_
 // Unrolls the loop that follows.
 #define UNROLL _Pragma("unroll")
+// Leaves the loop that follows as it is.
+#define ROLL _Pragma("unroll 1")
 
 DEVICE u32 thread_index() { return threadIdx.x; }
 DEVICE u32 block_threads() { return blockDim.x; }
@@ -200,6 +202,7 @@ DEVICE void store_vector_(void* p, Vector value) {
   name##_array_& name = *(name##_array_*)emulated_shared(&name##_site_, sizeof(name##_array_), #name)
 #define DYNAMIC_SHARED(name) u8* const name = (u8*)emulated_dynamic_shared()
 #define UNROLL
+#define ROLL
 
 DEVICE u32 thread_index() { return emulated_place->thread; }
 DEVICE u32 block_threads() { return emulated_place->threads; }

@@ -6,8 +6,24 @@
 // Partial sums of a reduction: element i goes to partial i mod 16.
 #define LANES 16
 
+// Numbers that a lane loads before it computes with them: memory answers all at once.
+#define AHEAD 16
+
 // The slot of rows that are stored nowhere: `NO_SLOT` of crates/kernels/src/backend.rs.
 #define NO_SLOT 0xffffffffu
+
+// Row and column of number i, row by row. Numbers below 2^32 are divided as 32 bits, which takes a fraction of the time.
+struct Cell {
+  u32 row, column;
+};
+DEVICE Cell cell_of(u64 i, u32 columns) {
+  if (i >> 32 == 0) {
+    const u32 row = (u32)i / columns;
+    return {row, (u32)i - row * columns};
+  }
+  const u64 row = i / columns;
+  return {(u32)row, (u32)(i - row * columns)};
+}
 
 // The larger, as the CPU chooses it: the second where either is NaN.
 DEVICE float larger(float a, float b) { return a > b ? a : b; }
@@ -73,9 +89,16 @@ DEVICE float sum_lanes(float x) {
 template <typename T>
 DEVICE float inverse_rms(const T* x, u32 features, float eps) {
   float squares = 0.0f;
-  for (u32 i = thread_index() % LANES; i < features; i += LANES) {
-    const float v = load(x + i);
-    squares = mul_add(v, v, squares);
+  ROLL for (u32 first = thread_index() % LANES; first < features; first += LANES * AHEAD) {
+    float v[AHEAD];
+    // Beyond the end the last one, so that no load waits for a branch.
+    UNROLL for (u32 k = 0; k < AHEAD; k++) {
+      const u32 n = first + k * LANES;
+      v[k] = load(x + (n < features ? n : features - 1));
+    }
+    UNROLL for (u32 k = 0; k < AHEAD; k++) {
+      if (first + k * LANES < features) squares = mul_add(v[k], v[k], squares);
+    }
   }
   return divide(1.0f, square_root(divide(sum_lanes(squares), (float)features) + eps));
 }

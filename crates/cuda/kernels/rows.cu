@@ -38,7 +38,8 @@ template <typename Word>
 DEVICE void copy_rows(const Word* from, const u32* rows, Word* to, const u32* slots, u32 count, u32 features, u32 from_stride,
                       u32 to_stride) {
   EACH(i, (u64)count * features) {
-    const u32 row = (u32)(i / features), feature = (u32)(i % features);
+    const Cell cell = cell_of(i, features);
+    const u32 row = cell.row, feature = cell.column;
     const u64 source = rows ? rows[row] : row, target = slots ? slots[row] : row;
     if (target != NO_SLOT) to[target * to_stride + feature] = from[source * from_stride + feature];
   }
@@ -57,7 +58,8 @@ EXPORT(copy_rows_bf16)
 // Exact rows to activations, rounded. Grid: 1024 numbers a block. Reads 4 bytes, writes 2.
 KERNEL(round_rows, THREADS)(const float* from, bf16* to, u32 count, u32 features, u32 from_stride, u32 to_stride) {
   EACH(i, (u64)count * features) {
-    const u32 row = (u32)(i / features), feature = (u32)(i % features);
+    const Cell cell = cell_of(i, features);
+    const u32 row = cell.row, feature = cell.column;
     store(to + (u64)row * to_stride + feature, from[(u64)row * from_stride + feature]);
   }
 }
@@ -101,7 +103,8 @@ template <typename From, typename To>
 DEVICE void add_rows(const From* from, const u32* keys, const u32* starts, const u32* order, To* to, u32 groups, u32 features,
                      u32 from_stride, u32 to_stride) {
   EACH(i, (u64)groups * features) {
-    const u32 group = (u32)(i / features), feature = (u32)(i % features);
+    const Cell cell = cell_of(i, features);
+    const u32 group = cell.row, feature = cell.column;
     To* target = to + (u64)keys[group] * to_stride + feature;
     float sum = load(target);
     for (u32 n = starts[group]; n < starts[group + 1]; n++) sum += load(from + (u64)order[n] * from_stride + feature);
@@ -127,7 +130,8 @@ template <typename T>
 DEVICE void embed(const T* packed, const u32* tokens, const u32* drawn, T* y, u32 count, u32 inputs, u32 outputs, u32 stride,
                   u32 y_stride) {
   EACH(i, (u64)count * inputs) {
-    const u32 row = (u32)(i / inputs), input = (u32)(i % inputs);
+    const Cell cell = cell_of(i, inputs);
+    const u32 row = cell.row, input = cell.column;
     const u32 known = tokens[row], token = known & DRAWN ? drawn[2 * (known & ~DRAWN)] : known;
     y[(u64)row * y_stride + input] = packed[weight_at(token, input, inputs, outputs, stride)];
   }
@@ -147,7 +151,8 @@ EXPORT(embed_bf16)
 KERNEL(add_embedding_rows, THREADS)(const float* rows, const u32* tokens, float* packed, u32 count, u32 inputs, u32 outputs,
                                     u32 stride) {
   EACH(i, (u64)count * inputs) {
-    const u32 row = (u32)(i / inputs), input = (u32)(i % inputs);
+    const Cell cell = cell_of(i, inputs);
+    const u32 row = cell.row, input = cell.column;
     float* p = packed + weight_at(tokens[row], input, inputs, outputs, stride);
     *p = *p + rows[(u64)row * inputs + input];
   }

@@ -11,7 +11,8 @@
 template <typename T>
 DEVICE void swiglu(const T* gate_up, T* y, u32 rows, u32 features, u32 stride, u32 y_stride) {
   EACH(i, (u64)rows * features) {
-    const u64 row = i / features, n = i % features;
+    const Cell cell = cell_of(i, features);
+    const u64 row = cell.row, n = cell.column;
     const T* gate = gate_up + row * stride + n;
     store(y + row * y_stride + n, gated(load(gate), load(gate + features)));
   }
@@ -30,7 +31,8 @@ EXPORT(swiglu_bf16)
 template <typename T>
 DEVICE void swiglu_backward(T* dy, T* gate_up, u32 rows, u32 features, u32 stride, u32 dy_stride) {
   EACH(i, (u64)rows * features) {
-    const u64 row = i / features, n = i % features;
+    const Cell cell = cell_of(i, features);
+    const u64 row = cell.row, n = cell.column;
     T* gate = gate_up + row * stride + n;
     T* up = gate + features;
     T* y = dy + row * dy_stride + n;

@@ -112,7 +112,8 @@ impl Report {
             return None;
         }
         let by_memory = line.bytes / self.bandwidth?;
-        Some(self.peak.map_or(by_memory, |peak| by_memory.max(line.flop / peak)))
+        let by_tensor_core = if line.flop == 0.0 { 0.0 } else { line.flop / self.peak? };
+        Some(by_memory.max(by_tensor_core))
     }
 
     /// How many times as long something took as the first part that has done the same: above 1 it is slower.
