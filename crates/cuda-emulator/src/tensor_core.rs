@@ -6,9 +6,9 @@
 //! that power of two); that of a subnormal is -126. A sum of 0 is +0. Hopper and Blackwell add 16 products at once
 //! and keep 25 bits; Ampere and Ada two times 8, and 24 bits. What is not finite follows IEEE, with one NaN.
 //!
-//! Zeros, which MMA-Sim gives the exponent -126, do not count on an H200: neither a product with a factor of zero nor a sum so far
-//! of zero. Where nothing else is larger, the largest exponent is -133. All of 358,400 sums near zero that it has computed are so
-//! (`tests/fixtures/h200_near_zero.txt` has some of them). Ampere, Ada and Blackwell are taken to do the same, untried.
+//! Zeros, which MMA-Sim gives the exponent -126, do not count on an H200: neither a product with a factor of zero nor a sum so
+//! far of zero. Where nothing else is larger, the largest exponent is -133. All of 358,400 sums near zero that it has computed
+//! are so (`tests/fixtures/h200_near_zero.txt` has some of them). Ampere, Ada and Blackwell are taken to do the same, untried.
 #![allow(
     clippy::needless_range_loop,
     reason = "loops over several arrays at once, of which vectors are made"

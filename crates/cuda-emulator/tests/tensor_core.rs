@@ -2,8 +2,9 @@
 //! hardware.
 //!
 //! The definition is that of microsoft/MMA-Sim (`fused_sum`, `nv_fused_dot_add` in `mmasim/simulator/arithmetic.py`, which they
-//! have validated on GPUs; arXiv:2511.10909), but for zeros and the least exponent, which are as an H200 has them. Here every number is a whole multiple of 2^-600, and nothing is shifted or
-//! rounded but by division of such numbers: no step is shared with the implementation.
+//! have validated on GPUs; arXiv:2511.10909), but for zeros and the least exponent, which are as an H200 has them. Here every
+//! number is a whole multiple of 2^-600, and nothing is shifted or rounded but by division of such numbers: no step is shared
+//! with the implementation.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda_emulator::TensorCore;

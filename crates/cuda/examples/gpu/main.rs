@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     });
     let out = path("--out").unwrap_or_else(|| ".".into());
     let (tests, report) = (path("--tests"), Report::default());
-    let mut run = Run { out, tests, opponents, parts, report };
+    let mut run = Run { out, tests, opponents, parts, report, pulse: None, fastest: f64::INFINITY };
     if arguments.iter().any(|argument| argument == "--emulated") {
         let scale = Scale { probed: 1000, divisor: 64, window: Duration::from_millis(1) };
         let device = Arc::new(Emulator::new(Settings::default()));
@@ -125,6 +125,9 @@ struct Run<'a> {
     /// Those that are wanted.
     parts: Vec<&'a str>,
     report: Report,
+    /// Seconds of a product that is the same every time, and the fewest so far.
+    pulse: Option<Box<dyn FnMut() -> f64>>,
+    fastest: f64,
 }
 
 impl Run<'_> {
@@ -138,6 +141,7 @@ impl Run<'_> {
         products: impl FnOnce(&mut Report),
     ) {
         let (out, tests) = (self.out.clone(), self.tests.clone());
+        self.pulse = Some(Box::new(speed::pulse(device, scale)));
         if let Some(tests) = &tests {
             for (name, seconds) in TESTS {
                 let limit = Duration::from_secs(seconds);
@@ -177,7 +181,26 @@ impl Run<'_> {
             self.report.verdict(name, "the rest of it", Err(format!("it has panicked: {said}")));
         }
         eprintln!("{name}: {:.0} s", started.elapsed().as_secs_f64());
+        self.feel(name);
         self.write();
+    }
+
+    /// Says so where the GPU has become slower, as some do that others use or that are hot.
+    fn feel(&mut self, name: &'static str) {
+        let Some(pulse) = &mut self.pulse else { return };
+        let Ok(seconds) = catch_unwind(AssertUnwindSafe(pulse)) else {
+            // A GPU that has failed: the part has said so.
+            self.pulse = None;
+            return;
+        };
+        self.fastest = self.fastest.min(seconds);
+        let times = seconds / self.fastest;
+        if times > 1.1 {
+            let said = format!(
+                "a product takes {times:.1} times as long as it has: times of this part are not to be compared with others"
+            );
+            self.report.remark(name, "the GPU itself", &said);
+        }
     }
 
     /// Writes the report; says so and is false where that fails.

@@ -52,6 +52,25 @@ pub fn copies<D: Device>(device: &D, scale: Scale, report: &mut Report) {
     }
 }
 
+/// Times one product of two square matrices, the same every time.
+pub fn pulse<D: Device>(device: &Arc<D>, scale: Scale) -> impl FnMut() -> f64 + use<D> {
+    let backend = Cuda::new(device.clone(), Dtype::Bf16);
+    let side = (4096 / scale.divisor).next_multiple_of(16);
+    let shape = Linear { inputs: side, outputs: side };
+    let (x, weights, mut y) = {
+        let mut report = Report::default();
+        let bench = Bench { backend: &backend, scale, report: &mut report };
+        let kind = Kind::Matrix(shape);
+        let x = bench.activations(side, side);
+        (x, bench.parameter(Role::Weight(kind), kind, side), bench.activations(side, side))
+    };
+    move || {
+        seconds(scale.window / 4, &**backend.device(), || {
+            backend.linear(shape, &x, &weights, None, &mut y, side);
+        })
+    }
+}
+
 /// A backend with random buffers.
 struct Bench<'a, D: Device> {
     backend: &'a Cuda<D>,

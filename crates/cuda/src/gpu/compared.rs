@@ -45,7 +45,8 @@ fn compared_columns(columns: usize) -> BTreeSet<usize> {
     spread.chain(around).chain(last).filter(|&column| column < columns).collect()
 }
 
-/// The first number of a product that a chain does not give, of matrices that repeat the pattern. `read` gives a row of the result.
+/// The first number of a product that a chain does not give, of matrices that repeat the pattern. `read` gives a row of the
+/// result.
 pub(super) fn difference(
     shape: &Product,
     pattern: &[u16],
