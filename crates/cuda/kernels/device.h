@@ -380,7 +380,7 @@ DEVICE void store_words4(void* p, Words4 value, u32 line = __builtin_LINE()) { s
 // shuffle(v, lane)       v of that lane, modulo 32; _xor: of the lane with those bits flipped; _up and _down: of the lane so
 //                        many below and above, one's own where there is none. float, u32, i32, u64, i64, double.
 // ballot(yes)            one bit per lane.
-// forgotten(x)           x, of which the compiler does not know that it is: nothing that is computed from it is kept from before.
+// forgotten(x)           x, as a value that the compiler knows nothing about: what is computed from it is computed anew.
 // mma(d, a, b)           d += a b on the tensor core, m16n8k16, bf16 into f32. With g = lane / 4 and t = lane % 4, each word
 //                        holds two neighbours along k, the lower one in the low half:
 //                          a[i]: row g + 8 (i % 2), k = 2 t + 8 (i / 2) and the next

@@ -23,7 +23,7 @@ struct Tile {
   static constexpr u32 depth = Depth, stages = Stages;
   static constexpr u32 across = Columns / WarpColumns;
   static constexpr u32 threads = Rows / WarpRows * across * 32;
-  // Numbers of a stage in shared memory: a's tile, then b's. Transposed ones are no larger.
+  // Numbers of a stage in shared memory: a's tile, then b's. Those that are transposed must be no larger.
   static constexpr u32 of_a = Rows * (Depth + PAD), of_b = Columns * (Depth + PAD), stage = of_a + of_b;
 };
 typedef Tile<64, 64, 32, 32, 32, 4> Small;
@@ -211,6 +211,8 @@ DEVICE Place tile_of_block() {
 template <typename T, bool TransposedA, bool TransposedB, bool Gated>
 DEVICE void add_products(SUMS(sums, T), const bf16* a, const bf16* b, Rows<false> of_a, Rows<Gated> of_b, u32 depth, u32 a_stride,
                          u32 b_stride) {
+  static_assert(Shape<T::rows, T::depth, TransposedA>::rows * Shape<T::rows, T::depth, TransposedA>::stride <= T::of_a, "a's tile");
+  static_assert(Shape<T::columns, T::depth, TransposedB>::rows * Shape<T::columns, T::depth, TransposedB>::stride <= T::of_b, "b's");
   static_assert(T::depth % 32 == 0, "fragments change places an even number of times");
   DYNAMIC_SHARED(memory);
   bf16* const tiles = (bf16*)memory;

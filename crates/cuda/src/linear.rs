@@ -40,7 +40,7 @@ pub(crate) struct Operands {
     pub depth: usize,
 }
 
-/// The four directions of a product.
+/// The four directions of a product. Those that go on from sums are the kernels' alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// Outputs of a layer; `true` for logits, which are f32.
@@ -69,7 +69,8 @@ impl Operands {
             Direction::HeadInput(true) | Direction::Weight(true) => return None,
         };
         let Self { a, b, d, rows, columns, depth } = *self;
-        let is_gapless = a.stride == if a_transposed { rows } else { depth }
+        let is_gapless = columns.is_multiple_of(8)
+            && a.stride == if a_transposed { rows } else { depth }
             && b.stride == if b_transposed { columns } else { depth }
             && d.stride == columns;
         is_gapless.then_some(Product {
@@ -504,8 +505,7 @@ impl<D: Device> Cuda<D> {
     fn is_of_library(&self, direction: Direction, operands: &Operands) -> bool {
         let product = operands.as_product(direction);
         // The stream's own device: a step that is being recorded goes on.
-        let aligned = |product: &Product| product.columns.is_multiple_of(8);
-        product.filter(aligned).is_some_and(|product| self.device.device().examine(&product).is_ok())
+        product.is_some_and(|product| self.device.device().examine(&product).is_ok())
     }
 
     /// A product by the vendor's library where there is one, by a kernel otherwise: to the same bits.

@@ -33,7 +33,7 @@ const ALGORITHM: c_int = 66;
 const PROPOSALS: usize = 16;
 /// Bytes that every address and every row is a multiple of.
 const ALIGNMENT: usize = 16;
-/// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of the sums that are gone on from.
+/// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of a weight's gradient.
 const LARGEST: usize = 1 << 28;
 /// `CUBLAS_STATUS_NOT_SUPPORTED`: there are no proposals.
 const NOT_SUPPORTED: c_int = 15;
