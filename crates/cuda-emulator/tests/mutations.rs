@@ -591,6 +591,8 @@ fn tiled(window: Option<usize>) -> Attention {
 /// A sequence of more keys than a split has, how many of its last rows attend, and heads of keys and values: so many rows that
 /// warps of a block have each its own, or one, of which each split has a block, or so many heads that a block has both splits.
 const LONG: usize = 1100;
+/// Tokens of a sequence that does not fill its page.
+const SHORT: usize = 5;
 const LAST: [(usize, usize); 3] = [(9, 2), (1, 2), (1, 8)];
 /// Windows for these.
 const WINDOWS: [Option<usize>; 2] = [None, Some(90)];
@@ -615,6 +617,19 @@ fn tiles(cuda: &Cuda<Emulator>) -> Results {
         cuda.attention(shape, &queries, &described(LONG - last), &cache, 0, &mut out);
         results.extend(read(cuda, &out, last, width));
     }
+    // A sequence that does not fill its page, behind which is what no number may be.
+    let shape = tiled(None);
+    let (row, width) = (shape.row(), shape.heads * shape.head_dim);
+    let mut host = HostBatch::default();
+    host.push(&[0; SHORT], 0, &[0]);
+    let batch = cuda.batch(&host);
+    let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: 1 }).unwrap();
+    cuda.fill(&mut cache, f32::NAN);
+    let qkv = rows(cuda, Role::Activation, 5, SHORT, row);
+    cuda.store_kv(shape, &qkv, &batch, &mut cache, 0);
+    let mut out = rows(cuda, Role::Activation, 2, SHORT, width);
+    cuda.attention(shape, &qkv, &batch, &cache, 0, &mut out);
+    results.extend(read(cuda, &out, SHORT, width));
     results
 }
 
@@ -638,6 +653,14 @@ fn tiles_expected() -> Results {
         });
         results.extend(bits(&outputs.collect::<Vec<f32>>()));
     }
+    let shape = tiled(None);
+    let qkv = noise(5, SHORT * shape.row());
+    let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
+    let reference = Reference { shape, chain: &chain };
+    let outputs = (0..SHORT).flat_map(|position| {
+        (0..shape.heads).flat_map(|head| reference.output(&by_position, position, head)).collect::<Vec<f32>>()
+    });
+    results.extend(bits(&outputs.collect::<Vec<f32>>()));
     results
 }
 
