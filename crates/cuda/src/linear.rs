@@ -59,7 +59,7 @@ impl Operands {
         [self.rows, self.columns, self.depth, self.a.stride, self.b.stride, self.d.stride].map(word)
     }
 
-    /// The product as the vendor's library sees it, if its matrices lie without gaps.
+    /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of the result at multiples of 16 bytes.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
@@ -69,11 +69,11 @@ impl Operands {
             Direction::HeadInput(true) | Direction::Weight(true) => return None,
         };
         let Self { a, b, d, rows, columns, depth } = *self;
-        let is_gapless = columns.is_multiple_of(8)
+        let is_as_asked = columns.is_multiple_of(8)
             && a.stride == if a_transposed { rows } else { depth }
             && b.stride == if b_transposed { columns } else { depth }
             && d.stride == columns;
-        is_gapless.then_some(Product {
+        is_as_asked.then_some(Product {
             a: a.start.0,
             a_transposed,
             b: b.start.0,
