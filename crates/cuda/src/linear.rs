@@ -59,7 +59,8 @@ impl Operands {
         [self.rows, self.columns, self.depth, self.a.stride, self.b.stride, self.d.stride].map(word)
     }
 
-    /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of the result at multiples of 16 bytes.
+    /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of the result at multiples of 16
+    /// bytes.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
