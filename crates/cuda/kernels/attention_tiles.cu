@@ -114,10 +114,12 @@ DEVICE void attention(const Operands& of) {
       is_first = false;
     }
   });
+  // Found again, so that no register keeps it while keys go by.
+  const Block found = block_of(of, of.tiles[block_x()], block_threads() / 2);
   UNROLL for (u32 h = 0; h < 2; h++) {
-    if (tile.split != ALL) before[h] = {largest[h], weights_sum[2 * h]};
+    if (found.tile.split != ALL) before[h] = {largest[h], weights_sum[2 * h]};
   }
-  write_rows<D>(of, block, first_row, 0, sums, before);
+  write_rows<D>(of, found, warp_index() * 16, 0, sums, before);
 }
 #define ATTENTION(name, D)                                             \
   KERNEL(name, 128)(ATTENTION_OPERANDS) { attention<D>(AS_OPERANDS); } \

@@ -4,7 +4,7 @@
 
 #define THREADS 128
 // Numbers and their weights that a lane loads before it stores what they come to: with more, registers would not do.
-#define BOTH_AHEAD 8
+#define BOTH_LOADED_AHEAD 8
 
 // A half warp's group: where it starts in memory, and whether there is one.
 struct Group {
@@ -29,14 +29,14 @@ DEVICE void rms_norm(const T* x, const T* weight, T* y, u32 rows, u32 x_stride, 
   const Group to = group_of(i, rows, y_stride, offset, groups, features);
   const u32 mine = from.exists ? features : 0;
   const float scale = inverse_rms(x + from.at, mine, eps);
-  ROLL for (u32 first = thread_index() % LANES; first < mine; first += LANES * BOTH_AHEAD) {
-    float v[BOTH_AHEAD], w[BOTH_AHEAD];
-    UNROLL for (u32 k = 0; k < BOTH_AHEAD; k++) {
+  ROLL for (u32 first = thread_index() % LANES; first < mine; first += LANES * BOTH_LOADED_AHEAD) {
+    float v[BOTH_LOADED_AHEAD], w[BOTH_LOADED_AHEAD];
+    UNROLL for (u32 k = 0; k < BOTH_LOADED_AHEAD; k++) {
       const u32 n = first + k * LANES, at = n < mine ? n : mine - 1;
       v[k] = load(x + from.at + at);
       w[k] = load(weight + at);
     }
-    UNROLL for (u32 k = 0; k < BOTH_AHEAD; k++) {
+    UNROLL for (u32 k = 0; k < BOTH_LOADED_AHEAD; k++) {
       const u32 n = first + k * LANES;
       if (n < mine) store(y + to.at + n, v[k] * scale * w[k]);
     }

@@ -7,7 +7,7 @@
 #define LANES 16
 
 // Numbers that a lane loads before it computes with them: memory answers all at once.
-#define AHEAD 16
+#define LOADED_AHEAD 16
 
 // The slot of rows that are stored nowhere: `NO_SLOT` of crates/kernels/src/backend.rs.
 #define NO_SLOT 0xffffffffu
@@ -89,14 +89,14 @@ DEVICE float sum_lanes(float x) {
 template <typename T>
 DEVICE float inverse_rms(const T* x, u32 features, float eps) {
   float squares = 0.0f;
-  ROLL for (u32 first = thread_index() % LANES; first < features; first += LANES * AHEAD) {
-    float v[AHEAD];
+  ROLL for (u32 first = thread_index() % LANES; first < features; first += LANES * LOADED_AHEAD) {
+    float v[LOADED_AHEAD];
     // Beyond the end the last one, so that no load waits for a branch.
-    UNROLL for (u32 k = 0; k < AHEAD; k++) {
+    UNROLL for (u32 k = 0; k < LOADED_AHEAD; k++) {
       const u32 n = first + k * LANES;
       v[k] = load(x + (n < features ? n : features - 1));
     }
-    UNROLL for (u32 k = 0; k < AHEAD; k++) {
+    UNROLL for (u32 k = 0; k < LOADED_AHEAD; k++) {
       if (first + k * LANES < features) squares = mul_add(v[k], v[k], squares);
     }
   }
