@@ -16,9 +16,8 @@ build() {
     cd "$root"
     cargo build --release -p isentrope-cuda --example gpu
     cp target/release/examples/gpu "$directory/gpu"
-    executables=$(cargo test --release -p isentrope-cuda --test conformance_f32 --test conformance_bf16 \
-        --test attention_bits --no-run --message-format=json |
-        sed -nE 's/.*"executable":"([^"]*\/(conformance_|attention_bits)[^"]*)".*/\1/p')
+    executables=$(cargo test --release -p isentrope-cuda --test conformance --test cuda --no-run --message-format=json |
+        sed -nE 's/.*"executable":"([^"]*\/(conformance|cuda)-[^"]*)".*/\1/p')
     local executable name tests
     tests=$(mktemp -d)
     for executable in $executables; do

@@ -1,6 +1,6 @@
 //! The numerics contract (docs/numerics.md) as tests that any backend can be put to.
 //!
-//! A backend's own tests name themselves a [`Subject`] and call [`run`] from the `main` of a test without a harness, as
+//! A backend's own tests name themselves a [`Subject`] and [`run`] its [`tests`] from the `main` of a test without a harness, as
 //! `tests/cpu.rs` does; every property then is a test of that binary, listed and chosen by name as usual.
 //!
 //! `invariance` is the contract's first level, which every backend keeps alike: bits that must not depend on the company
@@ -25,7 +25,7 @@ pub use subject::{OracleTolerance, Subject, Tolerance, Variant};
 
 use device::Trial;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A property by its name.
 type Property<S> = (&'static str, fn(&Trial<S>));
@@ -41,23 +41,32 @@ macro_rules! properties {
 }
 pub(crate) use properties;
 
-/// Runs every property, or those that the command line asks for, as a test of its own: the whole of a test's `main`.
-pub fn run<S: Subject>(subject: S) -> ExitCode {
-    let trial = Arc::new(Trial::new(subject));
+/// Every property as a test of its own, whose name begins with the subject's. The subject is made when the first of them runs.
+pub fn tests<S: Subject>(
+    name: &str,
+    subject: impl FnOnce() -> S + Send + 'static,
+) -> Vec<libtest_mimic::Trial> {
+    let trial = Arc::new(LazyLock::new(move || Trial::new(subject())));
     let crate_name = concat!(module_path!(), "::");
-    let tests = [
+    let properties = [
         invariance::properties(),
         arithmetic::properties(),
         bookkeeping::properties(),
         oracles::properties(),
     ]
     .concat();
-    let tests = tests.into_iter().map(|(name, property)| {
-        let (trial, name) = (trial.clone(), name.trim_start_matches(crate_name));
+    let test = |(property_name, property): Property<S>| {
+        let trial = trial.clone();
+        let name = format!("{name}::{}", property_name.trim_start_matches(crate_name));
         libtest_mimic::Trial::test(name, move || {
             property(&trial);
             Ok(())
         })
-    });
-    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), tests.collect()).exit_code()
+    };
+    properties.into_iter().map(test).collect()
+}
+
+/// Runs tests, or those of them that the command line asks for: the whole of a test's `main`.
+pub fn run(tests: Vec<libtest_mimic::Trial>) -> ExitCode {
+    libtest_mimic::run(&libtest_mimic::Arguments::from_args(), tests).exit_code()
 }

@@ -2,7 +2,7 @@
 //! chains of fused multiply-adds.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_conformance::{Subject, Tolerance, Variant, chains, run};
+use isentrope_conformance::{Subject, Tolerance, Variant, chains, run, tests};
 use isentrope_kernels::{Cpu, CpuBuffer, Isa, LOGITS_BLOCK, Role};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         fast: isa == Isa::available()[0],
         backend: Arc::new(Cpu::new(isa, threads).unwrap()),
     };
-    run(Chains { variants: machines.map(variant).collect() })
+    run(tests("cpu", move || Chains { variants: machines.map(variant).collect() }))
 }
 
 /// The arithmetic of the CPU: one chain of fused multiply-adds after another.

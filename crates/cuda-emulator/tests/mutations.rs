@@ -5,7 +5,7 @@
 //! A change that no longer applies, because the kernel has changed, is a failure as well: it wants a successor.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
 
-#[path = "../../cuda/tests/attention_reference/mod.rs"]
+#[path = "../../cuda/tests/attention_reference.rs"]
 mod attention_reference;
 mod patches;
 

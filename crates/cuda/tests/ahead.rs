@@ -1,6 +1,5 @@
 //! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients of biases and of norms'
 //! weights.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};

@@ -1,19 +1,15 @@
 //! Attention by the tensor core equals its definition in scalar code, bit for bit: forward and backward, heads of all sizes,
 //! windows, shared beginnings, and sequences of several splits, whether one block has these or each has its own. On the emulated
 //! device, or on a GPU where `ISENTROPE_TEST_DEVICE` is `gpu`.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod attention_reference;
-mod on_gpu;
-mod t16;
-
-use attention_reference::Reference;
+use crate::attention_reference::Reference;
+use crate::on_gpu;
+use crate::t16::Step;
 use half::bf16;
 use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Role, Run};
 use std::sync::{Arc, LazyLock};
-use t16::Step;
 
 /// The GPU, opened once, where one is asked for.
 static GPU: LazyLock<Option<Arc<Cuda<AnyDevice>>>> =

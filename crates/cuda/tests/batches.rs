@@ -1,5 +1,4 @@
 //! What a batch says wrongly of its rows is refused before a kernel can believe it.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};

@@ -3,18 +3,13 @@
 //!
 //! What is counted are the launches that a step makes, by their arguments and by the tiles that it uploads. Each kernel reads and
 //! writes what its comment says; nothing here knows how a step is made of kernels.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod counting;
-mod guide;
-mod qwen2;
-
-use counting::{Counts, Launch};
-use guide::has_table;
+use crate::counting::{Counts, Launch};
+use crate::guide::has_table;
+use crate::qwen2::{HALF, Qwen2, SEVEN};
 use isentrope_cuda::{Argument, Cuda, Dtype};
 use isentrope_kernels::Draw;
 use isentrope_model::{KvCache, Model, Step};
-use qwen2::{HALF, Qwen2, SEVEN};
 use std::fs;
 use std::ops::AddAssign;
 use std::sync::Arc;

@@ -1,10 +1,7 @@
 //! The reference that the conformance tests of bf16 multiply by is the emulator's model of tensor cores.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod t16;
-
+use crate::t16::Step;
 use isentrope_cuda_emulator::TensorCore;
-use t16::Step;
 
 #[test]
 fn random_chains_are_the_emulators() {

@@ -1,5 +1,4 @@
 //! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole models forward and backward.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};

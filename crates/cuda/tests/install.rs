@@ -1,5 +1,4 @@
 //! Fetching libraries from a package index on this machine, whose wheels are made up and whose faults are to order.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda::gpu::{Installer, Package, Progress};
 use isentrope_files::{Digest, names};

@@ -1,11 +1,7 @@
 //! What the host asks of a GPU for each decoding step, counted: docs/cuda.md has the table, and `UPDATE_DOCS=1` writes it there.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod counting;
-mod guide;
-
-use counting::Counts;
-use guide::has_table;
+use crate::counting::Counts;
+use crate::guide::has_table;
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_kernels::{Backend, Draw, Work};
 use isentrope_model::{KvCache, Model, Step};

@@ -2,7 +2,6 @@
 //!
 //! NVRTC is looked for as the program does (`ISENTROPE_CUDA_LIBRARIES`, a virtual environment, the system, ...). Where it is not
 //! found, each test says so and tests nothing; `ISENTROPE_TEST_NVRTC=1` makes that a failure.
-#![allow(clippy::print_stdout, reason = "whoever runs the tests should know which say nothing")]
 
 use isentrope_cuda::gpu::{Architecture, Error, KernelCache, Nvrtc, Source, Surroundings};
 use isentrope_cuda::{FUNCTIONS, HEADERS, SOURCES};

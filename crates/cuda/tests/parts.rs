@@ -1,6 +1,5 @@
 //! Rows of logits that several blocks of threads work on have the CPU's bits, however their parts and blocks end: statistics,
 //! masks, slopes of the entropy, and draws.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};

@@ -1,8 +1,6 @@
 //! What a run asks of the vendor's library is what was examined before it began.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod watched;
-
+use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Argument, Cuda, Device, Dtype, FUNCTIONS, Grid, Layer, Product};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{Backend, Kind};
@@ -11,7 +9,6 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use watched::{Watch, Watched};
 
 /// A library that computes nothing, and remembers what it is asked for.
 #[derive(Default)]

@@ -1,8 +1,6 @@
 //! Decoding steps that are launched as one have the bits of those that are launched one by one.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod watched;
-
+use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Cuda, Device, Dtype, Operation, Replays};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{Backend, Draw, Grouped, Kind, ReplayKey, Role};
@@ -12,7 +10,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use watched::{Watch, Watched};
 
 /// Sequences of so many tokens each at first, which are decoded for so many steps. One leaves with every step from `leaves` on.
 struct Case {

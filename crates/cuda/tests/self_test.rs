@@ -1,17 +1,12 @@
 //! The operations that a GPU must get right before it is used.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests, which say how they went")]
 
-#[path = "../../cuda-emulator/tests/patches/mod.rs"]
-mod patches;
-mod watched;
-
+use crate::patches::Change;
+use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Cuda, Dtype, Function, HEADERS, Limits, Operation, SOURCES, self_test};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use patches::Change;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use watched::{Watch, Watched};
 
 /// One of a device's downloads, counted from 0, has a wrong bit: with f32 in its last number, with bf16 near its beginning, since
 /// rows of bf16 end with what pads them.

@@ -1,5 +1,4 @@
 //! With bf16, weights are exact f32 in two parts, which AdamW updates to the CPU's bits; operations see the nearest bf16.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use half::bf16;
 use isentrope_cuda::{Cuda, Device, Dtype};

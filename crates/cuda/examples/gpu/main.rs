@@ -5,7 +5,7 @@
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N] [--parts PART,...]
 //! [--emulated]` prints one Markdown table, and writes it and one JSON file to the directory, after every part, so that what is
 //! measured stays whatever happens next. It ends with 1 where there is no GPU to work with, or where not everything is right.
-//! `--tests` says where the executables `conformance_f32`, `conformance_bf16` and `attention_bits` are, the program `isentrope`
+//! `--tests` says where the executables `conformance` and `cuda` of the tests are, the program `isentrope`
 //! with `quickstart.toml` and its model, and `--opponents` where `peers_gpu.py`, which `--python` runs; none of them goes on for
 //! longer than so many seconds after the start. `--emulated` tries this program itself without a GPU, on small sizes; its times
 //! mean nothing.
@@ -19,7 +19,7 @@ mod peak;
 mod probe;
 mod process;
 mod products;
-#[path = "../../tests/qwen2/mod.rs"]
+#[path = "../../tests/qwen2.rs"]
 mod qwen2;
 mod report;
 mod runs;
@@ -37,8 +37,9 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The executables of tests, and how many seconds each may take.
-const TESTS: [(&str, u64); 3] = [("attention_bits", 60), ("conformance_f32", 130), ("conformance_bf16", 130)];
+/// Tests: their executable, the module or type that their names begin with, and how many seconds they may take.
+const TESTS: [(&str, &str, u64); 3] =
+    [("cuda", "attention_bits", 60), ("conformance", "f32", 130), ("conformance", "bf16", 130)];
 
 /// All parts, in their order.
 const PARTS: [&str; 11] = [
@@ -145,10 +146,10 @@ impl Run<'_> {
         self.fastest = pulse();
         self.pulse = Some(Box::new(pulse));
         if let Some(tests) = &tests {
-            for (name, seconds) in TESTS {
-                let limit = Duration::from_secs(seconds);
+            for (executable, of, seconds) in TESTS {
+                let (executable, limit) = (tests.join(executable), Duration::from_secs(seconds));
                 self.part("conformance", |report| {
-                    report.verdict("conformance", name, conformance(&tests.join(name), &out, name, limit));
+                    report.verdict("conformance", of, conformance(&executable, &out, of, limit));
                 });
             }
         }
@@ -215,11 +216,11 @@ impl Run<'_> {
     }
 }
 
-/// Tests on the device, by their own executable, which is stopped when it takes longer.
-fn conformance(executable: &Path, out: &Path, name: &str, limit: Duration) -> Result<String, String> {
-    let log = out.join(format!("{name}.log"));
+/// Tests on the device, by an executable that is stopped when it takes longer: those of a module or type.
+fn conformance(executable: &Path, out: &Path, of: &str, limit: Duration) -> Result<String, String> {
+    let log = out.join(format!("{of}.log"));
     let mut command = Command::new(executable);
-    command.arg("--test-threads=1").env("ISENTROPE_TEST_DEVICE", "gpu");
+    command.args(["--test-threads=1", &format!("{of}::")]).env("ISENTROPE_TEST_DEVICE", "gpu");
     let Ended { status, text, seconds, .. } = ended(&mut command, &log, limit)?;
     let (result, log) = (text.lines().find(|line| line.starts_with("test result:")), log.display());
     match result {

@@ -15,7 +15,7 @@ const RUN: Duration = Duration::from_secs(30);
 /// How long a tool of compute-sanitizer may take, which slows kernels down by a hundred and more.
 const SANITIZER: Duration = Duration::from_secs(25);
 /// Kernels of every kind, in tests that are short.
-const SANITIZED: &str = "arithmetic::";
+const SANITIZED: &str = "bf16::arithmetic::";
 
 /// Trains `quickstart.toml` by the program in the directory of tests.
 pub fn runs(tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
@@ -107,7 +107,7 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
     for tool in ["memcheck", "racecheck"] {
         let mut command = Command::new(&sanitizer);
         command.args(["--tool", tool, "--error-exitcode", "9"]);
-        command.arg(tests.join("conformance_bf16")).args(["--test-threads=1", SANITIZED]);
+        command.arg(tests.join("conformance")).args(["--test-threads=1", SANITIZED]);
         command.env("ISENTROPE_TEST_DEVICE", "gpu");
         let log = out.join(format!("{tool}.log"));
         let verdict =

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Asserts that the table of this name, which the test target of the same name makes, is in the guide; with UPDATE_DOCS=1 in the
+/// Asserts that the table of this name, which the tests of the same name make, is in the guide; with UPDATE_DOCS=1 in the
 /// environment, writes it there.
 pub fn has_table(name: &str, table: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
@@ -15,6 +15,6 @@ pub fn has_table(name: &str, table: &str) {
         fs::write(&path, format!("{before}{begin}{table}{end}{after}")).unwrap();
         return;
     }
-    let command = format!("UPDATE_DOCS=1 cargo test -p isentrope-cuda --test {name}");
+    let command = format!("UPDATE_DOCS=1 cargo test -p isentrope-cuda --test cuda {name}");
     assert!(written == table, "docs/cuda.md has another table of {name}; run: {command}");
 }

@@ -1,31 +1,22 @@
 //! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order in which threads run, and
 //! multiplies by the chains of the device's tensor cores.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod emulated;
-mod on_gpu;
-mod t16;
-
+use crate::t16::Step;
+use crate::{emulated, on_gpu};
 use half::bf16;
-use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant, chains, run};
+use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant, chains};
 use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
 use isentrope_kernels::Role;
-use std::process::ExitCode;
-use t16::Step;
-
-fn main() -> ExitCode {
-    let variants = on_gpu::variants(Dtype::Bf16).unwrap_or_else(|| emulated::variants(Dtype::Bf16));
-    run(Blocks::of(variants))
-}
 
 /// Chains over blocks of products, as many at once as the device's tensor cores add.
-struct Blocks {
+pub struct Blocks {
     variants: Vec<Variant<Cuda<AnyDevice>>>,
     step: Step,
 }
 
 impl Blocks {
-    fn of(variants: Vec<Variant<Cuda<AnyDevice>>>) -> Self {
+    pub fn new() -> Self {
+        let variants = on_gpu::variants(Dtype::Bf16).unwrap_or_else(|| emulated::variants(Dtype::Bf16));
         let step = Step::of(variants[0].backend.device().limits().capability);
         Self { variants, step }
     }

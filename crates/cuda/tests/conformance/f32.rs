@@ -1,23 +1,20 @@
 //! The backend keeps the contract with f32, on the emulated device or on a GPU, whatever the order in which threads run, and
 //! computes in the CPU's chains of fused multiply-adds.
-#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-mod emulated;
-mod on_gpu;
-
-use isentrope_conformance::{Subject, Tolerance, Variant, chains, run};
+use crate::{emulated, on_gpu};
+use isentrope_conformance::{Subject, Tolerance, Variant, chains};
 use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Dtype};
 use isentrope_kernels::Role;
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    let variants = on_gpu::variants(Dtype::F32).unwrap_or_else(|| emulated::variants(Dtype::F32));
-    run(Chains { variants })
-}
 
 /// One chain of fused multiply-adds after another.
-struct Chains {
+pub struct Chains {
     variants: Vec<Variant<Cuda<AnyDevice>>>,
+}
+
+impl Chains {
+    pub fn new() -> Self {
+        Self { variants: on_gpu::variants(Dtype::F32).unwrap_or_else(|| emulated::variants(Dtype::F32)) }
+    }
 }
 
 impl Subject for Chains {

@@ -1,0 +1,19 @@
+//! The backend keeps the contract with both types, on the emulated device or on a GPU.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is a test")]
+
+mod bf16;
+mod emulated;
+mod f32;
+#[path = "../on_gpu.rs"]
+mod on_gpu;
+#[path = "../t16.rs"]
+mod t16;
+
+use isentrope_conformance::{run, tests};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let bf16 = tests("bf16", bf16::Blocks::new);
+    run(bf16.into_iter().chain(tests("f32", f32::Chains::new)).collect())
+}
