@@ -8,7 +8,7 @@ use isentrope_kernels::{
 };
 use isentrope_model::Model;
 use proptest::test_runner::Config;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::{Arc, OnceLock};
 
 /// Poisoned numbers behind every buffer, at least.
@@ -53,6 +53,13 @@ impl<S: Subject> Trial<S> {
     /// So many random cases of a property, or as many of them as the subject has time for.
     pub fn cases(&self, all: u32) -> Config {
         data::cases(self.subject.cases(all))
+    }
+
+    /// Of like cases as many as the subject has time for, evenly spread: others in each turn.
+    pub fn some(&self, all: Range<u32>, turn: usize) -> impl Iterator<Item = u32> {
+        let len = all.end - all.start;
+        let step = len.div_ceil(self.subject.cases(len).max(1)).max(1);
+        all.skip(turn % step as usize).step_by(step as usize)
     }
 
     pub fn tolerance(&self) -> Tolerance {

@@ -11,9 +11,9 @@ use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed};
 properties!(directional_derivatives);
 
 const TEMPERATURE: f32 = 0.7;
-const DIRECTIONS: u64 = 3;
 
 fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
+    let directions = u64::from(trial.subject().cases(3));
     for family in ["qwen3-untied", "llama-biases"] {
         let mut model = load(&checkpoint(family), trial.device().backend());
         let text = |seed: u64, len, score_from| Text {
@@ -41,7 +41,7 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
         for (seed, (id, parameter, tensor)) in (0..).zip(layout.tensors()) {
             let weights = model.weights.tensor(&model.backend, id, parameter, tensor);
             let slope = gradient.tensor(&model.backend, id, parameter, tensor);
-            for direction in (0..DIRECTIONS).map(|i| noise(100 + DIRECTIONS * seed + i, weights.len())) {
+            for direction in (0..directions).map(|i| noise(100 + directions * seed + i, weights.len())) {
                 let step = trial.tolerance().derivative_step * norm(&weights) / norm(&direction);
                 let mut loss_at = |steps: f64| {
                     let moved = weights.iter().zip(&direction);

@@ -253,13 +253,14 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
 
 /// Log-masses, and gradients through masks, stay finite where what is kept has become impossible, all of it or some.
 fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+    let mut turns = 0..;
     for device in trial.devices() {
         for logits in extreme_logits() {
             let shape = Linear { inputs: 1, outputs: logits.len() };
             let logits = device.seen(weights(shape), logits);
             let role = Role::Activation(1, 1);
             let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
-            for target in 1..logits.len().min(61) as u32 {
+            for target in trial.some(1..logits.len().min(61) as u32, turns.next().unwrap()) {
                 // A logit of -inf is none that a token could have been drawn with: beside one that has another.
                 let mut kept = vec![target - 1, target];
                 if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {

@@ -8,6 +8,7 @@ use serde_json::json;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 #[test]
 fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
@@ -138,16 +139,20 @@ fn what_only_the_first_rank_finds_in_a_directory_ends_all() {
 #[test]
 fn a_hub_that_cannot_be_reached_may_be_tried_again() {
     let bench = Bench::train();
-    // One for each launcher: a download is tried for half a minute.
+    // One for each launcher, at the same time: a download is tried for half a minute.
     let sets = ["model.path=nobody/nothing", "data.files=['hf://datasets/nobody/nothing']"];
-    for (launcher, set) in Launcher::installed().iter().zip(sets) {
-        let mut command = bench.command("unused", &["update.shards=2", set], &[]);
-        command.env("HF_ENDPOINT", "http://127.0.0.1:9").env("HF_HUB_OFFLINE", "0");
-        command.env("HF_HOME", bench.scratch.path("hub"));
-        let output = ended(launcher.ranks(2, &command));
-        assert_failed_once(&output, "127.0.0.1:9");
-        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    }
+    thread::scope(|scope| {
+        for (launcher, set) in Launcher::installed().into_iter().zip(sets) {
+            let mut command = bench.command("unused", &["update.shards=2", set], &[]);
+            command.env("HF_ENDPOINT", "http://127.0.0.1:9").env("HF_HUB_OFFLINE", "0");
+            command.env("HF_HOME", bench.scratch.path("hub"));
+            scope.spawn(move || {
+                let output = ended(launcher.ranks(2, &command));
+                assert_failed_once(&output, "127.0.0.1:9");
+                assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+            });
+        }
+    });
 }
 
 /// The ranks of which `READS` is set cannot write to a directory.

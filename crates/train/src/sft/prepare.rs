@@ -95,11 +95,12 @@ impl TrainingRecipe for Recipe {
         let mut examples = open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warnings(POLICY_OPTIMIZER, recipe.run.steps));
-        let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         let context = config.context();
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
+        // After the problems, which are refused at once where there are too few.
+        let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         notes.extend(problems::trained_on(&examples, &sets));
         let first = first_examples(&mut examples, &prompter);
         let eval_stop = recipe.eval.stop.clone().unwrap_or_default();
