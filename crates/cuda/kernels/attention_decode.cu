@@ -34,18 +34,12 @@ DEVICE void attention_decode(const Operands& of, Told& told) {
   u32 queries[D / 16][4];
   load_fragments<D>(queries, rows.queries, of.head_dim);
 
-  // Of the split, then of all splits before. All warps know the extents.
-  float sums[Features / 8][4], merged[Features / 8][4], weights_sum[4];
-  float largest[2];
-  Extent before[2];
-  const u32 ones[2] = {0x3f803f80, 0x3f803f80};
-  UNROLL for (u32 h = 0; h < 2; h++) {
-    largest[h] = before[h].largest = -infinity();
-    before[h].sum = 0.0f;
-  }
+  // Of the split, and the sums of all splits before. All warps know the extents.
+  Running<Features> running;
+  begin(running);
+  float merged[Features / 8][4];
   UNROLL for (u32 i = 0; i < 4; i++) {
-    weights_sum[i] = 0.0f;
-    UNROLL for (u32 n = 0; n < Features / 8; n++) sums[n][i] = merged[n][i] = 0.0f;
+    UNROLL for (u32 n = 0; n < Features / 8; n++) merged[n][i] = 0.0f;
   }
   const auto copy = [&](u32 base, u32 stage) {
     copy_keys_and_values<D>(stages + stage * 2 * KEYS * D, of, block, base, WARPS * 32);
@@ -60,7 +54,7 @@ DEVICE void attention_decode(const Operands& of, Told& told) {
     const u32 mine = warp * 16;
     const bool seen = is_seen(mine);
     float z[2][4];
-    float most[2] = {largest[0], largest[1]};
+    float most[2] = {running.largest[0], running.largest[1]};
     if (seen) dot_rows<D>(z, queries, keys, mine);
     UNROLL for (u32 i = 0; i < 8; i++) {
       const u32 key = base + mine + i / 4 * 8 + 2 * t + i % 2, h = i / 2 % 2;
@@ -74,17 +68,13 @@ DEVICE void attention_decode(const Operands& of, Told& told) {
       if (t == 0) told.largest[g + 8 * h][warp] = most[h];
     }
     sync();
-    float factor[2], subtracted[2];
     UNROLL for (u32 h = 0; h < 2; h++) {
       const Words4 of_warps = load_words4(told.largest[g + 8 * h]);
       UNROLL for (u32 other = 0; other < WARPS; other++) most[h] = larger(most[h], float_of(of_warps.words[other]));
-      subtracted[h] = most[h] == -infinity() ? 0.0f : most[h];
-      factor[h] = exponential(largest[h] - subtracted[h]);
-      largest[h] = most[h];
     }
+    float subtracted[2];
+    raise(running, most, subtracted);
     UNROLL for (u32 i = 0; i < 4; i++) {
-      weights_sum[i] *= factor[i / 2];
-      UNROLL for (u32 n = 0; n < Features / 8; n++) sums[n][i] *= factor[i / 2];
       UNROLL for (u32 n = 0; n < 2; n++) z[n][i] = exponential(z[n][i] - subtracted[i / 2]);
     }
     u32 weights[4];
@@ -94,33 +84,28 @@ DEVICE void attention_decode(const Operands& of, Told& told) {
     UNROLL for (u32 n = 0; n < KEYS / 16; n++) {
       if (is_seen(n * 16)) {
         const Words4 a = load_words4(told.weights[n][lane]);
-        if (first_feature < D) add_rows<D, Features>(sums, a.words, values, n * 16, first_feature);
-        // The sum of the rounded weights, as that of a value that is 1 everywhere: in each column the same.
-        mma(weights_sum, a.words, ones);
+        if (first_feature < D) add_rows<D, Features>(running.sums, a.words, values, n * 16, first_feature);
+        add_weights(running, a.words);
       }
     }
     // The end of a split that is not the only one: what it has come to joins what earlier ones have.
     if (ends_split(block, base)) {
       Factors by[2];
-      UNROLL for (u32 h = 0; h < 2; h++) {
-        by[h] = join(before[h], {largest[h], weights_sum[2 * h]});
-        largest[h] = -infinity();
-      }
+      end_split(running, by);
       UNROLL for (u32 i = 0; i < 4; i++) {
-        weights_sum[i] = 0.0f;
         UNROLL for (u32 n = 0; n < Features / 8; n++) {
-          merged[n][i] = mul_add(sums[n][i], by[i / 2].of_new, merged[n][i] * by[i / 2].of_old);
-          sums[n][i] = 0.0f;
+          merged[n][i] = mul_add(running.sums[n][i], by[i / 2].of_new, merged[n][i] * by[i / 2].of_old);
+          running.sums[n][i] = 0.0f;
         }
       }
     }
   });
   if (first_feature >= D) return;
   if (tile.split == ALL) {
-    write_rows<Features>(of, block, 0, first_feature, merged, before);
+    write_rows<Features>(of, block, 0, first_feature, merged, running.before);
   } else {
-    const Extent extents[2] = {{largest[0], weights_sum[0]}, {largest[1], weights_sum[2]}};
-    write_rows<Features>(of, block, 0, first_feature, sums, extents);
+    const Extent extents[2] = {{running.largest[0], running.weights_sum[0]}, {running.largest[1], running.weights_sum[2]}};
+    write_rows<Features>(of, block, 0, first_feature, running.sums, extents);
   }
 }
 #define ATTENTION_DECODE(name, D)                     \

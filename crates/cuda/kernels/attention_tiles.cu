@@ -35,20 +35,9 @@ DEVICE void attention(const Operands& of) {
   u32 queries[D / 16][4];
   load_fragments<D>(queries, rows.queries, of.head_dim);
 
-  // Of the split, then of all splits before.
-  float sums[D / 8][4], weights_sum[4];
-  float largest[2];
-  Extent before[2];
+  Running<D> running;
+  begin(running);
   bool is_first = true;
-  const u32 ones[2] = {0x3f803f80, 0x3f803f80};
-  UNROLL for (u32 h = 0; h < 2; h++) {
-    largest[h] = before[h].largest = -infinity();
-    before[h].sum = 0.0f;
-  }
-  UNROLL for (u32 i = 0; i < 4; i++) {
-    weights_sum[i] = 0.0f;
-    UNROLL for (u32 n = 0; n < D / 8; n++) sums[n][i] = 0.0f;
-  }
   const auto copy = [&](u32 base, u32 stage) {
     copy_keys_and_values<D>(stages + stage * 2 * KEYS * D, of, block, base, threads);
   };
@@ -58,7 +47,7 @@ DEVICE void attention(const Operands& of) {
     // The same for all lanes of a warp.
     if (base < warp_to && base + KEYS > warp_from) {
       float z[KEYS / 8][4];
-      float most[2] = {largest[0], largest[1]};
+      float most[2] = {running.largest[0], running.largest[1]};
       UNROLL for (u32 n = 0; n < KEYS / 16; n++) {
         float scores[2][4];
         const bool seen = base + n * 16 < warp_to && base + n * 16 + 16 > warp_from;
@@ -70,26 +59,21 @@ DEVICE void attention(const Operands& of) {
           most[h] = larger(most[h], score);
         }
       }
-      float factor[2], subtracted[2];
       UNROLL for (u32 h = 0; h < 2; h++) {
         most[h] = larger(most[h], shuffle_xor(most[h], 1));
         most[h] = larger(most[h], shuffle_xor(most[h], 2));
-        subtracted[h] = most[h] == -infinity() ? 0.0f : most[h];
-        factor[h] = exponential(largest[h] - subtracted[h]);
-        largest[h] = most[h];
       }
+      float subtracted[2];
+      raise(running, most, subtracted);
       UNROLL for (u32 i = 0; i < 4; i++) {
-        weights_sum[i] *= factor[i / 2];
-        UNROLL for (u32 n = 0; n < D / 8; n++) sums[n][i] *= factor[i / 2];
         UNROLL for (u32 n = 0; n < KEYS / 8; n++) z[n][i] = exponential(z[n][i] - subtracted[i / 2]);
       }
       UNROLL for (u32 n = 0; n < KEYS / 16; n++) {
         if (base + n * 16 < warp_to && base + n * 16 + 16 > warp_from) {
           u32 weights[4];
           as_a(weights, z[2 * n], z[2 * n + 1]);
-          add_rows<D>(sums, weights, values, n * 16);
-          // The sum of the rounded weights, as that of a value that is 1 everywhere: in each column the same.
-          mma(weights_sum, weights, ones);
+          add_rows<D>(running.sums, weights, values, n * 16);
+          add_weights(running, weights);
         }
       }
     }
@@ -97,29 +81,25 @@ DEVICE void attention(const Operands& of) {
     if (ends_split(block, base)) {
       const bool is_last = base + KEYS >= block.seen.to;
       Factors by[2];
-      UNROLL for (u32 h = 0; h < 2; h++) {
-        by[h] = join(before[h], {largest[h], weights_sum[2 * h]});
-        largest[h] = -infinity();
-      }
+      end_split(running, by);
       UNROLL for (u32 n = 0; n < D / 8; n++) {
         UNROLL for (u32 i = 0; i < 4; i++) {
           float* kept = merged + (n * 4 + i) * threads + thread_index();
           const float old = is_first ? 0.0f : *kept;
-          const float sum = mul_add(sums[n][i], by[i / 2].of_new, old * by[i / 2].of_old);
+          const float sum = mul_add(running.sums[n][i], by[i / 2].of_new, old * by[i / 2].of_old);
           if (!is_last) *kept = sum;
-          sums[n][i] = is_last ? sum : 0.0f;
+          running.sums[n][i] = is_last ? sum : 0.0f;
         }
       }
-      UNROLL for (u32 i = 0; i < 4; i++) weights_sum[i] = 0.0f;
       is_first = false;
     }
   });
   // Found again, so that no register keeps it while keys go by.
   const Block found = block_of(of, of.tiles[block_x()], block_threads() / 2);
   UNROLL for (u32 h = 0; h < 2; h++) {
-    if (found.tile.split != ALL) before[h] = {largest[h], weights_sum[2 * h]};
+    if (found.tile.split != ALL) running.before[h] = {running.largest[h], running.weights_sum[2 * h]};
   }
-  write_rows<D>(of, found, warp_index() * 16, 0, sums, before);
+  write_rows<D>(of, found, warp_index() * 16, 0, running.sums, running.before);
 }
 #define ATTENTION(name, D)                                             \
   KERNEL(name, 128)(ATTENTION_OPERANDS) { attention<D>(AS_OPERANDS); } \

@@ -140,6 +140,60 @@ DEVICE Factors join(Extent& before, Extent split) {
   return by;
 }
 
+// What the two rows of a lane have come to. Of their split: the largest scores so far, and as of these the sums of weighted values,
+// of so many features, and of weights. Of all splits before: their extents.
+template <u32 Features>
+struct Running {
+  float sums[Features / 8][4], weights_sum[4];
+  float largest[2];
+  Extent before[2];
+};
+
+// Before the first key.
+template <u32 Features>
+DEVICE void begin(Running<Features>& running) {
+  UNROLL for (u32 h = 0; h < 2; h++) {
+    running.largest[h] = running.before[h].largest = -infinity();
+    running.before[h].sum = 0.0f;
+  }
+  UNROLL for (u32 i = 0; i < 4; i++) {
+    running.weights_sum[i] = 0.0f;
+    UNROLL for (u32 n = 0; n < Features / 8; n++) running.sums[n][i] = 0.0f;
+  }
+}
+
+// The largest scores become these, and the sums those as of them. Says what to subtract from scores.
+template <u32 Features>
+DEVICE void raise(Running<Features>& running, const float (&most)[2], float (&subtracted)[2]) {
+  float factor[2];
+  UNROLL for (u32 h = 0; h < 2; h++) {
+    subtracted[h] = most[h] == -infinity() ? 0.0f : most[h];
+    factor[h] = exponential(running.largest[h] - subtracted[h]);
+    running.largest[h] = most[h];
+  }
+  UNROLL for (u32 i = 0; i < 4; i++) {
+    running.weights_sum[i] *= factor[i / 2];
+    UNROLL for (u32 n = 0; n < Features / 8; n++) running.sums[n][i] *= factor[i / 2];
+  }
+}
+
+// Adds rounded weights of 16 keys to their sum, as that of a value that is 1 everywhere: in each column the same.
+template <u32 Features>
+DEVICE void add_weights(Running<Features>& running, const u32 (&weights)[4]) {
+  const u32 ones[2] = {0x3f803f80, 0x3f803f80};
+  mma(running.weights_sum, weights, ones);
+}
+
+// The split joins those before it by factors, which are for its sums as well: these are left to whoever puts them together.
+template <u32 Features>
+DEVICE void end_split(Running<Features>& running, Factors (&by)[2]) {
+  UNROLL for (u32 h = 0; h < 2; h++) {
+    by[h] = join(running.before[h], {running.largest[h], running.weights_sum[2 * h]});
+    running.largest[h] = -infinity();
+  }
+  UNROLL for (u32 i = 0; i < 4; i++) running.weights_sum[i] = 0.0f;
+}
+
 // Writes what 16 rows of a block have come to, from a feature on: outputs where it has all splits, else what its split is.
 template <u32 Features>
 DEVICE void write_rows(const Operands& of, const Block& block, u32 first_row, u32 first_feature,
