@@ -8,7 +8,7 @@ use isentrope_kernels::{
 };
 use isentrope_model::Model;
 use proptest::test_runner::Config;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
 /// Poisoned numbers behind every buffer, at least.
@@ -55,11 +55,11 @@ impl<S: Subject> Trial<S> {
         data::cases(self.subject.cases(all))
     }
 
-    /// Of like cases as many as the subject has time for, evenly spread: others in each turn.
-    pub fn some(&self, all: Range<u32>, turn: usize) -> impl Iterator<Item = u32> {
-        let len = all.end - all.start;
-        let step = len.div_ceil(self.subject.cases(len).max(1)).max(1);
-        all.skip(turn % step as usize).step_by(step as usize)
+    /// Of cases that are alike as many as the subject has time for, evenly spread.
+    pub fn some<T>(&self, alike: Vec<T>) -> impl Iterator<Item = T> {
+        let tried = self.subject.cases(alike.len() as u32).max(1) as usize;
+        let step = alike.len().div_ceil(tried).max(1);
+        alike.into_iter().step_by(step)
     }
 
     pub fn tolerance(&self) -> Tolerance {

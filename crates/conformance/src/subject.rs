@@ -25,7 +25,7 @@ pub trait Subject: Send + Sync + 'static {
     /// holds on the way forward; back it holds no more.
     fn in_small_blocks(&self) -> (Variant<Self::Backend>, usize);
 
-    /// How many random, or like, cases of a property to try where a fast backend is asked for `all` of them.
+    /// How many cases of a property to try, random ones or ones that are alike, where a fast backend tries `all` of them.
     fn cases(&self, all: u32) -> u32 {
         all
     }

@@ -94,7 +94,7 @@ DEVICE void attention(const Operands& of) {
       is_first = false;
     }
   });
-  // Found again, so that no register keeps it while keys go by.
+  // Found again, so that no register keeps what only writing needs while keys go by.
   const Block found = block_of(of, of.tiles[block_x()], block_threads() / 2);
   UNROLL for (u32 h = 0; h < 2; h++) {
     if (found.tile.split != ALL) running.before[h] = {running.largest[h], running.weights_sum[2 * h]};

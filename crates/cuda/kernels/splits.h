@@ -1,5 +1,6 @@
 // Attention by the tensor core, forward: what its kernels (attention_tiles.cu, attention_decode.cu) share. Which rows and which
-// keys a block has, how keys come from their pages, how splits are put together, and where results go.
+// keys a block has, how keys come from their pages, what rows have come to while keys go by, how splits are put together, and where
+// results go.
 #pragma once
 #include "tiles.h"
 
@@ -162,7 +163,7 @@ DEVICE void begin(Running<Features>& running) {
   }
 }
 
-// The largest scores become these, and the sums those as of them. Says what to subtract from scores.
+// Makes these the largest scores, rescales the sums to them, and says what to subtract from scores.
 template <u32 Features>
 DEVICE void raise(Running<Features>& running, const float (&most)[2], float (&subtracted)[2]) {
   float factor[2];

@@ -2,10 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Asserts that the table of this name, which the tests of the same name make, is in the guide; with UPDATE_DOCS=1 in the
 /// environment, writes it there.
 pub fn has_table(name: &str, table: &str) {
+    // Tests of other tables write the same file.
+    static GUIDE: Mutex<()> = Mutex::new(());
+    let _alone = GUIDE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
     let text = fs::read_to_string(&path).unwrap();

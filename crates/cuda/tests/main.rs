@@ -2,7 +2,7 @@
 //! tables of docs/cuda.md. The contract that any backend keeps is in `conformance`.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
-#![allow(clippy::print_stdout, reason = "whoever runs the tests should know which say nothing")]
+#![allow(clippy::print_stdout, reason = "tests say how they went, and which say nothing")]
 
 mod ahead;
 mod attention_bits;

@@ -1,5 +1,5 @@
-//! The gradient is the derivative of what the forward pass computes: for every tensor, along random directions, at
-//! another temperature than 1.
+//! The gradient is the derivative of what the forward pass computes: for every tensor, along as many random
+//! directions as there is time for, at another temperature than 1.
 
 use crate::data::masks;
 use crate::device::Trial;

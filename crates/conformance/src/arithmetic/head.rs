@@ -253,14 +253,20 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
 
 /// Log-masses, and gradients through masks, stay finite where what is kept has become impossible, all of it or some.
 fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
-    let mut turns = 0..;
     for device in trial.devices() {
         for logits in extreme_logits() {
             let shape = Linear { inputs: 1, outputs: logits.len() };
             let logits = device.seen(weights(shape), logits);
             let role = Role::Activation(1, 1);
             let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
-            for target in trial.some(1..logits.len().min(61) as u32, turns.next().unwrap()) {
+            // Where a mask cuts beside a peak each target is another case; the others are alike.
+            let is_beside_a_peak = |&target: &u32| {
+                let around = target.saturating_sub(2) as usize..logits.len().min(target as usize + 2);
+                logits[around].windows(2).any(|pair| pair[0] != pair[1])
+            };
+            let targets = 1..logits.len().min(61) as u32;
+            let (beside, alike): (Vec<u32>, Vec<u32>) = targets.partition(is_beside_a_peak);
+            for target in beside.into_iter().chain(trial.some(alike)) {
                 // A logit of -inf is none that a token could have been drawn with: beside one that has another.
                 let mut kept = vec![target - 1, target];
                 if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {

@@ -224,6 +224,7 @@ fn conformance(executable: &Path, out: &Path, of: &str, limit: Duration) -> Resu
     let Ended { status, text, seconds, .. } = ended(&mut command, &log, limit)?;
     let (result, log) = (text.lines().find(|line| line.starts_with("test result:")), log.display());
     match result {
+        Some(line) if line.contains(" 0 passed") => Err(format!("no test is called {of}::...: see {log}")),
         Some(line) if status.success() => Ok(format!("{line} ({seconds:.0} s)")),
         Some(line) => Err(format!("{line}: see {log}")),
         None => Err(format!("no result after {seconds:.0} s: see {log}")),

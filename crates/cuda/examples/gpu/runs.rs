@@ -123,6 +123,9 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
                     None if stopped => {
                         Ok(format!("nothing was found until it was stopped, after {seconds:.0} s"))
                     }
+                    None if text.contains(" 0 passed") => {
+                        Err(format!("no test is called {SANITIZED}...: see {}", log.display()))
+                    }
                     None if status.success() => Ok(format!("nothing was found in {seconds:.0} s")),
                     None => Err(format!("it has ended with {status}: see {}", log.display())),
                 }

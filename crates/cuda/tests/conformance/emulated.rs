@@ -30,7 +30,7 @@ pub fn in_small_blocks(variants: &[Variant<Cuda<AnyDevice>>]) -> (Variant<Cuda<A
     (Variant { name: "in small blocks".to_owned(), fast: true, backend: Arc::new(backend) }, LOGITS)
 }
 
-/// How many of so many random cases there is time for: on the emulator one of thirty-two.
+/// How many there is time for of so many cases, random ones or ones that are alike: on the emulator one of thirty-two.
 pub fn cases(all: u32) -> u32 {
     let on_gpu = std::env::var_os("ISENTROPE_TEST_DEVICE").is_some_and(|device| device == "gpu");
     if on_gpu { all } else { all.div_ceil(32) }

@@ -99,7 +99,7 @@ impl TrainingRecipe for Recipe {
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
-        // After the problems, which are refused at once where there are too few.
+        // After the held-out problems: where the task has too few, that is said before worked examples of them are made.
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         notes.extend(problems::trained_on(&examples, &sets));
         let first = first_examples(&mut examples, &prompter);
