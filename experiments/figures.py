@@ -6,6 +6,9 @@
     python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-estimators.svg --group grpo --group rloo \\
         --group reinforce --group on-policy --group base-brief --group base-early --group prime
     python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-mixtures.svg --group grpo --group easy --group hard
+    python3 experiments/figures.py methods runs/countdown-strength docs/figures/countdown-strength.svg --group grpo \\
+        --group clip-cov-0.005 --group clip-cov-0.02 --group clip-cov-0.05 --group kl-cov-0.1-by-5 --group entropy-bonus-0.03 \\
+        --group reference-kl-0.05
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
     python3 experiments/figures.py kinds docs/results/smollm2-methods.csv.gz docs/figures/smollm2-kinds.svg --group grpo --group clip-cov
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
