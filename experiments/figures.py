@@ -10,6 +10,10 @@
         --group clip-cov-0.005 --group clip-cov-0.02 --group clip-cov-0.05 --group kl-cov-0.1-by-5 --group entropy-bonus-0.03 \\
         --group reference-kl-0.05
     python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
+    python3 experiments/figures.py methods docs/results/smollm2-rivals.csv.gz docs/figures/smollm2-rivals.svg --group grpo \\
+        --group clip-cov-0.02 --group clip-cov-0.1 --group kl-cov-0.1-by-1 --group kl-cov-0.1-by-5 --group entropy-bonus-0.01 \\
+        --group reference-kl-0.05 --group reference-kl-0.2
+    python3 experiments/figures.py methods docs/results/smollm2-held.csv.gz docs/figures/smollm2-held.svg
     python3 experiments/figures.py kinds docs/results/smollm2-methods.csv.gz docs/figures/smollm2-kinds.svg --group grpo --group clip-cov
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
