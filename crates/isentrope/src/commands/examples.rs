@@ -71,6 +71,8 @@ const FILES: &[(&str, &[u8])] = files![
     "assets/programs-base/tokenizer.json"
     "assets/programs-base/tokenizer.py"
     "assets/programs-base/tokenizer_config.json"
+    "examples/arithmetic/easy.jsonl"
+    "examples/arithmetic/hard.jsonl"
     "examples/arithmetic/make.py"
     "examples/arithmetic/test.jsonl"
     "examples/arithmetic/train.jsonl"

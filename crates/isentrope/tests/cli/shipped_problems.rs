@@ -1,6 +1,6 @@
 //! The problems of examples/arithmetic and examples/word-problems, and the recipes that learn from them.
 
-use crate::program::{Scratch, isentrope};
+use crate::program::{Scratch, isentrope, skipped};
 use crate::text_model::text_model;
 use crate::training::{metrics, succeed};
 use serde_json::Value;
@@ -18,11 +18,11 @@ fn shipped(example: &str, name: &str) -> String {
 }
 
 /// The rows of an example's files, with the file's name.
-fn rows(example: &str) -> Vec<(&'static str, Value)> {
+fn rows<const N: usize>(example: &str, files: [&'static str; N]) -> Vec<(&'static str, Value)> {
     let of = |file| {
         shipped(example, file).lines().map(|line| (file, serde_json::from_str(line).unwrap())).collect()
     };
-    ["train.jsonl", "test.jsonl"].map(of).into_iter().flat_map(|rows: Vec<_>| rows).collect()
+    files.map(of).into_iter().flat_map(|rows: Vec<_>| rows).collect()
 }
 
 /// The sign and the two numbers of a problem.
@@ -57,7 +57,7 @@ fn numbers(problem: &str) -> Vec<i64> {
 fn no_sum_is_there_twice_and_all_answers_are_right() {
     let mut seen = BTreeSet::new();
     let mut count = BTreeMap::new();
-    for (file, row) in rows("arithmetic") {
+    for (file, row) in rows("arithmetic", ["test.jsonl", "train.jsonl", "easy.jsonl", "hard.jsonl"]) {
         let (sign, a, b) = taken_apart(row["problem"].as_str().unwrap());
         let (kind, answer) = match sign {
             "+" => ("sum", a + b),
@@ -67,20 +67,24 @@ fn no_sum_is_there_twice_and_all_answers_are_right() {
         };
         assert_eq!(row["answer"].as_str().unwrap(), answer.to_string(), "{row}");
         assert_eq!(row["data_source"], kind, "{row}");
-        // Also not with its numbers exchanged, in the same file or the other.
-        assert!(seen.insert((kind, a.min(b), a.max(b))), "{file}: {row}");
+        // Not in the same file, nor in the test and a file to train on; also not with its numbers exchanged.
+        let same = (kind, a.min(b), a.max(b));
+        assert!(!seen.contains(&("test.jsonl", same)) && seen.insert((file, same)), "{file}: {row}");
         *count.entry((file, kind)).or_insert(0) += 1;
     }
-    let of = |file, kind| count[&(file, kind)];
-    assert_eq!(["sum", "difference", "product"].map(|kind| of("train.jsonl", kind)), [100, 100, 59]);
-    assert_eq!(["sum", "difference", "product"].map(|kind| of("test.jsonl", kind)), [26, 26, 26]);
+    let of = |file, kind| count.get(&(file, kind)).copied().unwrap_or(0);
+    let kinds = |file| ["sum", "difference", "product"].map(|kind| of(file, kind));
+    assert_eq!(kinds("test.jsonl"), [26, 26, 26]);
+    assert_eq!(kinds("train.jsonl"), [100, 100, 59]);
+    assert_eq!(kinds("easy.jsonl"), [100, 0, 59]);
+    assert_eq!(kinds("hard.jsonl"), [100, 300, 59]);
 }
 
 #[test]
 fn no_story_is_there_twice_and_all_answers_are_right() {
     let mut seen = BTreeSet::new();
     let mut count = BTreeMap::new();
-    for (file, row) in rows("word-problems") {
+    for (file, row) in rows("word-problems", ["test.jsonl", "train.jsonl"]) {
         let numbers = numbers(row["problem"].as_str().unwrap());
         assert!(numbers.iter().all(|number| (1..100).contains(number)), "{row}");
         assert_eq!(row["answer"].as_str().unwrap(), numbers.last().unwrap().to_string(), "{row}");
@@ -96,15 +100,19 @@ fn no_story_is_there_twice_and_all_answers_are_right() {
 
 #[test]
 fn they_are_what_their_scripts_make_where_there_is_python() {
-    for example in ["arithmetic", "word-problems"] {
+    let examples: [(&str, &[&str]); 2] = [
+        ("arithmetic", &["train.jsonl", "test.jsonl", "easy.jsonl", "hard.jsonl"]),
+        ("word-problems", &["train.jsonl", "test.jsonl"]),
+    ];
+    for (example, files) in examples {
         let scratch = Scratch::new();
         let script = scratch.file("make.py", shipped(example, "make.py"));
         let Ok(made) = Command::new("python3").arg(script).status() else {
-            eprintln!("there is no python3 here: the scripts are not run");
+            skipped("there is no python3 here: the scripts are not run");
             return;
         };
         assert!(made.success());
-        for name in ["train.jsonl", "test.jsonl"] {
+        for name in files {
             assert_eq!(
                 fs::read_to_string(scratch.path(name)).unwrap(),
                 shipped(example, name),
