@@ -1,5 +1,7 @@
 //! Requests to a sampling engine, and an engine watched from outside.
 
+use crate::Subject;
+use crate::device::Trial;
 use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{KvCache, Model};
 use isentrope_rollout::{Begun, Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
@@ -147,8 +149,8 @@ pub fn exact(completion: &Completion) -> (Vec<u32>, [Vec<u32>; 4], Option<Sampli
     (completion.tokens.clone(), floats, kept.map(|kept| kept.masks), completion.finish_reason)
 }
 
-/// How to sample: from the model's own distribution, or all sorts.
-fn samplings(plain: bool) -> impl Strategy<Value = Sampling> {
+/// How to sample fewer tokens than that: from the model's own distribution, or all sorts.
+fn samplings(plain: bool, tokens: usize) -> impl Strategy<Value = Sampling> {
     let own = prop_oneof![
         Just(Sampling::default()),
         Just(Sampling { temperature: 0.0, ..Sampling::default() }),
@@ -163,20 +165,23 @@ fn samplings(plain: bool) -> impl Strategy<Value = Sampling> {
         Just(Sampling { temperature: 1.5, repetition_penalty: 1.3, ..Sampling::default() }),
     ];
     let shapes = if plain { own.boxed() } else { all.boxed() };
-    (shapes, 1usize..50, any::<bool>()).prop_map(|(sampling, max_tokens, ends)| Sampling {
+    (shapes, 1..tokens, any::<bool>()).prop_map(|(sampling, max_tokens, ends)| Sampling {
         max_tokens,
         eos_tokens: if ends { vec![2, 17, 40] } else { Vec::new() },
         ..sampling
     })
 }
 
-/// Some requests, for pages of this size.
-pub fn requests(page: usize) -> impl Strategy<Value = Vec<Request>> {
+/// Some requests; of short responses, which cross a page all the same, where there is time for few.
+pub fn requests<S: Subject>(trial: &Trial<S>) -> impl Strategy<Value = Vec<Request>> + use<S> {
+    let page = S::Backend::PAGE;
+    let tokens = if trial.subject().cases(50) < 50 { page + 4 } else { 50 };
     // Lengths on both sides of page boundaries, and prompts that repeat.
     let prompt = (prop_oneof![1usize..70, Just(page), Just(2 * page), Just(2 * page + 1)], 0u32..5)
         .prop_map(|(len, salt)| (0..len as u32).map(|i| (i * 7 + salt * 11) % 61).collect::<Vec<_>>())
         .boxed();
-    let some = move |plain| prop::collection::vec((prompt.clone(), 0usize..6, samplings(plain)), 1..7);
+    let some =
+        move |plain| prop::collection::vec((prompt.clone(), 0usize..6, samplings(plain, tokens)), 1..7);
     // Draws that are all the device's may be read behind a step.
     any::<bool>().prop_flat_map(some).prop_map(|all| {
         let numbered = all.into_iter().enumerate();

@@ -1,5 +1,6 @@
 //! What a backend says of itself before it is put to the test.
 
+use crate::chains;
 use isentrope_kernels::{Backend, Role};
 use std::sync::Arc;
 
@@ -11,12 +12,6 @@ pub trait Subject: Send + Sync + 'static {
     /// The backend in every variant that must give the same bits: on the CPU, instruction sets and threads. The first is the
     /// one that most properties are shown on.
     fn variants(&self) -> &[Variant<Self::Backend>];
-
-    /// How far its results may be from mathematics in f64.
-    fn tolerance(&self) -> Tolerance;
-
-    /// What operations see of a number that is written to a buffer for this role: rounded, where fewer digits are kept.
-    fn seen(&self, role: Role, x: f32) -> f32;
 
     /// All that a buffer holds, as bits, with whatever pads it.
     fn contents(&self, backend: &Self::Backend, buffer: &<Self::Backend as Backend>::Buffer) -> Vec<u32>;
@@ -30,18 +25,38 @@ pub trait Subject: Send + Sync + 'static {
         all
     }
 
-    // The backend's arithmetic, in scalar code: what its operations must equal to the last bit.
+    // The backend's arithmetic, in scalar code: what its operations must equal to the last bit. The CPU's, unless it has another.
+
+    /// How far its results may be from mathematics in f64.
+    fn tolerance(&self) -> Tolerance {
+        chains::TOLERANCE
+    }
+
+    /// What operations see of a number that is written to a buffer for this role: rounded, where fewer digits are kept.
+    fn seen(&self, _role: Role, x: f32) -> f32 {
+        x
+    }
 
     /// An output of a linear layer, whose inputs and weights are these, with a bias, onto a residual.
-    fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32;
+    fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
+        chains::linear(x, weights, bias, residual)
+    }
     /// The gradient by an input: the gradients by the outputs, and its weights to them.
-    fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32;
+    fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
+        chains::linear_backward_input(dy, weights)
+    }
     /// The gradient by a weight, going on from `before`: over tokens, the gradients by its output, and its inputs.
-    fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32;
+    fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
+        chains::linear_backward_weight(before, dy, x)
+    }
     /// The gradient by a bias, going on from `before`: over tokens, the gradients by its output.
-    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32;
+    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32 {
+        chains::linear_backward_bias(before, dy)
+    }
     /// The norm of gradients of these vectors together.
-    fn norm(&self, tensors: &[Vec<f32>]) -> f64;
+    fn norm(&self, tensors: &[Vec<f32>]) -> f64 {
+        chains::norm(tensors)
+    }
 }
 
 /// One of the variants of a backend.

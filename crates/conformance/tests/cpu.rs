@@ -2,8 +2,8 @@
 //! chains of fused multiply-adds.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_conformance::{Subject, Tolerance, Variant, chains, run, tests};
-use isentrope_kernels::{Cpu, CpuBuffer, Isa, LOGITS_BLOCK, Role};
+use isentrope_conformance::{Subject, Variant, run, tests};
+use isentrope_kernels::{Cpu, CpuBuffer, Isa, LOGITS_BLOCK};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -34,29 +34,7 @@ impl Subject for Chains {
         let backend = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
         (Variant { name: "its own blocks".to_owned(), fast: true, backend }, LOGITS_BLOCK)
     }
-    fn seen(&self, _: Role, x: f32) -> f32 {
-        x
-    }
     fn contents(&self, _: &Cpu, buffer: &CpuBuffer) -> Vec<u32> {
         buffer.iter().map(|x| x.to_bits()).collect()
-    }
-
-    fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
-        chains::linear(x, weights, bias, residual)
-    }
-    fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
-        chains::linear_backward_input(dy, weights)
-    }
-    fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
-        chains::linear_backward_weight(before, dy, x)
-    }
-    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32 {
-        chains::linear_backward_bias(before, dy)
-    }
-    fn norm(&self, tensors: &[Vec<f32>]) -> f64 {
-        chains::norm(tensors)
-    }
-    fn tolerance(&self) -> Tolerance {
-        chains::TOLERANCE
     }
 }

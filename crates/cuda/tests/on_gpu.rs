@@ -5,10 +5,15 @@ use isentrope_cuda::gpu::{Gpu, Surroundings};
 use isentrope_cuda::{AnyDevice, Cuda, Dtype, SOURCES};
 use std::sync::Arc;
 
+/// Whether they are.
+pub fn asked_for() -> bool {
+    std::env::var_os("ISENTROPE_TEST_DEVICE").is_some_and(|device| device == "gpu")
+}
+
 /// The first GPU, with the vendor's products where they have the right bits, and with those of our own kernels alone; none where
 /// a GPU is not asked for.
 pub fn variants(dtype: Dtype) -> Option<Vec<Variant<Cuda<AnyDevice>>>> {
-    if std::env::var_os("ISENTROPE_TEST_DEVICE").is_none_or(|device| device != "gpu") {
+    if !asked_for() {
         return None;
     }
     let variant = |name: &str, prepared: fn(Gpu) -> Gpu| {

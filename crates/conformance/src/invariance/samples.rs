@@ -25,7 +25,7 @@ properties!(
 fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
     let model = trial.model("qwen3");
     proptest!(trial.cases(96), |(
-        requests in requests(S::Backend::PAGE),
+        requests in requests(trial),
         spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
         sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
         prefill_tokens in prop_oneof![Just(1usize), 1usize..20, 20usize..300],
@@ -112,7 +112,7 @@ fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>))
 fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
     let model = trial.model("qwen3");
     proptest!(trial.cases(48), |(
-        requests in prop::collection::vec((requests(S::Backend::PAGE), any::<bool>()), 1..3),
+        requests in prop::collection::vec((requests(trial), any::<bool>()), 1..3),
         slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
         spare_pages in prop_oneof![Just(0usize), 0usize..6, 6usize..200],
         sequences in prop_oneof![Just(1usize), 1usize..5, 5usize..40],
@@ -185,7 +185,7 @@ fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<
         )
     };
     proptest!(trial.cases(96), |(
-        requests in requests(S::Backend::PAGE),
+        requests in requests(trial),
         memory in [memory(), memory()],
         slots in prop_oneof![Just(0usize), 1usize..400, Just(5000)],
         moves in prop::collection::vec((0usize..20, 0usize..2, 1usize..6, any::<prop::sample::Index>()), 1..30),

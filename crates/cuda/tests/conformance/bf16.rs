@@ -1,10 +1,10 @@
 //! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order in which threads run, and
 //! multiplies by the chains of the device's tensor cores.
 
+use crate::device;
 use crate::t16::Step;
-use crate::{emulated, on_gpu};
 use half::bf16;
-use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant, chains};
+use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant};
 use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
 use isentrope_kernels::Role;
 
@@ -16,7 +16,7 @@ pub struct Blocks {
 
 impl Blocks {
     pub fn new() -> Self {
-        let variants = on_gpu::variants(Dtype::Bf16).unwrap_or_else(|| emulated::variants(Dtype::Bf16));
+        let variants = device::variants(Dtype::Bf16);
         let step = Step::of(variants[0].backend.device().limits().capability);
         Self { variants, step }
     }
@@ -42,7 +42,7 @@ impl Subject for Blocks {
         &self.variants
     }
     fn in_small_blocks(&self) -> (Variant<Cuda<AnyDevice>>, usize) {
-        emulated::in_small_blocks(&self.variants)
+        device::in_small_blocks(&self.variants)
     }
     fn seen(&self, role: Role, x: f32) -> f32 {
         match role {
@@ -52,7 +52,7 @@ impl Subject for Blocks {
         }
     }
     fn contents(&self, backend: &Cuda<AnyDevice>, buffer: &CudaBuffer<AnyDevice>) -> Vec<u32> {
-        emulated::contents(backend, buffer)
+        device::contents(backend, buffer)
     }
 
     fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
@@ -66,14 +66,8 @@ impl Subject for Blocks {
     fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
         self.step.chain(before, dy, x)
     }
-    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32 {
-        chains::linear_backward_bias(before, dy)
-    }
     fn cases(&self, all: u32) -> u32 {
-        emulated::cases(all)
-    }
-    fn norm(&self, tensors: &[Vec<f32>]) -> f64 {
-        chains::norm(tensors)
+        device::cases(all)
     }
 
     /// What is kept as bf16 is off by up to `u = 2^-8` of itself, half a unit in its last place; what is computed inside is far

@@ -1,23 +1,29 @@
-//! What the conformance tests of both types share: the emulated device, under several schedules.
+//! What the conformance tests of both types share: the device, a GPU or the emulated one under several schedules.
 
+use crate::on_gpu;
 use isentrope_conformance::Variant;
 use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::Backend;
 use std::sync::Arc;
 
-/// A backend whose threads run in an order that the seed decides, on so many workers.
-fn backend(dtype: Dtype, seed: u64, workers: usize) -> Arc<Cuda<AnyDevice>> {
+/// A GPU's, where one is asked for.
+pub fn variants(dtype: Dtype) -> Vec<Variant<Cuda<AnyDevice>>> {
+    on_gpu::variants(dtype).unwrap_or_else(|| emulated(dtype))
+}
+
+/// A backend on the emulator, whose threads run in an order that the seed decides, on so many workers.
+fn emulator(dtype: Dtype, seed: u64, workers: usize) -> Arc<Cuda<AnyDevice>> {
     let device = Emulator::new(Settings { seed, workers, ..Settings::default() });
     Arc::new(Cuda::new(Arc::new(AnyDevice::new(device)), dtype))
 }
 
 /// Several schedules. None of the others is asked for large work.
-pub fn variants(dtype: Dtype) -> Vec<Variant<Cuda<AnyDevice>>> {
+fn emulated(dtype: Dtype) -> Vec<Variant<Cuda<AnyDevice>>> {
     let variant = |(i, (seed, workers)): (usize, (u64, usize))| Variant {
         name: format!("seed {seed}, {workers} workers"),
         fast: i == 0,
-        backend: backend(dtype, seed, workers),
+        backend: emulator(dtype, seed, workers),
     };
     [(1, 2), (2, 1), (3, 3)].into_iter().enumerate().map(variant).collect()
 }
@@ -32,8 +38,7 @@ pub fn in_small_blocks(variants: &[Variant<Cuda<AnyDevice>>]) -> (Variant<Cuda<A
 
 /// How many there is time for of so many cases, random ones or ones that are alike: on the emulator one of thirty-two.
 pub fn cases(all: u32) -> u32 {
-    let on_gpu = std::env::var_os("ISENTROPE_TEST_DEVICE").is_some_and(|device| device == "gpu");
-    if on_gpu { all } else { all.div_ceil(32) }
+    if on_gpu::asked_for() { all } else { all.div_ceil(32) }
 }
 
 /// All that a buffer holds, as bits.

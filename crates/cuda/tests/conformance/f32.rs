@@ -1,10 +1,9 @@
 //! The backend keeps the contract with f32, on the emulated device or on a GPU, whatever the order in which threads run, and
 //! computes in the CPU's chains of fused multiply-adds.
 
-use crate::{emulated, on_gpu};
-use isentrope_conformance::{Subject, Tolerance, Variant, chains};
+use crate::device;
+use isentrope_conformance::{Subject, Variant};
 use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Dtype};
-use isentrope_kernels::Role;
 
 /// One chain of fused multiply-adds after another.
 pub struct Chains {
@@ -13,7 +12,7 @@ pub struct Chains {
 
 impl Chains {
     pub fn new() -> Self {
-        Self { variants: on_gpu::variants(Dtype::F32).unwrap_or_else(|| emulated::variants(Dtype::F32)) }
+        Self { variants: device::variants(Dtype::F32) }
     }
 }
 
@@ -24,34 +23,12 @@ impl Subject for Chains {
         &self.variants
     }
     fn in_small_blocks(&self) -> (Variant<Cuda<AnyDevice>>, usize) {
-        emulated::in_small_blocks(&self.variants)
-    }
-    fn seen(&self, _: Role, x: f32) -> f32 {
-        x
+        device::in_small_blocks(&self.variants)
     }
     fn contents(&self, backend: &Cuda<AnyDevice>, buffer: &CudaBuffer<AnyDevice>) -> Vec<u32> {
-        emulated::contents(backend, buffer)
-    }
-
-    fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
-        chains::linear(x, weights, bias, residual)
-    }
-    fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
-        chains::linear_backward_input(dy, weights)
-    }
-    fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
-        chains::linear_backward_weight(before, dy, x)
-    }
-    fn linear_backward_bias(&self, before: f32, dy: &[f32]) -> f32 {
-        chains::linear_backward_bias(before, dy)
-    }
-    fn norm(&self, tensors: &[Vec<f32>]) -> f64 {
-        chains::norm(tensors)
-    }
-    fn tolerance(&self) -> Tolerance {
-        chains::TOLERANCE
+        device::contents(backend, buffer)
     }
     fn cases(&self, all: u32) -> u32 {
-        emulated::cases(all)
+        device::cases(all)
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod bf16;
-mod emulated;
+mod device;
 mod f32;
 #[path = "../on_gpu.rs"]
 mod on_gpu;
