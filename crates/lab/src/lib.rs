@@ -15,6 +15,7 @@ pub mod law;
 pub mod log;
 mod number;
 pub mod page;
+pub mod recipes;
 pub mod report;
 pub mod run_files;
 pub mod seeds;

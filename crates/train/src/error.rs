@@ -49,6 +49,9 @@ common!(
     isentrope_settings::Error
 );
 
+/// What an error says to do about a disk without space.
+pub const FREE_SPACE: &str = "free some space";
+
 impl Error {
     /// Whether weights that training has damaged may be the cause.
     pub(crate) fn doubts_weights(&self) -> bool {
@@ -61,7 +64,7 @@ impl Error {
         while let Some(error) = cause {
             if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::StorageFull) {
                 return Self::Run(format!(
-                    "{self}; free some space, then --resume goes on from the last checkpoint"
+                    "{self}; {FREE_SPACE}, then --resume goes on from the last checkpoint, if one was saved"
                 ));
             }
             cause = error.source();
@@ -110,7 +113,7 @@ mod tests {
             Error::io(Path::new("out/model"), kind.into()).or_free_space().or_free_space().to_string()
         };
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        let remedy = "free some space, then --resume goes on from the last checkpoint";
+        let remedy = "free some space, then --resume goes on from the last checkpoint, if one was saved";
         assert_eq!(told(io::ErrorKind::StorageFull), format!("out/model: {full}; {remedy}"));
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
         assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));

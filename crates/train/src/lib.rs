@@ -32,4 +32,4 @@ mod token_records;
 pub mod trainer;
 pub mod training_loop;
 
-pub use error::{Error, Result};
+pub use error::{Error, FREE_SPACE, Result};

@@ -1,7 +1,8 @@
 //! `isentrope sweep`: many runs along axes.
 
+use crate::output::SmallDisk;
 use crate::processes::until;
-use crate::program::{Scratch, failure, failure_saying, isentrope, names, stderr, stdout_of, text};
+use crate::program::{Scratch, failure, failure_saying, isentrope, names, skipped, stderr, stdout_of, text};
 use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, checkpoint, tree};
 use serde_json::Value;
@@ -145,7 +146,28 @@ fn every_combination_is_the_run_that_train_makes() {
     {
         assert!(said.contains(part), "{part:?}: {said}");
     }
-    assert!(before == tree(&sweep.out("plain")));
+    // So it is of a run whose numbers are there alone, and settings that change no result are no others.
+    let plain = sweep.out("plain/4");
+    fs::remove_dir_all(plain.join("checkpoints")).unwrap();
+    fs::remove_file(plain.join("timings.jsonl")).unwrap();
+    let said = failure(&mut sweep.command(&["--set", "optimizer.clip_norm=0.5"]));
+    assert!(said.contains("kl-cov/3 and 3 other runs: was begun with other settings"), "{said}");
+    let as_well = [
+        "checkpoint.keep=1",
+        "checkpoint.every=1",
+        "device.kind=cpu",
+        "ranks.timeout_s=60",
+        "memory.budget_gib=2",
+    ];
+    let flags: Vec<&str> = as_well.iter().flat_map(|set| ["--set", set]).chain(["--dry-run"]).collect();
+    let said = stdout_of(&mut sweep.command(&flags));
+    assert!(said.contains("4 runs: 4 done, 0 left"), "{said}");
+
+    // Another sweep's directory is said to be one.
+    let other = sweep.bench.scratch.file("other.toml", "base = \"recipe.toml\"\n[axes.way.one]\n");
+    let output = isentrope(&["sweep", &other, "--out", &text(&sweep.out("")), "--dry-run"]).output().unwrap();
+    let said = stderr(&output);
+    assert!(output.status.success() && said.contains(" holds a run that is not of this sweep"), "{said}");
 }
 
 #[test]
@@ -162,6 +184,19 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
 
     let shorter = failure(&mut sweep.command(&steps("run.steps=3")));
     assert!(shorter.contains("was begun with other settings: run.steps 4 -> 3;"), "{shorter}");
+    // What is done needs its checkpoints no more, and what is to go on does.
+    let plain = sweep.out("plain/4");
+    fs::remove_dir_all(plain.join("checkpoints")).unwrap();
+    let before = tree(&plain);
+    assert!(
+        stdout_of(&mut sweep.command(&[&steps("run.steps=4")[..], &["--dry-run"]].concat()))
+            .contains("4 done")
+    );
+    for flags in [&[][..], &["--dry-run"]] {
+        let said = failure(&mut sweep.command(&[&steps("run.steps=5")[..], flags].concat()));
+        assert!(said.contains("plain/4 has the numbers of 4 steps, and its checkpoints are gone"), "{said}");
+    }
+    assert!(tree(&plain) == before);
     let falling = failure(&mut sweep.command(&["--set", "run.steps=5"]));
     assert!(
         falling.contains("optimizer.schedule \"constant\" -> \"cosine\"")
@@ -204,7 +239,6 @@ fn groups_are_compared_with_what_the_file_names() {
         ("other = \"plain\"", "compare names \"other\""),
         ("\"plain/0.01\" = \"plain\"", "compare names \"plain/0.01\""),
         ("plain = \"plain\"", "compares a group with itself"),
-        ("plain = \"plain/0.001\"", "compares a group with itself"),
         ("\"plain/0.001\" = \"plain\"", "compares a group with itself"),
         ("plain = 0.001", "values of different axes"),
         ("plain = \"kl-cov\"\n\"0.001\" = 0.0001", "a group may have both: name whole groups"),
@@ -215,6 +249,19 @@ fn groups_are_compared_with_what_the_file_names() {
         let sweep = Sweep::new(&format!("{TWO_AXES}[compare]\n{compare}\n"));
         failure_saying(&mut sweep.command(&["--dry-run"]), &["sweep.toml:", said]);
     }
+}
+
+/// A value may be compared with a group that has it too, which is then compared with the first, as if nothing were said.
+#[test]
+fn groups_of_a_value_are_compared_with_one_of_them() {
+    let sweep = Sweep::new(&format!("{TWO_AXES}[compare]\n\"0.0001\" = \"plain/0.0001\"\n"));
+    sweep.run(&["--set", "run.steps=1"]);
+    let summary: Value = serde_json::from_slice(&fs::read(sweep.out("table.json")).unwrap()).unwrap();
+    let against: Vec<&Value> = (0..4).map(|i| &summary["rows"][0]["against"][i]["group"]).collect();
+    assert_eq!(
+        serde_json::json!(against),
+        serde_json::json!([null, "plain/0.0001", "kl-cov/0.001", "kl-cov/0.001"])
+    );
 }
 
 /// What a quick look leaves out is not there to be compared with.
@@ -346,6 +393,26 @@ fn one_that_fails_is_named_and_the_others_go_on() {
     assert!(said.contains("kl-cov/3: begins") && said.contains("4 done"), "{said}");
 }
 
+/// What each run would learn only at its first checkpoint is asked of none.
+#[test]
+fn a_full_disk_ends_a_sweep() {
+    let sweep = Sweep::new(METHODS);
+    fs::create_dir(sweep.out("")).unwrap();
+    let Some(disk) = SmallDisk::new(text(&sweep.out("")), "600k") else {
+        skipped("mounting a small disk needs root");
+        return;
+    };
+    let said = stderr(&sweep.command(&["--jobs", "1"]).output().unwrap());
+    assert!(said.contains("warning: kl-cov/3: failed after ") && said.contains("No space left"), "{said}");
+    assert!(
+        said.contains("the disk is full: no other run is begun") && !said.contains("plain/3: begins"),
+        "{said}"
+    );
+    disk.resize("64m");
+    let (_, said) = sweep.run(&[]);
+    assert!(said.contains("4 done, 0 left"), "{said}");
+}
+
 #[test]
 fn models_are_made_before_the_runs_that_begin_with_them() {
     let sweep = Sweep::new(
@@ -376,8 +443,22 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
     let recipe = fs::read_to_string(sweep.out("short/recipe.toml")).unwrap();
     assert!(recipe.contains(&text(&sweep.out("models/short/checkpoints/step-000003"))), "{recipe}");
 
-    // What has begun with a model stays with it: changed, it is refused, and so are others in its place.
+    // Called otherwise or copied, it is the same sweep.
     sweep.run(&sets);
+    let copy = sweep.bench.scratch.path("copy");
+    assert!(Command::new("cp").args(["-r", &text(&sweep.out("")), &copy]).status().unwrap().success());
+    let arguments = [&["sweep", &sweep.file, "--out", &copy, "--dry-run"], &sets[..]].concat();
+    let said = stdout_of(&mut isentrope(&arguments));
+    assert!(said.contains("4 runs: 4 done, 0 left"), "{said}");
+
+    // A model that nothing has begun with is made anew where its checkpoint was removed.
+    for gone in ["long", "models/long/checkpoints"] {
+        fs::remove_dir_all(sweep.out(gone)).unwrap();
+    }
+    let (_, said) = sweep.run(&sets);
+    assert!(said.contains("models/long: done, 5 steps") && said.contains("\nlong: done"), "{said}");
+
+    // What has begun with a model stays with it: changed, it is refused, and so are others in its place.
     sweep.bench.scratch.file("sft.toml", format!("{sft}optimizer.learning_rate = 2e-3\n"));
     let changed = || {
         let output = sweep.command(&sets).output().unwrap();

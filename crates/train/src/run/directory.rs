@@ -69,8 +69,8 @@ impl RunDirectory {
     /// which settings differ from those that the run was last started with.
     ///
     /// # Errors
-    /// As [`CheckpointStore::latest`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started
-    /// with cannot be read.
+    /// As [`CheckpointStore::latest`] and [`Place::check_saved`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe
+    /// that it was started with cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &Place,
@@ -82,10 +82,14 @@ impl RunDirectory {
     }
 
     /// Whether there is a run to go on with.
+    ///
+    /// # Errors
+    /// As [`Place::check_saved`] and [`Place::changes`].
     fn goes_on(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<bool> {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
             return Ok(false);
         }
+        place.check_saved()?;
         let changes = place.changes()?;
         if !changes.is_empty() {
             note(&format!(

@@ -51,7 +51,14 @@ impl Place {
             if names(&self.dir)?.iter().all(|name| name.to_string_lossy().starts_with('.')) {
                 return Ok(());
             }
-            let what = format!("{shown} has files in it and is no run; name another with --set run.out=...");
+            let what = if self.dir.join(METRICS).exists() {
+                format!(
+                    "{shown} has the metrics of a run and not its {VALUES}, which a copy must have too; or name another \
+                     directory with --set run.out=..."
+                )
+            } else {
+                format!("{shown} has files in it and is no run; name another with --set run.out=...")
+            };
             return Err(Error::Run(what));
         }
         match self.existing {
@@ -63,6 +70,43 @@ impl Place {
                  starts another"
             ))),
         }
+    }
+
+    /// The last step whose numbers are there; 0 where no step's are.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn recorded(&self) -> Result<u64> {
+        Ok(JsonlSink::last_step(&self.dir.join(METRICS))?.unwrap_or(0))
+    }
+
+    /// Checks that the run which is there still has a checkpoint to go on from, if it ever had one. Begun again, it would remove
+    /// what it has recorded.
+    ///
+    /// # Errors
+    /// [`Error::Run`] when it has recorded steps after the first that it saves, or all of its steps, and has no checkpoint; when
+    /// what is there cannot be read.
+    pub fn check_saved(&self) -> Result<()> {
+        // What a kill has left of a checkpoint counts too: there was no other, then.
+        if !names(&self.dir.join("checkpoints"))?.is_empty() {
+            return Ok(());
+        }
+        let recorded = self.recorded()?;
+        if recorded == 0 {
+            return Ok(());
+        }
+        let begun_with = self.begun_with()?;
+        let number = |key: &str| begun_with.pointer(key).and_then(Value::as_u64);
+        let is_past_first = number("/checkpoint/every").is_some_and(|every| (1..recorded).contains(&every));
+        let is_whole = number("/run/steps").is_some_and(|steps| recorded >= steps);
+        if !is_past_first && !is_whole {
+            return Ok(());
+        }
+        Err(Error::Run(format!(
+            "{} has the numbers of {recorded} steps, and its checkpoints are gone: put them back for --resume to go on from \
+             them, or take --overwrite to make the run anew",
+            self.dir.display()
+        )))
     }
 
     /// Adds what is known at the end of a process to what its manifest says of it.
@@ -158,14 +202,18 @@ impl Place {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io) and [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
     pub(super) fn changes(&self) -> Result<Vec<String>> {
-        let path = self.dir.join(VALUES);
-        let before = fs::read(&path).map_err(|e| Error::io(&path, e))?;
-        let mut before: Value =
-            serde_json::from_slice(&before).map_err(|e| Error::invalid(&path, e.to_string()))?;
+        let mut before = self.begun_with()?;
         complete(&mut before, &self.defaults);
         let mut changes = Vec::new();
         differences("", &before, &self.recipe.1, &mut changes);
         Ok(changes)
+    }
+
+    /// The recipe's values that the run there was last started with.
+    fn begun_with(&self) -> Result<Value> {
+        let path = self.dir.join(VALUES);
+        let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
+        serde_json::from_slice(&text).map_err(|e| Error::invalid(&path, e.to_string()))
     }
 
     /// What removes the run that is there.
@@ -326,6 +374,41 @@ mod tests {
         }
         fs::write(dir.path().join("thesis.tex"), "").unwrap();
         assert!(place.check().unwrap_err().to_string().contains("has files in it and is no run"));
+        fs::write(dir.path().join(METRICS), "").unwrap();
+        assert!(
+            place.check().unwrap_err().to_string().contains("the metrics of a run and not its .recipe.json")
+        );
+    }
+
+    #[test]
+    fn what_has_lost_its_checkpoints_is_not_begun_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place {
+            dir: dir.path().to_owned(),
+            existing: Existing::Resume,
+            source: "recipe.toml".into(),
+            recipe: (String::new(), json!({})),
+            defaults: json!({}),
+        };
+        place.check_saved().unwrap();
+        let is_lost = |every: u64, steps: u64, recorded: u64| {
+            let recipe = json!({"run": {"steps": steps}, "checkpoint": {"every": every}});
+            fs::write(dir.path().join(VALUES), recipe.to_string()).unwrap();
+            let rows: String = (0..=recorded).map(|step| format!("{{\"step\":{step}}}\n")).collect();
+            fs::write(dir.path().join(METRICS), rows).unwrap();
+            match place.check_saved() {
+                Ok(()) => false,
+                Err(error) => error.to_string().contains(&format!("the numbers of {recorded} steps")),
+            }
+        };
+        // A kill before the first checkpoint is there leaves as many steps, but not all with nothing beside them.
+        assert_eq!(
+            [0, 2, 3, 4, 8].map(|recorded| is_lost(3, 8, recorded)),
+            [false, false, false, true, true]
+        );
+        assert_eq!([7, 8].map(|recorded| is_lost(0, 8, recorded)), [false, true]);
+        fs::create_dir_all(dir.path().join("checkpoints/.step-000008.partial")).unwrap();
+        assert!(!is_lost(0, 8, 8));
     }
 
     #[test]

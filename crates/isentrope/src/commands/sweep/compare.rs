@@ -54,9 +54,11 @@ impl Compare {
                     path_of(axes)
                 ),
             };
-            // Some group that is meant has all values of its control, unless one of them is another on the same axis.
-            let is_other =
-                |(axis, value): &(usize, usize)| groups.iter().any(|(a, v)| a == axis && v != value);
+            // A group that is meant has all values of its control, unless one of them is another on the same axis.
+            let is_other = |(axis, value): &(usize, usize)| match groups.iter().find(|(a, _)| a == axis) {
+                Some((_, own)) => own != value,
+                None => axes[*axis].values.len() > 1,
+            };
             if !control.iter().any(is_other) {
                 bail!("{}: compare: {name} = {with:?} compares a group with itself", node.at);
             }
@@ -76,7 +78,8 @@ impl Compare {
         Ok(Self(all))
     }
 
-    /// The values of the group that the one of these values is compared with; none where the file does not say.
+    /// The values of the group that the one of these values is compared with; none where the file does not say, or where that is
+    /// the group itself.
     pub fn control(&self, values: &[usize]) -> Option<Vec<usize>> {
         let is_met =
             |contrast: &&Contrast| contrast.groups.iter().all(|(axis, value)| values[*axis] == *value);
@@ -84,7 +87,7 @@ impl Compare {
         let contrast = self.0.iter().filter(is_met).max_by_key(|contrast| contrast.groups.len())?;
         let mut control = values.to_vec();
         contrast.control.iter().for_each(|(axis, value)| control[*axis] = *value);
-        Some(control)
+        (control != values).then_some(control)
     }
 }
 

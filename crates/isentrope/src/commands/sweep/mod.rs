@@ -117,6 +117,13 @@ impl Sweep {
             .map_err(|error| anyhow!("{key} is {}, and {error}; name another directory", out.display()))?;
         let runs = runs::planned(&file, &out, &self.set)?;
         refuse_taken(&out, &runs)?;
+        if let Some(other) = results::other_run(&out, &runs)? {
+            messages::note(&format!(
+                "{} holds a run that is not of this sweep, and has no part in its tables: it may be another sweep's \
+                 directory; --out names one",
+                other.display()
+            ));
+        }
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
             return print_text(&progress.table(&runs, schedule.jobs, schedule.least_share().threads));
@@ -241,6 +248,7 @@ fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> R
             Ok(report) => format!("{}, ", report.display()),
             Err(error) => {
                 messages::warning(&format!("the report could not be made: {}", crate::sentence(&error)));
+                results::remove_report(out)?;
                 String::new()
             }
         };

@@ -5,6 +5,7 @@ use crate::device::Wanted;
 use crate::interrupt;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, parent, this_program, write_file};
+use isentrope_train::FREE_SPACE;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -34,6 +35,13 @@ pub enum Ended {
     Failed(String),
 }
 
+impl Ended {
+    /// Whether there is no space left for what runs write.
+    pub fn of_a_full_disk(&self) -> bool {
+        matches!(self, Self::Failed(why) if why.contains(FREE_SPACE))
+    }
+}
+
 /// Bytes at the end of what a run has said, in which its error is looked for.
 const TAIL: u64 = 16 << 10;
 
@@ -52,7 +60,10 @@ impl Process {
             .open(&path)
             .with_context(|| path.display().to_string())?;
         let recipe = run.recipe_file();
-        writeln!(log, "$ isentrope {} {} --resume", run.command.name(), recipe.display())
+        // What is wanted of a model is its checkpoint: where that was removed, it is made again.
+        let is_lost = run.is_model && run.place.check_saved().is_err();
+        let existing = if is_lost { "--overwrite" } else { "--resume" };
+        writeln!(log, "$ isentrope {} {} {existing}", run.command.name(), recipe.display())
             .with_context(|| path.display().to_string())?;
         let program = this_program().context("this program")?;
         let memory = share.memory as f64 / f64::from(1 << 30);
@@ -61,7 +72,7 @@ impl Process {
         command
             .arg(run.command.name())
             .arg(&recipe)
-            .args(["--resume", "--end-with-standard-input"])
+            .args([existing, "--end-with-standard-input"])
             .args(["--threads", &share.threads.to_string()])
             .args(["--free-memory", &memory.to_string()])
             .env("ISENTROPE_RANKS", "off") // a launcher's variables are not for it

@@ -4,7 +4,7 @@ use super::runs::PlannedRun;
 use super::state::{Pace, State};
 use crate::terminal::duration;
 use isentrope_lab::seeds::without_seed;
-use serde_json::Value;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
@@ -23,8 +23,8 @@ pub struct RunProgress {
     /// Seconds that it was expected to take before anything was measured.
     expected: f64,
     steps: u64,
-    /// Runs of the same group go at the same pace.
-    group: Value,
+    /// The number of its group, whose runs go at the same pace.
+    group: usize,
 }
 
 impl RunProgress {
@@ -32,6 +32,29 @@ impl RunProgress {
     pub fn has_ended(&self) -> bool {
         self.state == State::Done || self.failed.is_some()
     }
+
+    fn expected_of_step(&self) -> f64 {
+        self.expected / self.steps.max(1) as f64
+    }
+
+    /// Seconds that it still takes: at its own pace, else at that of its group, else as expected, corrected by how runs were
+    /// expected and are.
+    pub fn left(&self, paces: &Paces) -> f64 {
+        if self.has_ended() {
+            return 0.0;
+        }
+        let of_step = self.pace.of_step().or(paces.of_groups[self.group]);
+        let of_step = of_step.unwrap_or_else(|| self.expected_of_step() * paces.ratio);
+        self.steps.saturating_sub(self.pace.step) as f64 * of_step
+    }
+}
+
+/// How fast runs go, so far.
+pub struct Paces {
+    /// Seconds that a step takes in the runs of each group, where any has made one.
+    of_groups: Vec<Option<f64>>,
+    /// How many times as long as expected steps take.
+    ratio: f64,
 }
 
 /// All runs of a sweep.
@@ -40,7 +63,9 @@ pub struct Progress(pub Vec<RunProgress>);
 impl Progress {
     /// Of runs in these states.
     pub fn new(runs: &[PlannedRun], states: &[State], expected: &[f64]) -> Self {
+        let mut groups = HashMap::new();
         let of_run = |((run, state), expected): ((&PlannedRun, &State), &f64)| {
+            let number = groups.len();
             let mut pace = Pace::new(run.dir());
             pace.read();
             RunProgress {
@@ -50,7 +75,7 @@ impl Progress {
                 failed: None,
                 expected: *expected,
                 steps: run.steps,
-                group: without_seed(run.recipe()),
+                group: *groups.entry(without_seed(run.recipe()).to_string()).or_insert(number),
             }
         };
         Self(runs.iter().zip(states).zip(expected).map(of_run).collect())
@@ -82,33 +107,29 @@ impl Progress {
         parts.join(", ")
     }
 
-    /// Seconds that a run still takes: at its own pace, else at that of its group, else as expected, corrected by how runs were
-    /// expected and are.
-    pub fn left_of(&self, run: &RunProgress) -> f64 {
-        if run.has_ended() {
-            return 0.0;
+    /// How fast runs go.
+    pub fn paces(&self) -> Paces {
+        let groups = self.0.iter().map(|run| run.group + 1).max().unwrap_or(0);
+        let mut of_groups = vec![Vec::new(); groups];
+        for run in &self.0 {
+            of_groups[run.group].extend(run.pace.of_step());
         }
-        let of_group = || {
-            let same = self.0.iter().filter(|other| other.group == run.group);
-            mean(same.filter_map(|other| other.pace.of_step()))
-        };
-        let expected = || {
-            let each = |run: &RunProgress| run.expected / run.steps.max(1) as f64;
-            let ratio = self.0.iter().filter_map(|other| Some(other.pace.of_step()? / each(other)));
-            each(run) * mean(ratio.filter(|ratio| ratio.is_finite())).unwrap_or(1.0)
-        };
-        let of_step = run.pace.of_step().or_else(of_group).unwrap_or_else(expected);
-        run.steps.saturating_sub(run.pace.step) as f64 * of_step
+        let ratio = self.0.iter().filter_map(|run| Some(run.pace.of_step()? / run.expected_of_step()));
+        Paces {
+            of_groups: of_groups.into_iter().map(|steps| mean(steps.into_iter())).collect(),
+            ratio: mean(ratio.filter(|ratio| ratio.is_finite())).unwrap_or(1.0),
+        }
     }
 
     /// Seconds until the last run ends, with so many at a time.
-    pub fn left(&self, jobs: usize) -> f64 {
+    fn left(&self, jobs: usize) -> f64 {
+        let paces = self.paces();
         let mut slots: Vec<f64> = vec![0.0; jobs.max(1)];
         let (running, waiting): (Vec<&RunProgress>, Vec<&RunProgress>) =
             self.0.iter().partition(|run| run.runs);
         for run in running.into_iter().chain(waiting) {
             if let Some(first) = slots.iter_mut().min_by(|a, b| a.total_cmp(b)) {
-                *first += self.left_of(run);
+                *first += run.left(&paces);
             }
         }
         slots.into_iter().fold(0.0, f64::max)
@@ -116,6 +137,7 @@ impl Progress {
 
     /// The table of all runs, and a line below it.
     pub fn table(&self, runs: &[PlannedRun], jobs: usize, threads: usize) -> String {
+        let paces = self.paces();
         let width = runs.iter().map(|run| run.name.width()).max().unwrap_or(0).clamp(3, NAME);
         let mut text = format!("  {:width$}  {:22}  time\n", "run", "state");
         for (run, progress) in runs.iter().zip(&self.0) {
@@ -124,12 +146,11 @@ impl Progress {
                 State::Done => (format!("done, {} steps", run.steps), shown(progress.pace.seconds)),
                 State::Begun(step) => (
                     format!("step {step} of {}", run.steps),
-                    format!("about {} left", shown(self.left_of(progress))),
+                    format!("about {} left", shown(progress.left(&paces))),
                 ),
-                State::ToDo => (
-                    format!("to do, {} steps", run.steps),
-                    format!("about {}", shown(self.left_of(progress))),
-                ),
+                State::ToDo => {
+                    (format!("to do, {} steps", run.steps), format!("about {}", shown(progress.left(&paces))))
+                }
             };
             let _ = writeln!(text, "{}", format!("  {:width$}  {state:22}  {time}", run.name).trim_end());
         }

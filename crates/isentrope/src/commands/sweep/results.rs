@@ -4,10 +4,11 @@ use super::progress::Progress;
 use super::runs::PlannedRun;
 use crate::commands::report;
 use anyhow::{Context, Result};
-use isentrope_files::{make_directory, write_file, write_json};
+use isentrope_files::{make_directory, names, remove, write_file, write_json};
 use isentrope_lab::log::RunLog;
-use isentrope_lab::run_files::METRICS;
+use isentrope_lab::run_files::{METRICS, VALUES};
 use isentrope_lab::seeds::{self, Control, Summary};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// What the runs say over seeds, and those that have said anything: of all or, while some are still made, of those that have
@@ -72,7 +73,34 @@ pub fn write_tables_so_far(runs: &[PlannedRun], progress: &Progress, out: &Path,
     if shown.is_empty() {
         return Ok(());
     }
+    remove_report(out)?;
     write_tables(out, &format!("{name}, {} of {planned} runs so far", shown.len()), &summary)
+}
+
+/// How many directories deep a run is looked for in a sweep's: a sweep has an axis for each.
+const DEEPEST: usize = 6;
+
+/// A run in a sweep's directory that is none of the sweep's, if there is one: of another sweep's, or of values that an axis had
+/// before.
+///
+/// # Errors
+/// When a directory cannot be read.
+pub fn other_run(out: &Path, runs: &[PlannedRun]) -> Result<Option<PathBuf>> {
+    let own: HashSet<&Path> = runs.iter().map(PlannedRun::dir).collect();
+    let mut left = vec![(out.to_owned(), 0)];
+    while let Some((dir, depth)) = left.pop() {
+        if own.contains(&*dir) {
+            continue;
+        }
+        if dir.join(VALUES).exists() {
+            return Ok(Some(dir));
+        }
+        if depth < DEEPEST {
+            let inside = names(&dir)?.into_iter().map(|name| dir.join(name)).filter(|path| path.is_dir());
+            left.extend(inside.map(|path| (path, depth + 1)));
+        }
+    }
+    Ok(None)
 }
 
 /// The table that a sweep's directory has once a run has ended.
@@ -91,12 +119,25 @@ pub fn write_tables(out: &Path, title: &str, summary: &Summary) -> Result<()> {
     Ok(write_file(&out.join("table.md"), text.as_bytes())?)
 }
 
+/// The report that a sweep's directory has once all runs have ended.
+fn report_file(out: &Path) -> PathBuf {
+    out.join("report.html")
+}
+
+/// Removes a report of fewer runs than there are now.
+///
+/// # Errors
+/// What the operating system says.
+pub fn remove_report(out: &Path) -> Result<()> {
+    Ok(remove(&report_file(out))?)
+}
+
 /// Writes the report of all runs.
 ///
 /// # Errors
 /// When a run cannot be read or the page cannot be written.
 pub fn write_report(out: &Path, shown: Vec<Shown>) -> Result<PathBuf> {
-    let path = out.join("report.html");
+    let path = report_file(out);
     let dirs: Vec<PathBuf> = shown.iter().map(|run| run.dir.clone()).collect();
     let groups = shown.into_iter().map(|run| (run.group, run.control)).collect();
     report::write(&dirs, Some(groups), &path).with_context(|| path.display().to_string())?;

@@ -3,11 +3,13 @@
 use super::file::{SweepFile, Training, hint};
 use crate::recipe::{self, Node};
 use anyhow::{Context, Result, anyhow, bail};
+use isentrope_lab::recipes::deciding;
 use isentrope_settings::{Shape, differences};
 use isentrope_train::run::{Existing, Place};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::{rl, sft};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// Most combinations of a sweep.
@@ -75,10 +77,11 @@ impl PlannedRun {
 pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<PlannedRun>> {
     let mut runs = Vec::new();
     let mut problems = Problems::default();
+    let sft_shape = Shape::of::<sft::Recipe>();
     for model in &file.models {
         let name = format!("models/{}", model.name);
         let run = bare(&model.base).and_then(|mut recipe| {
-            layered::<sft::Recipe>(&mut recipe, model.set.iter().chain(&model.over));
+            layered(&mut recipe, model.set.iter().chain(&model.over), &sft_shape);
             let place = (name.clone(), model.name.clone(), out.join("models").join(&model.name));
             plan::<sft::Recipe>(recipe, Training::Sft, &model.base, place)
         });
@@ -91,6 +94,10 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
         return Err(problems.into_error()); // what begins with them cannot be told
     }
     let base = bare(&file.base)?;
+    let shape = match file.command {
+        Training::Train => Shape::of::<rl::Recipe>(),
+        Training::Sft => sft_shape,
+    };
     for values in combinations(file)? {
         let names = |values: &[usize], with_seed: bool| {
             let values = file.axes.iter().zip(values).filter(|(axis, _)| with_seed || !axis.is_seed);
@@ -109,16 +116,11 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
             file.set.iter().chain(values).chain(&file.over)
         };
         let mut recipe = base.clone();
+        layered(&mut recipe, layers(), &shape);
         let place = (name.clone(), group, out.join(&name));
         let run = match file.command {
-            Training::Train => {
-                layered::<rl::Recipe>(&mut recipe, layers());
-                finish::<rl::Recipe>(recipe, file, sets, &runs, place)
-            }
-            Training::Sft => {
-                layered::<sft::Recipe>(&mut recipe, layers());
-                finish::<sft::Recipe>(recipe, file, sets, &runs, place)
-            }
+            Training::Train => finish::<rl::Recipe>(recipe, file, sets, &runs, place),
+            Training::Sft => finish::<sft::Recipe>(recipe, file, sets, &runs, place),
         };
         match run {
             Ok(run) => runs.push(PlannedRun { control, round, ..run }),
@@ -164,9 +166,8 @@ fn combinations(file: &SweepFile) -> Result<Vec<Vec<usize>>> {
     Ok(all)
 }
 
-fn layered<'a, R: TrainingRecipe>(recipe: &mut Node, layers: impl Iterator<Item = &'a Node>) {
-    let shape = Shape::of::<R>();
-    layers.for_each(|layer| recipe::lay(recipe, layer, Some(&shape)));
+fn layered<'a>(recipe: &mut Node, layers: impl Iterator<Item = &'a Node>, shape: &Shape) {
+    layers.for_each(|layer| recipe::lay(recipe, layer, Some(shape)));
 }
 
 /// A run from its recipe, in which flags are set and a model that is made is named.
@@ -246,25 +247,13 @@ fn plan<R: TrainingRecipe>(
 
 /// Two names for one run would be two samples of one.
 fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
-    let bare: Vec<Value> = runs.iter().map(|run| without_place(run.recipe())).collect();
-    for (i, run) in runs.iter().enumerate() {
-        if let Some(same) = (0..i).find(|other| bare[*other] == bare[i]) {
-            bail!("{} and {} have the same settings: they would be one run twice", runs[same].name, run.name);
+    let mut known = HashMap::new();
+    for run in runs {
+        if let Some(same) = known.insert(deciding(run.recipe()).to_string(), &run.name) {
+            bail!("{same} and {} have the same settings: they would be one run twice", run.name);
         }
     }
     Ok(())
-}
-
-/// A recipe's values without what changes no result: the run's directory, and the memory that it may take.
-fn without_place(recipe: &Value) -> Value {
-    let mut recipe = recipe.clone();
-    if let Some(tables) = recipe.as_object_mut() {
-        tables.remove("memory");
-        if let Some(run) = tables.get_mut("run").and_then(Value::as_object_mut) {
-            run.remove("out");
-        }
-    }
-    recipe
 }
 
 /// How the recipe of a run differs from the values that a run there was begun with, which has made so many steps. It may be made
@@ -272,8 +261,15 @@ fn without_place(recipe: &Value) -> Value {
 pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     let mut before = before.clone();
     isentrope_settings::complete(&mut before, &run.place.defaults);
-    let mut before = without_place(&before);
-    let now = without_place(run.recipe());
+    let mut before = deciding(&before);
+    let mut now = deciding(run.recipe());
+    // A model that is made first is the sweep's own, wherever its directory is by now: that it has the same weights is seen to by
+    // their hashes.
+    if run.needs.is_some() {
+        for recipe in [&mut before, &mut now] {
+            recipe.pointer_mut("/model/path").map(Value::take);
+        }
+    }
     let may_differ = !run.is_model && made <= run.steps && !has_rate_by_end(&now);
     if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
         *steps = run.steps.into();

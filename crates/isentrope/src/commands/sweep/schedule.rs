@@ -95,7 +95,7 @@ pub fn make(
 ) -> Result<()> {
     let mut screen = Screen::new(runs);
     let mut processes: Vec<Running> = Vec::new();
-    let (mut read, mut ends) = (Instant::now(), false);
+    let (mut read, mut ends, mut is_full) = (Instant::now(), false, false);
     let mut failures = vec![0; schedule.devices.len()];
     loop {
         let mut i = 0;
@@ -111,6 +111,7 @@ pub fn make(
                         Ended::Failed(_) => failures[device] += 1,
                         Ended::Interrupted => {}
                     }
+                    is_full |= ended.of_a_full_disk();
                     processes.remove(i);
                     let run = &mut progress.0[place];
                     run.runs = false;
@@ -129,10 +130,14 @@ pub fn make(
                 }
             }
         }
-        if !ends
-            && (interrupt::requested()
-                || schedule.fail_fast && progress.0.iter().any(|run| run.failed.is_some()))
-        {
+        let has_failed = || progress.0.iter().any(|run| run.failed.is_some());
+        if !ends && (interrupt::requested() || is_full || schedule.fail_fast && has_failed()) {
+            if is_full {
+                screen.line(
+                    "the disk is full: no other run is begun; free some space and run the same command",
+                    true,
+                );
+            }
             ends = true;
             processes.iter_mut().for_each(|run| run.process.wind_up());
         }
@@ -274,11 +279,12 @@ impl Screen {
     }
 
     fn show(&mut self, runs: &[PlannedRun], progress: &Progress, jobs: usize) {
+        let paces = progress.paces();
         for ((bar, run), planned) in self.bars.iter().zip(&progress.0).zip(runs) {
             if let Some(bar) = bar {
                 let left = match run.pace.step {
                     0 => String::new(),
-                    _ => format!(", {} left", shown(progress.left_of(run))),
+                    _ => format!(", {} left", shown(run.left(&paces))),
                 };
                 bar.set_position(run.pace.step);
                 bar.set_message(format!("step {} of {}{left}", run.pace.step, planned.steps));

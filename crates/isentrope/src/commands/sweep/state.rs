@@ -22,16 +22,15 @@ pub enum State {
 /// How far a run has got, and whether what is there was made from the recipe as it is now.
 ///
 /// # Errors
-/// When it was made with other settings, which are named.
+/// When it was made with other settings, which are named; when its checkpoints are gone before it was done.
 pub fn state(run: &PlannedRun) -> Result<State> {
-    let mut pace = Pace::new(run.dir());
-    pace.read();
+    let recorded = run.place.recorded()?;
     let checkpoints = names(&run.dir().join("checkpoints"))?;
-    if pace.step == 0 && checkpoints.is_empty() {
+    if recorded == 0 && checkpoints.is_empty() {
         return Ok(State::ToDo);
     }
     let before = RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
-    let changes = changes(&before.unwrap_or_default(), pace.step, run);
+    let changes = changes(&before.unwrap_or_default(), recorded, run);
     if !changes.is_empty() {
         bail!(
             "was begun with other settings: {}; name another directory with --out, or remove that of each such run to make \
@@ -42,7 +41,14 @@ pub fn state(run: &PlannedRun) -> Result<State> {
     // A kill may have come after the last step's numbers and before its checkpoint. Checkpoints that were all removed to save
     // space are no loss, unless others begin with them.
     let is_saved = run.last_checkpoint().exists() || checkpoints.is_empty() && !run.is_model;
-    Ok(if pace.step >= run.steps && is_saved { State::Done } else { State::Begun(pace.step) })
+    if recorded >= run.steps && is_saved {
+        return Ok(State::Done);
+    }
+    // A model is there for its checkpoint alone, and made anew without.
+    if !run.is_model {
+        run.place.check_saved()?;
+    }
+    Ok(State::Begun(recorded))
 }
 
 /// How fast a run goes, from its timings as they are written.
