@@ -102,8 +102,7 @@ impl Unit {
         (env!("CARGO_PKG_VERSION"), source.file, text, accesses, &flags, EMULATOR, UNIT, ACCESSES)
             .hash(&mut hasher);
         (crate::fiber::STACK, compiler()).hash(&mut hasher);
-        let headers: Vec<(&str, &str)> =
-            HEADERS.iter().map(|header| (header.file, self::text(header, replaced))).collect();
+        let headers = included(text, replaced);
         headers.hash(&mut hasher);
         let key = hasher.finish();
         let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,6 +123,26 @@ impl Unit {
 
 /// Texts that stand for those of files, by the files' names.
 pub(crate) type Replaced = HashMap<String, String>;
+
+/// The headers that a text includes, and what these include, with their texts: another text for one leaves what was compiled without
+/// it as it is.
+fn included<'a>(text: &str, replaced: &'a Replaced) -> Vec<(&'static str, &'a str)> {
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    let mut left = vec![text];
+    while let Some(text) = left.pop() {
+        for line in text.lines() {
+            let named = line.trim_start().strip_prefix("#include \"").and_then(|rest| rest.split('"').next());
+            let header = named.and_then(|file| HEADERS.iter().find(|header| header.file == file));
+            if let Some(header) = header.filter(|header| found.iter().all(|(file, _)| *file != header.file)) {
+                let text = self::text(header, replaced);
+                found.push((header.file, text));
+                left.push(text);
+            }
+        }
+    }
+    found.sort_unstable();
+    found
+}
 
 fn text<'a>(source: &Source, replaced: &'a Replaced) -> &'a str {
     replaced.get(source.file).map_or(source.text, String::as_str)

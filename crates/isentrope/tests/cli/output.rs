@@ -1,6 +1,6 @@
 //! Where results go, and what happens when they cannot.
 
-use crate::program::{Scratch, failure, failure_saying, isentrope, names, token_model};
+use crate::program::{Scratch, failure, failure_saying, isentrope, names, skipped, token_model};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -137,7 +137,7 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     let disk = scratch.path("disk");
     fs::create_dir(&disk).unwrap();
     let Some(disk) = SmallDisk::new(disk, "64k") else {
-        eprintln!("skipped: mounting a small disk needs root");
+        skipped("mounting a small disk needs root");
         return;
     };
     let (input, model) = (with_input(&scratch), token_model("llama-mha"));

@@ -8,6 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
+/// Says what is not tried here, past the capture of what a test that passes prints.
+pub fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
 /// A command of the program, with an environment that does not depend on where the test runs.
 pub fn isentrope<S: AsRef<str>>(arguments: &[S]) -> Command {
     let mut command = command_of(Path::new(env!("CARGO_BIN_EXE_isentrope")), arguments);

@@ -1,6 +1,6 @@
 //! `show`: runs on a terminal, once and while they train.
 
-use crate::program::{Scratch, failure_saying, isentrope, stderr, stdout_of, text, wrong_usage};
+use crate::program::{Scratch, failure_saying, isentrope, skipped, stderr, stdout_of, text, wrong_usage};
 use crate::terminal::on_terminal;
 use crate::training::Bench;
 use isentrope_files::{Lock, lock_directory};
@@ -197,7 +197,7 @@ fn on_a_terminal_a_run_is_drawn_in_place_and_the_terminal_is_restored() {
     let shown = on_terminal(70, &show(&[&path, "--follow"]));
     grow.join().unwrap();
     let Some(shown) = shown else {
-        eprintln!("skipped: there is no program `script` here");
+        skipped("there is no program `script` here");
         return;
     };
     assert_eq!((shown.matches(ENTER).count(), shown.matches(LEAVE).count()), (1, 1), "{shown:?}");
@@ -256,7 +256,9 @@ fn a_second_ctrl_c_while_it_is_drawn_restores_the_terminal_too() {
         format!("echo $$; exec '{}' show --follow '{}'", env!("CARGO_BIN_EXE_isentrope"), training.path());
     let mut script = Command::new("script");
     script.args(["-qec", &following, "/dev/null"]).env("TERM", "xterm").env("LANG", "C.UTF-8");
-    let Ok(mut child) = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else { return };
+    let Ok(mut child) = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else {
+        return skipped("there is no program `script` here");
+    };
     let mut output = child.stdout.take().unwrap();
     let mut shown = Vec::new();
     while !String::from_utf8_lossy(&shown).contains(ENTER) {

@@ -1,7 +1,7 @@
 //! Standard error and standard output that are closed, full or gone, and what is hidden in text that is shown.
 
 use crate::program::{
-    Scratch, failure, fixture, isentrope, lines_of, parse_lines, stderr, text, token_model,
+    Scratch, failure, fixture, isentrope, lines_of, parse_lines, skipped, stderr, text, token_model,
 };
 use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, checkpoint};
@@ -256,7 +256,7 @@ fn messages_are_wrapped_and_rows_keep_their_columns_on_a_terminal() {
     for (columns, name) in [(100, "wide"), (60, "narrow")] {
         let run = bench.command(name, &["run.steps=3"], &[]);
         let Some(shown) = on_terminal(columns, &run) else {
-            eprintln!("skipped: there is no program `script` here");
+            skipped("there is no program `script` here");
             return;
         };
         let rows: Vec<&str> = shown.lines().filter(|line| line.contains("/3 ")).collect();
@@ -284,7 +284,7 @@ fn generated_text_cannot_drive_a_terminal() {
     assert!(lines[0]["text"].as_str().unwrap().contains(is_hidden), "{lines:?}");
     for more in [&[][..], &["-n", "2"]] {
         let Some(shown) = on_terminal(80, &isentrope(&[&arguments[..], more].concat())) else {
-            eprintln!("skipped: there is no program `script` here");
+            skipped("there is no program `script` here");
             return;
         };
         // The terminal itself puts a \r before each line's end.

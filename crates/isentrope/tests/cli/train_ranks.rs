@@ -1,7 +1,7 @@
 //! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one word where they fail.
 
 use crate::output::SmallDisk;
-use crate::program::{names, parse_lines, stderr};
+use crate::program::{names, parse_lines, skipped, stderr};
 use crate::train_resume::{kill, lines};
 use crate::train_reward::{command as verifier, worker};
 use crate::training::{Bench, assert_same_results, checkpoint, succeed};
@@ -28,7 +28,11 @@ impl Launcher {
             Some(Self { program, is_open_mpi })
         };
         let found = [find("mpirun.openmpi", true), find("mpirun.mpich", false)];
-        found.into_iter().flatten().collect()
+        let found: Vec<Self> = found.into_iter().flatten().collect();
+        if found.is_empty() {
+            skipped("there is no launcher of ranks");
+        }
+        found
     }
 
     /// The command on so many ranks.
@@ -392,7 +396,7 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
             let out = format!("disk-{kilobytes}-{}", launcher.is_open_mpi);
             fs::create_dir(bench.scratch.path(&out)).unwrap();
             let Some(disk) = SmallDisk::new(bench.scratch.path(&out), &format!("{kilobytes}k")) else {
-                eprintln!("skipped: mounting a small disk needs root");
+                skipped("mounting a small disk needs root");
                 return;
             };
             let output = ended(launcher.ranks(2, &bench.command(&out, &sets, &[])));

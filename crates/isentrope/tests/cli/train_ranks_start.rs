@@ -1,6 +1,6 @@
 //! How runs on several ranks begin, and what is said where they cannot.
 
-use crate::program::stderr;
+use crate::program::{skipped, stderr};
 use crate::train_ranks::{Launcher, assert_failed_once, ended};
 use crate::train_resume::lines;
 use crate::training::{Bench, checkpoint, succeed, tree};
@@ -167,7 +167,7 @@ fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
     let bench = Bench::train();
     let is_allowed = Command::new("unshare").args(["--mount", "true"]).output().unwrap().status.success();
     if !is_allowed {
-        eprintln!("skipped: a rank that cannot write is played in a mount namespace, which needs root");
+        skipped("a rank that cannot write is played in a mount namespace, which needs root");
         return;
     }
     for launcher in Launcher::installed() {

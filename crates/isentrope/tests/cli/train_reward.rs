@@ -1,7 +1,7 @@
 //! Rewards of the user's own: commands that judge, during whole runs.
 
 use crate::processes::{runs, until};
-use crate::program::{Scratch, failure, isentrope, parse_lines, stderr, text};
+use crate::program::{Scratch, failure, isentrope, parse_lines, skipped, stderr, text};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, state, succeed};
 use serde_json::{Value, json};
 use std::fs;
@@ -392,7 +392,7 @@ fn a_verifier_of_another_task_is_refused_before_the_first_step() {
 #[test]
 fn the_example_runs_where_there_is_python() {
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("there is no python3 here: the example is not run");
+        skipped("there is no python3 here: the example is not run");
         return;
     }
     let scratch = Scratch::new();
@@ -445,7 +445,7 @@ fn the_example_runs_where_there_is_python() {
 #[test]
 fn a_function_that_judges_nothing_ends_the_run_with_why() {
     if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("there is no python3 here: functions are not tested");
+        skipped("there is no python3 here: functions are not tested");
         return;
     }
     let bench = Bench::train();

@@ -11,7 +11,9 @@ use isentrope_sandbox::{Ending, Jail, Sandbox, Tier, kill_all};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::support::{first_process, outer_of, processes_named, script, shell, tiers, unique, wait_until};
+use crate::support::{
+    first_process, outer_of, processes_named, script, shell, skipped, tiers, unique, wait_until,
+};
 
 /// Leaves processes in sessions of their own, with nothing open, that ignore what they can.
 const DAEMONS: &str = "trap '' TERM HUP INT; \
@@ -91,7 +93,7 @@ fn nothing_remains_when_the_outer_process_is_killed() {
 #[test]
 fn nothing_remains_when_bubblewrap_is_killed() {
     let Ok(sandbox) = Sandbox::of_tier(Tier::Bubblewrap) else {
-        eprintln!("SKIPPED: there is no bubblewrap for this user");
+        skipped("there is no bubblewrap for this user");
         return;
     };
     let name = unique("bwrap");
@@ -209,7 +211,7 @@ fn many_jails_leave_nothing_open() {
             for worker in 0..8 {
                 let (sandbox, name) = (&sandbox, &name);
                 scope.spawn(move || {
-                    for round in 0..5 {
+                    for round in 0..20 {
                         let said = format!("{worker} {round}");
                         let done = crate::support::run(sandbox, &shell(&format!("echo {said}"), name), "");
                         assert_eq!((done.stdout, done.ending), (format!("{said}\n"), Ending::Exited(0)));
@@ -217,7 +219,7 @@ fn many_jails_leave_nothing_open() {
                 });
             }
         });
-        // Other tests open files meanwhile.
+        // Other tests open files meanwhile, but not one for each of these jails.
         wait_until(|| open() <= before + 40);
         assert!(is_gone(&name));
     }

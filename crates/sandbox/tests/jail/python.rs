@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use isentrope_sandbox::{Ending, Limits, Program};
 
-use crate::support::{Done, run, tiers};
+use crate::support::{Done, run, skipped, tiers};
 
 /// The interpreter's own file and its directories, if this user can run one.
 fn python() -> Option<(PathBuf, Vec<PathBuf>)> {
@@ -14,7 +14,7 @@ fn python() -> Option<(PathBuf, Vec<PathBuf>)> {
     let output =
         Command::new("python3").args(["-I", "-c", script]).output().ok().filter(|done| done.status.success());
     let Some(output) = output else {
-        eprintln!("SKIPPED: this user has no python3");
+        skipped("this user has no python3");
         return None;
     };
     let text = String::from_utf8(output.stdout).unwrap();
@@ -110,7 +110,7 @@ fn files_of_the_host_cannot_be_locked() {
 fn extension_modules_with_threads_of_their_own_load() {
     on_every_tier("import numpy; print(numpy.linalg.inv(numpy.eye(64)).sum())", |done| {
         if done.stderr.contains("No module named 'numpy'") {
-            eprintln!("SKIPPED: this python3 has no numpy");
+            skipped("this python3 has no numpy");
             return;
         }
         assert_eq!(done.stdout, "64.0\n", "{done:?}");

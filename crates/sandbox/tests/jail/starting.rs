@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use isentrope_sandbox::{Ending, Jail, Program};
 
-use crate::support::{is_root, run, shell, tiers};
+use crate::support::{is_root, run, shell, skipped, tiers};
 
 /// A directory that every user may enter.
 fn directory() -> tempfile::TempDir {
@@ -58,7 +58,7 @@ fn what_is_mounted_below_is_read_only_too() {
     use nix::sched::{CloneFlags, unshare};
 
     if !is_root() {
-        eprintln!("SKIPPED: only root can mount");
+        skipped("only root can mount");
         return;
     }
     const NOTHING: Option<&str> = None;

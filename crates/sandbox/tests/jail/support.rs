@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,13 +12,22 @@ use isentrope_sandbox::{Ending, Jail, Limits, Program, Sandbox, Tier};
 /// How long what must happen may take, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What begins a line about what is not tried.
+pub const SKIPPED: &str = "SKIPPED: ";
+
+/// Says what is not tried here, also of a test that passes: what is printed, the harness keeps to itself.
+pub fn skipped(what: &str) {
+    let _ = writeln!(std::io::stderr(), "{SKIPPED}{what}");
+}
+
 /// Every tier that works here. Where there is no bubblewrap, that is said.
 pub fn tiers() -> Vec<Sandbox> {
     let namespaces = Sandbox::of_tier(Tier::Namespaces).unwrap();
     match Sandbox::of_tier(Tier::Bubblewrap) {
         Ok(bubblewrap) => vec![namespaces, bubblewrap],
         Err(why) => {
-            eprintln!("SKIPPED for bubblewrap: {why}");
+            static ONCE: Once = Once::new();
+            ONCE.call_once(|| skipped(&format!("bubblewrap, {why}")));
             vec![namespaces]
         }
     }
