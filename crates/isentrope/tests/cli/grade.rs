@@ -3,6 +3,7 @@
 use crate::program::{
     Scratch, failure_saying, isentrope, lines_of, parse_lines, skipped, stderr, stdout_of, wrong_usage,
 };
+use crate::training::succeed;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::Write;
@@ -202,7 +203,12 @@ fn lines_that_are_no_json_are_faults_among_others() {
     let text = format!(
         "{good}\n{{\"gold\": 1, \"pred\": \"\\ud83d\"}}\n{{\"gold\": {huge}, \"pred\": \"1\"}}\nnot json\n{good}\n"
     );
-    let lines = lines_of(isentrope(&["grade", "--in", &scratch.file("input.jsonl", text)]));
+    let (input, out) = (scratch.file("input.jsonl", text), scratch.path("out.jsonl"));
+    // They are told, and the others are judged: one among thousands does not undo the rest.
+    let said = succeed(&mut isentrope(&["grade", "--in", &input, "--out", &out]));
+    assert!(said.contains("2 correct (40.0 %), 3 fault (60.0 %); mean score 1.0000"), "{said}");
+    assert!(said.contains("3 could not be judged; the first, line 2: "), "{said}");
+    let lines = parse_lines(&fs::read_to_string(&out).unwrap());
     let verdicts: Vec<&Value> = lines.iter().map(|line| &line["verdict"]).collect();
     assert_eq!(verdicts, ["correct", "fault", "fault", "fault", "correct"]);
     assert_eq!(lines[2]["line"], 3);
