@@ -18,7 +18,7 @@ pub mod recipe;
 mod results_table;
 mod run_directory;
 mod standard_output;
-mod template_variables;
+mod template_flags;
 mod terminal;
 mod trace;
 mod visible;

@@ -10,7 +10,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
 use isentrope_kernels::{Backend, Role};
-use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig};
@@ -198,10 +198,10 @@ impl<B: Backend> Loaded<B> {
         })
     }
 
-    /// The chat template, or a sentence that says where one is looked for.
-    pub fn chat_template(&self) -> Result<ChatTemplate> {
+    /// The chat template, which is told that day or today, or a sentence that says where one is looked for.
+    pub fn chat_template(&self, date: Option<Date>) -> Result<ChatTemplate> {
         self.tokenizer()?;
-        ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?, None)?.with_context(|| {
+        ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?, date)?.with_context(|| {
             format!(
                 "{}: the model has no chat template (chat_template.jinja, or \"chat_template\" in \
                  tokenizer_config.json); give it plain prompts",

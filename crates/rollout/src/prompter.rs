@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use isentrope_data::{DataSettings, Finding, Problem, Prompt, Template};
-use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::generation_config::eos_tokens;
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use serde_json::{Map, Value, json};
@@ -16,6 +16,7 @@ pub struct Prompter {
     /// Tokens that end a response.
     pub eos_tokens: Vec<u32>,
     template: Option<ChatTemplate>,
+    date: Date,
     template_use: Template,
     variables: Map<String, Value>,
     system: Option<String>,
@@ -33,11 +34,13 @@ impl Prompter {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
         let eos_tokens = eos_tokens(dir, vocab_size, Some(&tokenizer))?;
-        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?, settings.date)?;
+        let date = settings.date.unwrap_or_else(Date::today);
+        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?, Some(date))?;
         Ok(Self {
             tokenizer,
             eos_tokens,
             template,
+            date,
             template_use: settings.template,
             variables: template_variables(settings),
             system: settings.system.clone(),
@@ -113,6 +116,11 @@ impl Prompter {
     /// Whether the model has a chat template.
     pub fn has_template(&self) -> bool {
         self.template.is_some()
+    }
+
+    /// The day that the chat template is told, where there is one that asks for it.
+    pub fn date(&self) -> Option<Date> {
+        self.template.as_ref().filter(|template| template.asks_for_date()).map(|_| self.date)
     }
 
     /// The variables that the recipe gives to the chat template.

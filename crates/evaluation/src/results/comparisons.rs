@@ -2,13 +2,12 @@
 
 use super::manifest::{decoding_of, read_manifest};
 use super::response_log::{read_lines, responses};
-use super::setting_changes::of_benchmark;
+use super::setting_changes::{of_all_benchmarks, of_benchmark};
 use crate::error::{Error, Result};
 use crate::statistics::{
     Outcome, PairedTest, Statistic, accuracy, answers_are_told, is_graded, ks, mean_score,
 };
 use isentrope_files::write_json;
-use isentrope_settings::differences;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::path::Path;
@@ -16,7 +15,7 @@ use std::path::Path;
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
-    /// What differs beside the model: seed, version and settings of the compared benchmarks, such as
+    /// What differs beside the model: seed, version, day, arithmetic and settings of the compared benchmarks, such as
     /// `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
     /// The benchmarks by name, in the order of the new directory.
@@ -54,9 +53,7 @@ impl Comparisons {
         };
         let (old_manifest, new_manifest) = (manifest(old)?, manifest(new)?);
         let (mut settings, mut benchmarks) = (Vec::new(), Vec::new());
-        for key in ["isentrope", "seed"] {
-            differences(key, &old_manifest[key], &new_manifest[key], &mut settings);
-        }
+        of_all_benchmarks(&old_manifest, &new_manifest, &mut settings);
         for (name, after) in new_manifest["benchmarks"].as_object().into_iter().flatten() {
             let Some(before) = old_manifest["benchmarks"].get(name) else { continue };
             let (old, new) = (responses(old, name), responses(new, name));
@@ -292,13 +289,21 @@ mod tests {
         settings["benchmarks"]["a"]["verifier"] = json!({"by_data_source": {"x": "math", "y": "math"}});
         fill(&Results::open(&old, settings.clone()).unwrap(), "a", &[0, 1]);
         settings["seed"] = json!(1);
+        settings["date"] = json!("2026-11-26");
+        settings["arithmetic"] = json!("bf16");
         settings["model"]["sha256"]["w"] = json!("2");
         settings["benchmarks"]["a"]["samples"] = json!(4);
         settings["benchmarks"]["a"]["verifier"] = json!({"by_data_source": {"x": "math"}});
         settings["benchmarks"]["b"]["samples"] = json!(4);
         fill(&Results::open(&new, settings).unwrap(), "a", &[0, 1]);
         let comparisons = Comparisons::of(&old, &new).unwrap();
-        let expected = ["seed 0 -> 1", "a.samples 2 -> 4", "a.verifier.by_data_source.y \"math\" -> null"];
+        let expected = [
+            "seed 0 -> 1",
+            "date null -> \"2026-11-26\"",
+            "arithmetic \"f32\" -> \"bf16\"",
+            "a.samples 2 -> 4",
+            "a.verifier.by_data_source.y \"math\" -> null",
+        ];
         assert_eq!(comparisons.settings, expected);
         comparisons.write(&old, &new).unwrap();
         let written: Value = serde_json::from_slice(&fs::read(new.join("comparison.json")).unwrap()).unwrap();

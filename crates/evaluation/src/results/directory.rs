@@ -1,18 +1,20 @@
 //! The directory of an evaluation: what was asked, every response, and the numbers.
 //!
-//! - `manifest.json`: model, seed and the settings of each benchmark.
+//! - `manifest.json`: model, seed and the settings of each benchmark; the day, where the chat template asks for
+//!   one, and the arithmetic, where it is not f32.
 //! - `responses/NAME.jsonl`: every response to a benchmark, in the order of problems. Until all are there the name ends in
 //!   `.partial`, and they are in the order in which they became ready.
 //! - `results.json`: the numbers of all complete benchmarks.
 //! - `comparison.json`: the comparison with another directory.
 //!
-//! A directory holds any number of benchmarks, of one model and seed.
+//! A directory holds any number of benchmarks, of one model, seed, day and arithmetic.
 
-use super::manifest::{MANIFEST, merged, read_manifest};
+use super::manifest::{MANIFEST, date_of, merged, read_manifest};
 use super::report::Report;
 use super::response_log::{ResponseLog, reopen, responses};
 use crate::error::{Error, Result};
 use isentrope_files::{Lock, lock_directory, names, write_json};
+use isentrope_model::chat_template::Date;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +27,17 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens a directory to continue in it, or makes it. `manifest` has `model`, `seed` and `benchmarks` by name; a
-    /// benchmark that the directory has beside these is kept.
+    /// The day that the chat template was told for the results in a directory, and is told by whoever goes on there. None
+    /// without results, and where the template asks for no day.
+    ///
+    /// # Errors
+    /// When its manifest cannot be read.
+    pub fn date(dir: &Path) -> Result<Option<Date>> {
+        date_of(dir)
+    }
+
+    /// Opens a directory to continue in it, or makes it. `manifest` has `model`, `seed` and `benchmarks` by name, and may have
+    /// `date` and `arithmetic`, which is else f32; a benchmark that the directory has beside these is kept.
     ///
     /// # Errors
     /// [`Error::Refused`] when it holds something else, or results of another model, seed or settings, naming each
@@ -42,7 +53,7 @@ impl Results {
             return Err(Error::Refused(what));
         }
         let manifest = match before {
-            Some(before) => merged(dir, before, manifest)?,
+            Some(before) => merged(dir, before, &manifest)?,
             None => manifest,
         };
         let responses = dir.join("responses");
@@ -242,7 +253,20 @@ pub(super) mod tests {
         for part in ["seed 0 -> 1", "a.samples 2 -> 4", "model.w \"1\" -> \"2\"", "--out"] {
             assert!(error.contains(part), "{error}");
         }
+        // What only the older manifest says is a difference too.
+        let begun = tempfile::tempdir().unwrap();
+        let mut special = manifest(&["a"], 0);
+        special["arithmetic"] = json!("bf16");
+        special["date"] = json!("2026-11-26");
+        drop(Results::open(begun.path(), special.clone()).unwrap());
+        let error = Results::open(begun.path(), manifest(&["a"], 0)).err().unwrap().to_string();
+        for part in ["arithmetic \"bf16\" -> \"f32\"", "date \"2026-11-26\" -> null"] {
+            assert!(error.contains(part), "{error}");
+        }
+        drop(Results::open(begun.path(), special).unwrap());
+        assert_eq!(Results::date(begun.path()).unwrap(), Some("2026-11-26".parse().unwrap()));
         let strange = tempfile::tempdir().unwrap();
+        assert_eq!(Results::date(strange.path()).unwrap(), None);
         fs::write(strange.path().join("notes.txt"), "").unwrap();
         let error = Results::open(strange.path(), manifest(&["a"], 0)).err().unwrap().to_string();
         assert!(error.contains("holds no results"), "{error}");

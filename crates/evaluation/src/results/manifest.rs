@@ -1,8 +1,9 @@
-//! `manifest.json`: which model, seed and settings a directory's results were made with.
+//! `manifest.json`: which model, seed, day, arithmetic and settings a directory's results were made with.
 
-use super::setting_changes::of_benchmark;
+use super::setting_changes::{of_all_benchmarks, of_benchmark};
 use crate::error::{Error, Result};
 use isentrope_files::read_regular;
+use isentrope_model::chat_template::Date;
 use isentrope_rollout::Sampling;
 use isentrope_settings::differences;
 use serde_json::Value;
@@ -30,6 +31,13 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
     }
 }
 
+/// The day that the chat template was told, if a directory holds results of a template that asks for one.
+pub(super) fn date_of(dir: &Path) -> Result<Option<Date>> {
+    let manifest = read_manifest(dir)?.unwrap_or_default();
+    let date = manifest.get("date").map(|date| date.as_str().unwrap_or_default().parse());
+    date.transpose().map_err(|what| Error::invalid(&dir.join(MANIFEST), format!("date: {what}")))
+}
+
 /// How the responses to a benchmark with these settings are drawn, in words; none where they do not tell.
 pub(super) fn decoding_of(settings: &Value) -> Option<String> {
     let number = |key: &str| settings[key].as_f64().map(|number| number as f32);
@@ -48,23 +56,15 @@ pub(super) fn decoding_of(settings: &Value) -> Option<String> {
 ///
 /// # Errors
 /// [`Error::Refused`] with every difference, when the two do not agree.
-pub(super) fn merged(dir: &Path, mut before: Value, now: Value) -> Result<Value> {
+pub(super) fn merged(dir: &Path, mut before: Value, now: &Value) -> Result<Value> {
     let mut changes = Vec::new();
-    for (key, value) in now.as_object().into_iter().flatten() {
-        match (key.as_str(), value) {
-            // The path may be another if the files' contents are the same.
-            ("model", model) => {
-                differences("model", &before["model"]["sha256"], &model["sha256"], &mut changes);
-            }
-            ("benchmarks", Value::Object(benchmarks)) => {
-                for (name, settings) in benchmarks {
-                    match before["benchmarks"].get(name) {
-                        Some(known) => of_benchmark(name, known, settings, &mut changes),
-                        None => before["benchmarks"][name] = settings.clone(),
-                    }
-                }
-            }
-            _ => differences(key, &before[key], value, &mut changes),
+    // The path may be another if the files' contents are the same.
+    differences("model", &before["model"]["sha256"], &now["model"]["sha256"], &mut changes);
+    of_all_benchmarks(&before, now, &mut changes);
+    for (name, settings) in now["benchmarks"].as_object().into_iter().flatten() {
+        match before["benchmarks"].get(name) {
+            Some(known) => of_benchmark(name, known, settings, &mut changes),
+            None => before["benchmarks"][name] = settings.clone(),
         }
     }
     if changes.is_empty() {

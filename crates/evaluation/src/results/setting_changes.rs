@@ -1,7 +1,17 @@
 //! What differs between the settings of two evaluations.
 
 use isentrope_settings::differences;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+/// Adds the differences between what two manifests say of all their benchmarks, beside the model.
+pub(super) fn of_all_benchmarks(before: &Value, now: &Value, changes: &mut Vec<String>) {
+    for key in ["isentrope", "seed", "date"] {
+        differences(key, &before[key], &now[key], changes);
+    }
+    // A manifest that does not say is of f32.
+    let arithmetic = |manifest: &Value| manifest.get("arithmetic").cloned().unwrap_or_else(|| json!("f32"));
+    differences("arithmetic", &arithmetic(before), &arithmetic(now), changes);
+}
 
 /// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 -> 3`. Of files it says only
 /// that they differ, not their hashes.
@@ -34,7 +44,20 @@ fn without_hashes(settings: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    #[test]
+    fn a_manifest_without_an_arithmetic_is_of_f32() {
+        let changes = |before: &Value, now: &Value| {
+            let mut changes = Vec::new();
+            of_all_benchmarks(before, now, &mut changes);
+            changes
+        };
+        let (unsaid, f32, bf16) = (json!({}), json!({"arithmetic": "f32"}), json!({"arithmetic": "bf16"}));
+        assert_eq!(changes(&unsaid, &f32), [""; 0]);
+        assert_eq!(changes(&f32, &unsaid), [""; 0]);
+        assert_eq!(changes(&unsaid, &bf16), [r#"arithmetic "f32" -> "bf16""#]);
+        assert_eq!(changes(&bf16, &unsaid), [r#"arithmetic "bf16" -> "f32""#]);
+    }
 
     #[test]
     fn files_are_named_and_their_hashes_are_not() {

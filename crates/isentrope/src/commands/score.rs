@@ -6,15 +6,16 @@ use crate::loaded_model::{Loaded, ModelArguments, ModelJob, warn_of_losses};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
-use crate::template_variables::TemplateVariables;
+use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
+use isentrope_data::DataSettings;
 use isentrope_kernels::Backend;
 use isentrope_model::chat_template::ChatTemplate;
 use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -48,7 +49,7 @@ pub struct Score {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    variables: TemplateVariables,
+    template_flags: TemplateFlags,
     /// Divisor of the logits [default: the "temperature" of each line, else 1]
     #[arg(long, value_name = "T", allow_negative_numbers = true)]
     temperature: Option<f32>,
@@ -142,8 +143,7 @@ struct Scorer<'a> {
 impl ModelJob for Scorer<'_> {
     fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
         let Self { command, lines, mut output } = self;
-        let variables = template_variables(&command.variables.settings());
-        let items = understand(loaded, &lines, &variables, command.temperature)?;
+        let items = understand(loaded, &lines, &command.template_flags.settings(), command.temperature)?;
 
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
@@ -227,18 +227,24 @@ fn batch_len(items: &[Item]) -> usize {
         .map_or(items.len(), |first_too_many| first_too_many.max(1))
 }
 
+/// How chats become text. The template is read when first needed: other lines need none.
+struct Chats<'a> {
+    settings: &'a DataSettings,
+    template: Option<ChatTemplate>,
+}
+
 fn understand<B: Backend>(
     loaded: &Loaded<B>,
     lines: &[Line],
-    variables: &Map<String, Value>,
+    settings: &DataSettings,
     temperature: Option<f32>,
 ) -> Result<Vec<Item>> {
-    let (mut template, mut losses) = (None, Vec::new());
+    let (mut chats, mut losses) = (Chats { settings, template: None }, Vec::new());
     let items = lines
         .iter()
         .enumerate()
         .map(|(i, line)| {
-            let item = item(loaded, line, i, temperature, (&mut template, variables))?;
+            let item = item(loaded, line, i, temperature, &mut chats)?;
             losses.extend(loaded.take_loss().map(|lost| line.error(lost)));
             Ok(item)
         })
@@ -252,7 +258,7 @@ fn item<B: Backend>(
     line: &Line,
     index: usize,
     temperature: Option<f32>,
-    (template, variables): (&mut Option<ChatTemplate>, &Map<String, Value>),
+    chats: &mut Chats<'_>,
 ) -> Result<Item> {
     refuse_responses_of_runs(line)?;
     let (tokens, from, split) = match line.one_of(&["tokens", "prompt", "messages"])? {
@@ -282,12 +288,14 @@ fn item<B: Backend>(
             (tokens, from, true)
         }
         _ => {
+            let Chats { settings, template } = chats;
             let template = match template {
                 Some(template) => template,
-                none => none.insert(loaded.chat_template()?),
+                none => none.insert(loaded.chat_template(settings.date)?),
             };
+            let variables = template_variables(settings);
             let text =
-                template.render(line.messages("messages")?, false, variables).map_err(|e| line.error(e))?;
+                template.render(line.messages("messages")?, false, &variables).map_err(|e| line.error(e))?;
             (loaded.tokenizer()?.encode(&text, false).map_err(|e| line.error(e))?, 1, false)
         }
     };

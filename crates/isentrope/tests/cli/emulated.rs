@@ -223,7 +223,14 @@ fn an_evaluation_in_bf16_is_another_evaluation() {
     succeed(&mut on_cpu);
     assert_eq!(tree(gpu.as_ref()), tree(cpu.as_ref()));
     let (mut other, _, _) = evaluate("gpu", &["--temperature", "1", "--dtype", "bf16"]);
-    failure_last(&mut other, &["arithmetic"]);
+    failure_last(&mut other, &["arithmetic \"f32\" -> \"bf16"]);
+    // Nor does one that was begun so go on in f32, and the two are not compared unsaid.
+    let (mut begun, _, bf16) = evaluate("bf16", &["--temperature", "1", "--dtype", "bf16"]);
+    succeed(&mut begun);
+    let (_, mut onward, _) = evaluate("bf16", &["--temperature", "1"]);
+    failure_saying(&mut onward, &["arithmetic \"bf16", "\" -> \"f32\"", "--out"]);
+    let table = stdout_of(&mut isentrope(&["eval", "--against", &cpu, "--out", &bf16]));
+    assert!(table.contains("settings that differ\n    arithmetic \"f32\" -> \"bf16"), "{table}");
 }
 
 /// Like `failure_saying`, of commands that say where they compute before they fail.

@@ -1,8 +1,10 @@
-//! Chat templates that ask for the date: a run has one, whatever the day on which it goes on, and wherever its ranks are.
+//! Chat templates that ask for the date: a run has one, whatever the day on which it goes on, and wherever its ranks are; so has
+//! an evaluation, and other commands are told one.
 
-use crate::program::{isentrope, stdout_of};
+use crate::program::{failure_saying, isentrope, lines_of, stdout_of, text, wrong_usage};
 use crate::train_ranks::Launcher;
-use crate::training::{Bench, assert_same_results, base, succeed};
+use crate::training::{Bench, assert_same_results, base, problems, succeed, tree};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -14,6 +16,8 @@ const WEST: &str = "WEST+12";
 /// Runs with prompts that begin with the day of the month.
 struct Dated {
     bench: Bench,
+    /// The model's directory.
+    dir: String,
     model: String,
 }
 
@@ -23,7 +27,8 @@ impl Dated {
         let dir = bench.scratch.copy(Path::new(base()), "dated");
         fs::write(dir.join("chat_template.jinja"), "{{ strftime_now('%d') }} {{ messages[-1].content }}")
             .unwrap();
-        Self { bench, model: format!("model.path={}", dir.display()) }
+        let dir = text(&dir);
+        Self { bench, model: format!("model.path={dir}"), dir }
     }
 
     /// A run of so many steps.
@@ -51,8 +56,10 @@ impl Dated {
 fn a_run_keeps_the_day_on_which_it_began() {
     let dated = Dated::new();
     let out = |name: &str| dated.bench.out(name);
-    succeed(dated.command("whole", 4, &[]).env("TZ", EAST));
+    let printed = stdout_of(dated.command("whole", 4, &[]).env("TZ", EAST));
     let date = dated.date("whole").unwrap();
+    // The command that it prints asks as the run did.
+    assert!(printed.contains(&date.replace("date = ", " --date ").replace('"', "")), "{printed}");
 
     succeed(dated.command("cut", 2, &[]).env("TZ", EAST));
     let said = succeed(dated.command("cut", 4, &["--resume"]).env("TZ", WEST));
@@ -102,5 +109,91 @@ fn ranks_take_the_day_of_the_first() {
         let zones = [(1, &*format!("TZ={EAST}")), (1, &*format!("TZ={WEST}"))];
         succeed(&mut launcher.jobs(&zones, &dated.command(&out, 2, &[])));
         assert_same_results(&dated.bench.out("whole"), &dated.bench.out(&out));
+    }
+}
+
+#[test]
+fn an_evaluation_keeps_the_day_on_which_it_began() {
+    let dated = Dated::new();
+    let scratch = &dated.bench.scratch;
+    let bench = format!("mine={}", scratch.lines("asked.jsonl", &problems()));
+    let evaluate = |model: &str, out: &str, zone: &str, flags: &[&str]| {
+        let out = scratch.path(out);
+        let sampled = ["-n", "2", "--temperature", "1", "--max-tokens", "16", "--out", &out];
+        let mut command = isentrope(&[&["eval", model, "--bench", &bench], &sampled[..], flags].concat());
+        command.env("TZ", zone).env("ISENTROPE_THREADS", "1");
+        command
+    };
+    let manifest = |out: &str| -> Value {
+        let file = dated.bench.out(out).join("manifest.json");
+        serde_json::from_slice(&fs::read(file).unwrap()).unwrap()
+    };
+    stdout_of(&mut evaluate(&dated.dir, "east", EAST, &[]));
+    stdout_of(&mut evaluate(&dated.dir, "west", WEST, &[]));
+    let (east, west) = (dated.bench.out("east"), dated.bench.out("west"));
+    let changed = format!("date {} -> {}", manifest("east")["date"], manifest("west")["date"]);
+    assert_ne!(manifest("east")["date"], manifest("west")["date"]);
+
+    // It goes on elsewhere to the same bytes, and another day makes others.
+    let (whole, lines) = (tree(&east), east.join("responses/mine.jsonl"));
+    let all = fs::read_to_string(&lines).unwrap();
+    assert_ne!(all, fs::read_to_string(west.join("responses/mine.jsonl")).unwrap());
+    let half: String = all.lines().take(24).map(|line| format!("{line}\n")).collect();
+    fs::write(east.join("responses/mine.jsonl.partial"), half).unwrap();
+    fs::remove_file(&lines).unwrap();
+    fs::remove_file(east.join("results.json")).unwrap();
+    stdout_of(&mut evaluate(&dated.dir, "east", WEST, &[]));
+    assert!(tree(&east) == whole);
+
+    // What else it could be told is another setting.
+    let given = ["--date", "2024-07-09"];
+    let other = format!("date {} -> \"2024-07-09\"", manifest("east")["date"]);
+    failure_saying(&mut evaluate(&dated.dir, "east", EAST, &given), &[&other, "--out"]);
+    stdout_of(&mut evaluate(&dated.dir, "given", EAST, &given));
+    assert_eq!(manifest("given")["date"], "2024-07-09");
+    let compared = ["eval", "--against", &scratch.path("east"), "--out", &scratch.path("west")];
+    let table = stdout_of(&mut isentrope(&compared));
+    assert!(table.contains(&format!("settings that differ\n    {changed}\n")), "{table}");
+
+    // A manifest's day is read as what it is.
+    let mut damaged = manifest("given");
+    damaged["date"] = json!("July");
+    fs::write(dated.bench.out("given").join("manifest.json"), damaged.to_string()).unwrap();
+    failure_saying(
+        &mut evaluate(&dated.dir, "given", EAST, &[]),
+        &["manifest.json: date: \"July\" is no day"],
+    );
+
+    // A template that does not ask is told nothing.
+    stdout_of(&mut evaluate(base(), "plain", EAST, &given));
+    assert_eq!(manifest("plain").get("date"), None);
+}
+
+#[test]
+fn commands_are_told_a_day() {
+    let dated = Dated::new();
+    let chat = json!({"messages": [{"role": "user", "content": "1 2 3>6:"}]});
+    let file = dated.bench.scratch.lines("chat.jsonl", &[chat]);
+    for command in [
+        &["generate", &dated.dir, "--prompts", &file, "--max-tokens", "8"][..],
+        &["score", &dated.dir, "--in", &file],
+    ] {
+        let told = |flags: &[&str], zone: &str| {
+            let mut command = isentrope(&[command, flags].concat());
+            command.env("TZ", zone);
+            lines_of(command)
+        };
+        let given = told(&["--date", "2024-07-09"], EAST);
+        assert_eq!(
+            given,
+            told(&["--date", "2024-08-09"], WEST),
+            "the template asks for the day of the month"
+        );
+        assert_ne!(given, told(&["--date", "2024-07-10"], EAST));
+        assert_ne!(told(&[], EAST), told(&[], WEST));
+        wrong_usage(
+            &mut isentrope(&[command, &["--date", "July"]].concat()),
+            "is no day: write one such as 2026-11-26",
+        );
     }
 }

@@ -3,6 +3,7 @@
 use crate::metrics::Metrics;
 use isentrope_data::{Prompt, Template};
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
+use isentrope_model::chat_template::Date;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Example {
     template: Template,
     /// `NAME=VALUE` of each of the template's variables that the recipe sets.
     variables: Vec<String>,
+    /// The day that the template is told, where it asks for one.
+    date: Option<Date>,
     stop: Vec<String>,
     max_tokens: usize,
 }
@@ -77,6 +80,7 @@ impl Example {
                 .variables()
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect(),
+            date: evaluator.prompter.date().filter(|_| template != Template::None),
             stop: evaluator.sampling.stop_strings.clone(),
             max_tokens: set.decoding.max_tokens,
         })
@@ -84,7 +88,7 @@ impl Example {
 
     /// Flags of `isentrope generate`, as a shell reads them.
     pub fn flags(&self) -> String {
-        let Self { prompt, system, template, variables, stop, max_tokens } = self;
+        let Self { prompt, system, template, variables, date, stop, max_tokens } = self;
         let mut flags = format!("--prompt {}", quoted(prompt));
         match template {
             Template::Auto => {}
@@ -93,6 +97,7 @@ impl Example {
         }
         system.iter().for_each(|text| flags += &format!(" --system {}", quoted(text)));
         variables.iter().for_each(|set| flags += &format!(" --template-variable {}", quoted(set)));
+        date.iter().for_each(|date| flags += &format!(" --date {date}"));
         stop.iter().for_each(|text| flags += &format!(" --stop {}", quoted(text)));
         if *max_tokens > GENERATED {
             flags += &format!(" --max-tokens {max_tokens}");
@@ -149,6 +154,7 @@ mod tests {
             system: system.map(str::to_owned),
             template,
             variables: Vec::new(),
+            date: None,
             stop: Vec::new(),
             max_tokens,
         };
@@ -160,6 +166,8 @@ mod tests {
         let thoughtless =
             Example { variables: vec!["enable_thinking=false".into()], ..example(Template::Auto, None, 9) };
         assert_eq!(thoughtless.flags(), "--prompt '3 5 7>22:' --template-variable 'enable_thinking=false'");
+        let dated = Example { date: "2024-07-09".parse().ok(), ..example(Template::Auto, None, 9) };
+        assert_eq!(dated.flags(), "--prompt '3 5 7>22:' --date 2024-07-09");
         let stopping = Example { stop: vec!["\n".into()], ..example(Template::None, None, 9) };
         assert_eq!(stopping.flags(), r"--prompt '3 5 7>22:' --template none --stop $'\n'");
         assert_eq!(quoted("a\n'b\\\u{1b}[0m"), r"$'a\n\'b\\\U0000001b[0m'");

@@ -80,7 +80,7 @@ impl Measured {
             "verifier_files_sha256": verifier_files(&verifier)?,
         });
         // Only where there are some, so that older results are still those of the same settings.
-        let variables = template_variables(&eval.variables.settings());
+        let variables = template_variables(&eval.template_flags.settings());
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();
         }

@@ -11,15 +11,17 @@ use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
 use crate::standard_output::print_text;
-use crate::template_variables::TemplateVariables;
+use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
 use decoding::DecodingFlags;
+use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
 use isentrope_kernels::Backend;
+use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use measured::Measured;
@@ -48,7 +50,7 @@ pub struct Eval {
     #[arg(long, value_name = "NAME[=PLACE]", requires = "model", value_parser = Choice::parse)]
     bench: Vec<Choice>,
     #[command(flatten)]
-    variables: TemplateVariables,
+    template_flags: TemplateFlags,
     /// Responses to each problem [default: the benchmark's]
     #[arg(short, long, visible_alias = "samples", value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: Option<u32>,
@@ -127,6 +129,14 @@ impl Eval {
         self.computing.run(model, Measuring { command: self, model, out, found })
     }
 
+    /// The day that the chat template is told: where no flag says, that of the results that are there; none is today.
+    fn date(&self, out: &Path) -> Result<Option<Date>> {
+        match self.template_flags.date {
+            Some(date) => Ok(Some(date)),
+            None => Ok(Results::date(out)?),
+        }
+    }
+
     /// The files of the benchmarks, each of which is asked for once.
     fn find(&self) -> Result<Vec<BenchmarkFiles>> {
         let mut found: Vec<BenchmarkFiles> = Vec::new();
@@ -154,7 +164,8 @@ impl ModelJob for Measuring<'_> {
         let Self { command, model, out, found } = self;
         let recommended = command.decoding.recommended(&loaded.dir)?;
         let vocabulary = loaded.model.config.vocab_size;
-        let prompter = Prompter::read(&loaded.dir, vocabulary, &command.variables.settings())?;
+        let data = DataSettings { date: command.date(out)?, ..command.template_flags.settings() };
+        let prompter = Prompter::read(&loaded.dir, vocabulary, &data)?;
         let measured: Vec<Measured> = found
             .iter()
             .map(|files| Measured::of(command, files, &prompter, loaded))
@@ -171,6 +182,10 @@ impl ModelJob for Measuring<'_> {
         // Only where it is not the usual one, so that older results are still those of the same settings.
         if loaded.device.arithmetic() != "f32" {
             manifest["arithmetic"] = loaded.device.arithmetic().into();
+        }
+        // Only where prompts depend on it, so that others can be compared on any day without a word.
+        if let Some(date) = prompter.date() {
+            manifest["date"] = date.to_string().into();
         }
         // One for all benchmarks without their own: a command's workers are started once, and after its files are hashed.
         let judge = Judge {

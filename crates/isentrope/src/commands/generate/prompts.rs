@@ -2,7 +2,7 @@
 
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, warn_of_losses};
-use crate::template_variables::TemplateVariables;
+use crate::template_flags::TemplateFlags;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -52,7 +52,7 @@ pub struct PromptArguments {
     )]
     prompt_suffix: String,
     #[command(flatten)]
-    variables: TemplateVariables,
+    template_flags: TemplateFlags,
 }
 
 fn templates() -> impl TypedValueParser<Value = Template> {
@@ -91,7 +91,7 @@ impl PromptArguments {
         DataSettings {
             template: if self.chat { Template::Chat } else { self.template },
             system: self.system.clone(),
-            ..self.variables.settings()
+            ..self.template_flags.settings()
         }
     }
 }

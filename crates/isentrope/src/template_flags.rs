@@ -1,16 +1,21 @@
-//! Variables of the chat template, from the command line.
+//! What the chat template is told, from the command line.
 
 use crate::recipe;
 use anyhow::{Context, Result};
 use clap::Args;
 use isentrope_data::{DataSettings, TemplateVariable};
+use isentrope_model::chat_template::Date;
 
 /// What every command that renders chats takes.
 #[derive(Args, Default)]
-pub struct TemplateVariables {
+pub struct TemplateFlags {
     /// Sets a variable of the chat template, as a recipe's data.template_variables does: enable_thinking=false (repeatable)
     #[arg(long = "template-variable", value_name = "NAME=VALUE", value_parser = parse)]
-    given: Vec<(String, TemplateVariable)>,
+    variables: Vec<(String, TemplateVariable)>,
+    /// The day that the chat template is told where it asks for one, as a recipe's data.date [default: today; for eval, that of
+    /// the results that it goes on with]
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    pub date: Option<Date>,
 }
 
 fn parse(text: &str) -> Result<(String, TemplateVariable)> {
@@ -19,9 +24,10 @@ fn parse(text: &str) -> Result<(String, TemplateVariable)> {
     Ok((name.to_owned(), variable))
 }
 
-impl TemplateVariables {
-    /// Data settings that have the variables, and are otherwise as they are without a recipe.
+impl TemplateFlags {
+    /// Data settings that have what the flags say, and are otherwise as they are without a recipe.
     pub fn settings(&self) -> DataSettings {
-        DataSettings { template_variables: self.given.iter().cloned().collect(), ..DataSettings::default() }
+        let template_variables = self.variables.iter().cloned().collect();
+        DataSettings { template_variables, date: self.date, ..DataSettings::default() }
     }
 }
