@@ -5,7 +5,8 @@ use crate::output::Output;
 use anyhow::Result;
 use clap::Args;
 use isentrope_lab::report;
-use isentrope_lab::seeds::Control;
+use isentrope_train::{rl, sft};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Show one run or several on a web page: summary, entropy law, curves
@@ -29,8 +30,9 @@ pub struct Report {
 
 impl Report {
     pub fn run(&self) -> Result<()> {
-        let path = self.out.clone().unwrap_or_else(|| default_place(&self.runs));
-        let bytes = write(&self.runs, None, &path)?;
+        let report = open(&self.runs)?;
+        let path = self.out.clone().unwrap_or_else(|| default_place(&self.runs, &report));
+        let bytes = write(&report, &path)?;
         if path != Path::new("-") {
             let megabytes = bytes as f64 / 1e6;
             say(&format!("{}: {megabytes:.1} MB; open it in a browser", path.display()));
@@ -39,14 +41,22 @@ impl Report {
     }
 }
 
-/// Writes the page on runs, and returns its bytes. Where it is known, each run's group is called by its name, and compared with
-/// what it is to be compared with.
+/// Reads runs, with the settings that their program did not have yet.
 ///
 /// # Errors
-/// When a run cannot be read or the page cannot be written.
-pub fn write(runs: &[PathBuf], groups: Option<Vec<(String, Control)>>, path: &Path) -> Result<usize> {
-    let report = report::Report::open(runs)?;
-    let report = groups.into_iter().fold(report, report::Report::with_groups);
+/// When one cannot be read.
+pub fn open(runs: &[PathBuf]) -> Result<report::Report> {
+    let (rl, sft) =
+        (serde_json::to_value(rl::Recipe::default())?, serde_json::to_value(sft::Recipe::default())?);
+    let defaults = |recipe: &Value| if recipe.get("sft").is_some() { sft.clone() } else { rl.clone() };
+    Ok(report::Report::open(runs)?.with_defaults(defaults))
+}
+
+/// Writes the page, and returns its bytes.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(report: &report::Report, path: &Path) -> Result<usize> {
     let mut output = Output::create(Some(path))?;
     let html = report.html()?;
     output.text(&html)?;
@@ -54,10 +64,11 @@ pub fn write(runs: &[PathBuf], groups: Option<Vec<(String, Control)>>, path: &Pa
     Ok(html.len())
 }
 
-/// In the directory of a single run; here for several, and for a log that is a file.
-fn default_place(runs: &[PathBuf]) -> PathBuf {
+/// In the directory of a single run. Here for several, also where one directory holds them, as that of a sweep does, whose own
+/// report says what it compares with what; and for a log that is a file.
+fn default_place(runs: &[PathBuf], report: &report::Report) -> PathBuf {
     match runs {
-        [run] if run.is_dir() => run.join("report.html"),
+        [run] if report.is_of_directory(run) => run.join("report.html"),
         _ => "report.html".into(),
     }
 }

@@ -29,6 +29,28 @@ fn the_page_is_in_the_run_or_here_or_where_it_is_asked_for() {
     assert_eq!(scratch.names(), ["a", "b", "other.html", "report.html"]);
 }
 
+/// A sweep's directory has a report of its own, with other comparisons.
+#[test]
+fn the_page_of_a_directory_above_runs_does_not_take_the_place_of_what_is_there() {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.path("sweep/grpo")).unwrap();
+    for seed in ["1", "2"] {
+        run(&scratch, &format!("sweep/grpo/{seed}"));
+        fs::create_dir(scratch.path(&format!("sweep/grpo/{seed}/tensorboard"))).unwrap();
+        scratch.file(&format!("sweep/grpo/{seed}/tensorboard/events.out.tfevents.1.host.1.0"), "");
+        // The second was begun with a program that has all settings of today, the first with an older one.
+        let lab = if seed == "1" { "{}" } else { "{\"track_theory\":false}" };
+        let recipe = format!("{{\"run\":{{\"seed\":{seed},\"steps\":2}},\"rollout\":{{}},\"lab\":{lab}}}");
+        scratch.file(&format!("sweep/grpo/{seed}/.recipe.json"), &recipe);
+    }
+    scratch.file("sweep/report.html", "the sweep's own");
+    stdout_of(isentrope(&["report", &scratch.path("sweep")]).current_dir(scratch.path("")));
+    assert_eq!(fs::read_to_string(scratch.path("sweep/report.html")).unwrap(), "the sweep's own");
+    let page = fs::read_to_string(scratch.path("report.html")).unwrap();
+    assert!(page.contains("Report on 2 runs") && page.contains("<h2>Over seeds</h2>"));
+    assert_eq!(scratch.names(), ["report.html", "sweep"]);
+}
+
 #[test]
 fn what_cannot_be_read_is_named_and_no_page_is_written() {
     let scratch = Scratch::new();

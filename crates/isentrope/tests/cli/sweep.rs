@@ -205,6 +205,28 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
     );
 }
 
+/// A program that has one setting more takes over what an older one has made, in the table and in the report.
+#[test]
+fn seeds_that_are_added_join_those_of_an_older_program() {
+    let seeds = |seeds: &str| {
+        format!(
+            "base = \"recipe.toml\"\n[axes.method.kl-cov]\n[axes]\nseed = {{ key = \"run.seed\", values = {seeds} }}\n"
+        )
+    };
+    let sweep = Sweep::new(&seeds("[3]"));
+    let steps = ["--set", "run.steps=2"];
+    sweep.run(&steps);
+    let values = sweep.out("kl-cov/3/.recipe.json");
+    let mut older: Value = serde_json::from_slice(&fs::read(&values).unwrap()).unwrap();
+    assert!(older["lab"].as_object_mut().unwrap().remove("track_theory").is_some());
+    fs::write(&values, older.to_string()).unwrap();
+    fs::write(&sweep.file, seeds("[3, 4]")).unwrap();
+    let (table, _) = sweep.run(&steps);
+    assert!(table.contains("  2 seeds"), "{table}");
+    let report = fs::read_to_string(sweep.out("report.html")).unwrap();
+    assert!(report.contains("<h2>Over seeds</h2>") && report.contains(">2 seeds<"));
+}
+
 const TWO_AXES: &str = "base = \"recipe.toml\"\n[axes.method.kl-cov]\n[axes.method.plain]\n\
                         objective.covariance.method = \"none\"\n[axes]\nrate = { key = \"optimizer.learning_rate\", \
                         values = [1e-3, 1e-4] }\nseed = { key = \"run.seed\", values = [3, 4] }\n";

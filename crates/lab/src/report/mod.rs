@@ -21,14 +21,17 @@ mod thin;
 
 use self::curves::{Chart, Curves};
 use self::law_section::LawSection;
+pub use self::run::Planned;
+
 use self::limits::{Limits, MAX_BYTES};
 use self::methods::Methods;
 use self::run::Run;
 use self::text::{listed, words};
 use crate::page::{Packed, Page, script_value};
-use crate::seeds::Control;
 use crate::{Error, Result};
-use std::path::PathBuf;
+use isentrope_settings::complete;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// Most runs on one page: more curves than this nobody tells apart.
 pub const MAX_RUNS: usize = 64;
@@ -68,13 +71,29 @@ impl Report {
         Ok(Self { runs, left_out })
     }
 
-    /// Says of each run, in the order of the runs, what its group is called and what this is compared with.
+    /// Adds to each recipe the settings that there were not yet when its run was begun: they were as the defaults `of` a recipe
+    /// are. Without this, runs of an older program and of a newer one differ in what neither has set.
     #[must_use]
-    pub fn with_groups(mut self, groups: Vec<(String, Control)>) -> Self {
-        for (run, (name, control)) in self.runs.iter_mut().zip(groups) {
-            (run.group, run.control) = (Some(name), control);
+    pub fn with_defaults(mut self, of: impl Fn(&Value) -> Value) -> Self {
+        for recipe in self.runs.iter_mut().filter_map(|run| run.recipe.as_mut()) {
+            let defaults = of(recipe);
+            complete(recipe, &defaults);
         }
         self
+    }
+
+    /// Says of each run, in the order of the runs, what is planned of it: groups are told apart by that alone.
+    #[must_use]
+    pub fn with_groups(mut self, planned: Vec<Planned>) -> Self {
+        for (run, Planned { group, control, recipe }) in self.runs.iter_mut().zip(planned) {
+            (run.group, run.control, run.recipe) = (Some(group), control, Some(recipe));
+        }
+        self
+    }
+
+    /// Whether it is on the one run whose directory this is: not on a file, nor on a directory above runs.
+    pub fn is_of_directory(&self, path: &Path) -> bool {
+        matches!(&self.runs[..], [run] if run.log.path == path && path.is_dir())
     }
 
     /// The page, in less than 5 MB: what would be more is drawn with fewer points.

@@ -44,6 +44,17 @@ impl Run {
     }
 }
 
+/// What a sweep knows of a run beyond what its directory says. By this its tables go, and so does the report.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What its group over seeds is called.
+    pub group: String,
+    /// What this group is compared with.
+    pub control: Control,
+    /// The recipe's values as they are planned now: of an older run a setting may be new, and the steps may be others.
+    pub recipe: Value,
+}
+
 /// Where something was measured, for headings.
 pub(super) fn place(set: &str) -> &str {
     if set == ROLLOUT { "training prompts" } else { set }

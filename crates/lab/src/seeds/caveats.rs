@@ -1,6 +1,43 @@
 //! What must be said of numbers from few runs.
 
-use super::{Against, Group, Mean, Paired, Row, Taken};
+use super::evaluated::Evaluated;
+use super::{Against, Group, Mean, Measure, Paired, Row, Taken};
+use std::collections::HashSet;
+
+/// Most metrics that a note names.
+const NAMED: usize = 6;
+
+/// Which runs of a group have not measured at their end what the group has measured: nothing older stands for it.
+pub(super) fn without_end(
+    named: &Group,
+    group: &[(Option<u64>, Evaluated<'_>)],
+    all: &[Measure],
+) -> Vec<String> {
+    let mut known = HashSet::new();
+    let is_of_group = |metric: &str| group.iter().any(|(_, run)| run.has(metric));
+    let at_end: Vec<&Measure> = all
+        .iter()
+        .filter(|measure| measure.taken == Taken::End && known.insert(&measure.metric))
+        .filter(|measure| is_of_group(&measure.metric))
+        .collect();
+    let note = |(name, (_, run)): (&String, &(Option<u64>, Evaluated<'_>))| {
+        let end = run.end?;
+        let missing = at_end.iter().filter(|measure| run.number(measure).is_none());
+        let missing: Vec<String> = missing.map(|measure| measure.metric_title()).collect();
+        let others = match missing.len().checked_sub(NAMED) {
+            None | Some(0) => String::new(),
+            Some(others) => format!(" and {others} more"),
+        };
+        let titles = missing[..missing.len().min(NAMED)].join(", ");
+        (!missing.is_empty()).then(|| {
+            format!(
+                "{name} has no {titles}{others} at its end, step {end}, and is left out there: nothing of it could be judged, or \
+                 the run was ended at a step without an evaluation. An older value does not stand for it."
+            )
+        })
+    };
+    named.runs.iter().zip(group).filter_map(note).collect()
+}
 
 /// Cuts off intervals at what a number can be, which leaves out nothing that is true; a note where that has changed one.
 pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {

@@ -27,6 +27,8 @@ const LEAST_GAIN: f64 = 0.05;
 pub(super) struct Evaluated<'a> {
     log: &'a RunLog,
     recipe: Option<&'a Value>,
+    /// The step that it has ended at; none where no recipe tells. Other trainers need not evaluate there.
+    pub end: Option<u64>,
     sets: Vec<Studied>,
     /// Entropies of rollouts, as points without accuracy.
     entropies: Vec<Point>,
@@ -57,13 +59,14 @@ impl Studied {
 }
 
 impl<'a> Evaluated<'a> {
-    /// Studies the first evaluation sets of a run.
+    /// Studies the first evaluation sets of a run, which has made all of its steps if it has a recipe.
     pub fn of(log: &'a RunLog, recipe: Option<&'a Value>) -> Self {
         let sets = of_run(log).into_iter().filter(|measured| measured.set != ROLLOUT).take(STUDIED);
         let point = |(step, entropy)| Point { step, entropy, accuracy: 0.0 };
         Self {
             log,
             recipe,
+            end: recipe.and(log.last_step()),
             sets: sets.map(Studied::of).collect(),
             entropies: log.entropy().into_iter().flat_map(|(_, series)| series.iter()).map(point).collect(),
             ratios: held::ratios(log),
@@ -77,7 +80,7 @@ impl<'a> Evaluated<'a> {
 
     /// All measures that the run has, the most important first; accuracies are looked for at these entropies too.
     pub fn measures(&self, targets: &[Nats]) -> Vec<Measure> {
-        let mut all = measures(self.log);
+        let mut all = measures(self.log, self.end);
         let mut add = |metric: &str, taken, section| {
             let measure = Measure { metric: metric.to_owned(), taken, section };
             if self.number(&measure).is_some() {
@@ -153,7 +156,8 @@ impl<'a> Evaluated<'a> {
                     let least = LEAST_FALL * self.entropies.first()?.entropy;
                     share_by(&self.entropies, SPENT, least, twelfths)
                 }
-                _ => share_by(&studied()?.measured.points, GAINED, LEAST_GAIN, twelfths),
+                // What the whole run came to is not known without its end.
+                _ => share_by(self.to_the_end(studied()?)?, GAINED, LEAST_GAIN, twelfths),
             },
             Taken::Law(number) => {
                 let Studied { study, .. } = studied()?;
@@ -172,16 +176,30 @@ impl<'a> Evaluated<'a> {
             Taken::Predicted(percent, number) => {
                 let place = PREFIXES.iter().position(|prefix| *prefix == percent)?;
                 let prediction = studied()?.predictions[place].as_ref()?;
+                let to_the_end = self.to_the_end(studied()?);
                 let scored = |form: Form| prediction.scored.iter().find(|scored| scored.form == form);
-                let error = |form: Form| scored(form).map(|scored| scored.error_at_end.abs());
+                let error = |form: Form| to_the_end.and(scored(form)).map(|scored| scored.error_at_end.abs());
                 match number {
                     PredictionNumber::ErrorAtEnd(form) => error(form),
                     PredictionNumber::ErrorOver(form) => Some(error(Form::Law)? - error(form)?),
                     PredictionNumber::Rmse(form) => scored(form).map(|scored| scored.rmse),
                 }
             }
-            Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::Change => measure.of(self.log),
+            Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::Change => {
+                measure.of(self.log, self.end)
+            }
         }
+    }
+
+    /// The points of a set, if the last of them is of the run's end.
+    fn to_the_end<'b>(&self, Studied { measured, .. }: &'b Studied) -> Option<&'b [Point]> {
+        let last = measured.points.last()?.step;
+        self.end.is_none_or(|end| end == last).then_some(&measured.points)
+    }
+
+    /// Whether the metric was ever measured.
+    pub fn has(&self, metric: &str) -> bool {
+        self.log.series(metric).is_some()
     }
 
     fn held(&self, number: Held) -> Option<f64> {

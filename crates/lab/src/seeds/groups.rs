@@ -1,9 +1,10 @@
 //! Which runs differ in nothing but their seed, and which groups of runs may be compared.
 
 use super::Run;
+use crate::recipes::deciding;
 use isentrope_settings::differences;
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Longest name of a group that is made of settings, in characters.
@@ -22,19 +23,66 @@ pub fn without_seed(recipe: &Value) -> Value {
     recipe
 }
 
+/// What decides a run's results beside its seed and the day that prompts name: where a recipe names none, a run takes the one
+/// that it begins on, so that seeds which are added later have another.
+fn deciding_of_all_seeds(recipe: &Value) -> Value {
+    let mut recipe = deciding(&without_seed(recipe));
+    if let Some(data) = recipe.get_mut("data").and_then(Value::as_object_mut) {
+        data.remove("date");
+    }
+    recipe
+}
+
 /// Places of the runs in groups that differ in nothing but the seed, in the order in which they are first met. A run whose
 /// recipe is not known is a group of its own.
 pub(super) fn grouped(runs: &[Run<'_>]) -> Vec<Vec<usize>> {
-    let recipes: Vec<Option<Value>> = runs.iter().map(|run| run.recipe.map(without_seed)).collect();
+    let recipes: Vec<Option<Value>> = runs.iter().map(|run| run.recipe.map(deciding_of_all_seeds)).collect();
+    let is_same = |i: usize, j: usize| {
+        recipes[i].is_some() && recipes[i] == recipes[j] && runs[i].group == runs[j].group
+    };
+    let groups = parted((0..runs.len()).collect(), is_same);
+    // One seed on several days was not begun late: the days were chosen.
+    let by_day = |group: Vec<usize>| {
+        let seeds: BTreeSet<_> = group.iter().map(|i| runs[*i].seed()).collect();
+        let with_days: BTreeSet<_> = group.iter().map(|i| (runs[*i].seed(), runs[*i].day())).collect();
+        match with_days.len() > seeds.len() {
+            true => parted(group, |i, j| runs[i].day() == runs[j].day()),
+            false => vec![group],
+        }
+    };
+    let mut groups: Vec<Vec<usize>> = groups.into_iter().flat_map(by_day).collect();
+    groups.sort_by_key(|group| group[0]);
+    groups
+}
+
+/// Places in groups of those that are the same.
+fn parted(places: Vec<usize>, is_same: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (i, recipe) in recipes.iter().enumerate() {
-        let same = groups.iter_mut().find(|group| recipe.is_some() && recipes[group[0]] == *recipe);
-        match same {
+    for i in places {
+        match groups.iter_mut().find(|group| is_same(group[0], i)) {
             Some(group) => group.push(i),
             None => groups.push(vec![i]),
         }
     }
     groups
+}
+
+/// What is to be said where the prompts of a group's runs name several days.
+pub(super) fn days(runs: &[Run<'_>], places: &[usize], name: &str) -> Option<String> {
+    let mut days: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for run in places.iter().map(|i| &runs[*i]) {
+        if let Some(day) = run.day() {
+            days.entry(day).or_default().push(&run.name);
+        }
+    }
+    let of_day = |(day, runs): (&&str, &Vec<&str>)| format!("{day} ({})", runs.join(", "));
+    (days.len() > 1).then(|| {
+        format!(
+            "The prompts of {name} name the day on which a run began, and that is not one day: {}. Set data.date to give all \
+             seeds the same prompts.",
+            days.iter().map(of_day).collect::<Vec<_>>().join(", ")
+        )
+    })
 }
 
 /// Names of groups: as given; else the directories that hold them, where each group has one of its own; else the names of lone
@@ -61,8 +109,14 @@ pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
 }
 
 fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
-    let recipe = |group: &[usize]| runs[group[0]].recipe.map(without_seed).unwrap_or_default();
-    let all: Vec<Value> = groups.iter().map(|group| recipe(group)).collect();
+    let all = |bare: fn(&Value) -> Value| -> Vec<Value> {
+        groups.iter().map(|group| runs[group[0]].recipe.map(bare).unwrap_or_default()).collect()
+    };
+    // Days tell groups apart only where nothing else does.
+    let without_day = all(deciding_of_all_seeds);
+    let has_same = |(i, recipe): (usize, &Value)| without_day[..i].contains(recipe);
+    let is_told_by_day = without_day.iter().enumerate().any(has_same);
+    let all = if is_told_by_day { all(without_seed) } else { without_day };
     let name = |(i, own): (usize, &Value)| {
         let mut changes = Vec::new();
         // The first is called by what it has where the others have something else.

@@ -20,7 +20,7 @@ pub struct Measure {
 /// How a number is taken from the course of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Taken {
-    /// The last value.
+    /// The value at the run's last step; the last value where no recipe tells which step that is.
     End,
     /// The largest value.
     Best,
@@ -28,7 +28,7 @@ pub enum Taken {
     LastTenth,
     /// The area under the curve over the number of steps, by the trapezoidal rule: the mean over the run.
     Mean,
-    /// The last value less that before the first step.
+    /// The end less what was before the first step.
     Change,
     /// How an entropy is held at its target.
     Held(Held),
@@ -203,16 +203,17 @@ impl Measure {
         }
     }
 
-    /// The run's number, if it has recorded the metric; none of what takes more than the course of one metric.
-    pub(super) fn of(&self, log: &RunLog) -> Option<f64> {
+    /// The run's number, if it has recorded the metric; none of what takes more than the course of one metric. `end` is the
+    /// step that the run has ended at, where that is known.
+    pub(super) fn of(&self, log: &RunLog, end: Option<u64>) -> Option<f64> {
         let series = log.series(&self.metric)?;
         match self.taken {
-            Taken::End => series.last().map(|(_, value)| value),
+            Taken::End => at_end(series, end).map(|(_, value)| value),
             Taken::Best => series.values.iter().copied().reduce(f64::max),
             Taken::LastTenth => last_tenth(series, log.last_step()?),
             Taken::Mean => area(series),
             Taken::Change => {
-                let (_, last) = series.last().filter(|(step, _)| *step > 0)?;
+                let (_, last) = at_end(series, end).filter(|(step, _)| *step > 0)?;
                 Some(last - series.at(0)?)
             }
             Taken::Held(_)
@@ -244,8 +245,8 @@ fn accuracies_of(log: &RunLog, set: &str) -> Vec<String> {
     names("mean@").into_iter().chain(["pass@", "maj@"].iter().filter_map(largest)).collect()
 }
 
-/// All measures that a run has as the course of one metric, the most important first.
-pub(super) fn measures(log: &RunLog) -> Vec<Measure> {
+/// All measures that a run has as the course of one metric, the most important first. `end` is as in [`Measure::of`].
+pub(super) fn measures(log: &RunLog, end: Option<u64>) -> Vec<Measure> {
     let mut all = Vec::new();
     let mut add = |metric: &str, taken| {
         if log.series(metric).is_some_and(|series| !series.values.is_empty()) {
@@ -285,8 +286,13 @@ pub(super) fn measures(log: &RunLog) -> Vec<Measure> {
         taken: Taken::Change,
         section: Section::Change,
     });
-    all.extend(changes.filter(|change| change.of(log).is_some()));
+    all.extend(changes.filter(|change| change.of(log, end).is_some()));
     all
+}
+
+/// The last value and its step; none where the run has gone on after it, since an older value is not the end.
+fn at_end(series: &Series, end: Option<u64>) -> Option<(u64, f64)> {
+    series.last().filter(|(step, _)| end.is_none_or(|end| *step == end))
 }
 
 fn last_tenth(series: &Series, last: u64) -> Option<f64> {

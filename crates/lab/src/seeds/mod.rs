@@ -36,11 +36,12 @@ const MOST_TARGETS: usize = 4;
 pub struct Run<'a> {
     /// What notes call it.
     pub name: String,
-    /// What its group is called, where that is known.
+    /// What its group is called, where that is known. Runs of groups of other names are not of one.
     pub group: Option<String>,
     /// What it has measured; none of a run that was to be made and has recorded nothing.
     pub log: Option<&'a RunLog>,
-    /// Its resolved recipe's values, if they are known. Without them it has no seed, and is a group of its own.
+    /// Its resolved recipe's values, if they are known, with the day that it has taken as `data.date`. Without them it has no
+    /// seed, and is a group of its own.
     pub recipe: Option<&'a Value>,
     /// What its group is compared with; that of a group's first run counts.
     pub control: Control,
@@ -65,6 +66,11 @@ impl Run<'_> {
 
     fn steps(&self) -> Option<u64> {
         self.recipe?.pointer("/run/steps")?.as_u64()
+    }
+
+    /// The day that its prompts name, where they name one.
+    fn day(&self) -> Option<&str> {
+        self.recipe?.pointer("/data/date")?.as_str()
     }
 
     fn last_step(&self) -> Option<u64> {
@@ -145,7 +151,7 @@ impl Summary {
             group > 0 && contrasts::are_comparable(runs, &places, &groups, [0, group], unsaid)
         };
         let with_first: Vec<bool> = (0..groups.len()).map(is_like_first).collect();
-        let mut rows = rows(runs, &groups, &counted, &Comparisons { controls, with_first });
+        let mut rows = rows(runs, &groups, &counted, &Comparisons { controls, with_first }, &mut notes);
         notes.extend(caveats::cut_off(&mut rows));
         notes.extend(caveats::caveats(&groups, &rows));
         Self { groups, rows, notes }
@@ -184,7 +190,7 @@ fn taken_in(
     let names = groups::names(runs, places);
     let mut counted: Vec<Vec<usize>> = Vec::new();
     let mut groups = Vec::new();
-    for (places, name) in places.iter().zip(names) {
+    for (places, name) in places.iter().zip(&names) {
         let (finished, unfinished) = by_state(runs, places);
         let (once, again) = by_seed(runs, &finished);
         let said =
@@ -203,8 +209,9 @@ fn taken_in(
                 runs[*i].name
             )
         }));
+        notes.extend(groups::days(runs, &once, name));
         let seeds = once.iter().map(|i| runs[*i].seed()).collect();
-        groups.push(Group { name, runs: said(&once), seeds, unfinished: said(&unfinished) });
+        groups.push(Group { name: name.clone(), runs: said(&once), seeds, unfinished: said(&unfinished) });
         counted.push(once);
     }
     (groups, counted)
@@ -239,7 +246,13 @@ struct Comparisons {
     with_first: Vec<bool>,
 }
 
-fn rows(runs: &[Run<'_>], named: &[Group], counted: &[Vec<usize>], comparisons: &Comparisons) -> Vec<Row> {
+fn rows(
+    runs: &[Run<'_>],
+    named: &[Group],
+    counted: &[Vec<usize>],
+    comparisons: &Comparisons,
+    notes: &mut Vec<String>,
+) -> Vec<Row> {
     let of = |group: &Vec<usize>| -> Vec<(Option<u64>, Evaluated<'_>)> {
         let evaluated = |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].log?, runs[*i].recipe)));
         group.iter().filter_map(evaluated).collect()
@@ -253,6 +266,9 @@ fn rows(runs: &[Run<'_>], named: &[Group], counted: &[Vec<usize>], comparisons: 
         }
     }
     all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
+    notes.extend(
+        named.iter().zip(&groups).flat_map(|(named, group)| caveats::without_end(named, group, &all)),
+    );
     let metrics: HashSet<&str> = all.iter().map(|measure: &Measure| measure.metric.as_str()).collect();
     let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&metrics)).collect();
     let row = |(measure, has_ratio)| row(measure, named, &groups, comparisons, has_ratio);

@@ -63,10 +63,7 @@ pub(super) fn part(twelfths: u32) -> String {
 impl Measure {
     /// What it is called: `countdown: pass@8 at the end, %`.
     pub fn title(&self) -> String {
-        let name = match self.metric.strip_prefix("eval/").and_then(|rest| rest.rsplit_once('/')) {
-            Some((set, name)) => format!("{set}: {name}"),
-            None => self.metric.clone(),
-        };
+        let name = self.metric_title();
         let taken = match self.taken {
             Taken::End => "at the end",
             Taken::Best => "at its best",
@@ -80,6 +77,14 @@ impl Measure {
             Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => return self.title_of_science(),
         };
         format!("{name} {taken}{}", self.unit())
+    }
+
+    /// What its metric is called: `countdown: pass@8`.
+    pub(super) fn metric_title(&self) -> String {
+        match self.metric.strip_prefix("eval/").and_then(|rest| rest.rsplit_once('/')) {
+            Some((set, name)) => format!("{set}: {name}"),
+            None => self.metric.clone(),
+        }
     }
 
     fn title_of_science(&self) -> String {

@@ -1,7 +1,8 @@
 //! What a report says, as text.
 
 use crate::planted::{self, recipe, run, step, whole};
-use isentrope_lab::report::Report;
+use isentrope_lab::report::{Planned, Report};
+use isentrope_lab::seeds::Control;
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -566,10 +567,48 @@ fn a_directory_of_runs_has_their_recipes_and_tables_keep_their_runs_apart() {
     let html = page(&[dir.path().to_owned()]);
     says(&html, &["It ran for all 20 steps of its recipe"]);
     assert!(!html.contains("No recipe beside the log") && html.contains("data-method=\"0\""));
+    fs::remove_dir_all(dir.path().join("two")).unwrap();
+    let is_of = |path: &Path| Report::open(&[path.to_owned()]).unwrap().is_of_directory(path);
+    let one = dir.path().join("one");
+    assert!(is_of(&one) && is_of(&one.join("")), "its own directory, with a slash behind it or without");
+    assert!(!is_of(dir.path()), "a directory above a run, though it is alone there");
+    assert!(!is_of(&one.join("metrics.jsonl")));
     let tables = tempfile::tempdir().unwrap();
     let paths = ["c1.csv", "c2.csv"].map(|name| tables.path().join(name));
     for path in &paths {
         fs::write(path, "Step,a - actor/entropy,b - actor/entropy\n1,0.5,0.25\n2,0.4,0.2\n").unwrap();
     }
     says(&page(&paths), &["c1.csv/a", "c1.csv/b", "c2.csv/a", "c2.csv/b"]);
+}
+
+/// Seeds that are added with a program which has one setting more are of the group of those before.
+#[test]
+fn seeds_of_an_older_program_are_of_the_same_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let seed = |seed: u64, settings: Value| {
+        let rows: Vec<_> = (0..=20).map(|s| step(s, 30.0, 4, seed)).collect();
+        let mut recipe = recipe(20, "kl-cov");
+        recipe["run"]["seed"] = json!(seed);
+        settings.as_object().unwrap().iter().for_each(|(key, value)| recipe[key] = value.clone());
+        (run(dir.path(), &seed.to_string(), &rows, recipe.clone()), recipe)
+    };
+    let (old, _) = seed(1, json!({"data": {"date": "2026-11-26"}}));
+    let (new, recipe) = seed(2, json!({"data": {"date": null, "new": true}}));
+    let open = || Report::open(&[old.clone(), new.clone()]).unwrap();
+    let html = |report: Report| report.html().unwrap();
+    assert!(!html(open()).contains("<h2>Over seeds</h2>"), "nobody says what the older program did");
+
+    let defaults = json!({"data": {"new": true}, "run": {"steps": 7}});
+    let completed = html(open().with_defaults(|_| defaults.clone()));
+    says(&completed, &["Over seeds", "2 seeds", "It ran for all 20 steps of its recipe"]);
+    let settings = completed.split_once("<section id=\"settings\">").unwrap().1;
+    assert!(!settings.contains("data.new"), "it is equal: {settings}");
+
+    // A sweep knows better: its file may have another value than the default.
+    let planned = |seed: u64| {
+        let mut recipe = recipe.clone();
+        recipe["run"]["seed"] = json!(seed);
+        Planned { group: "kl".into(), control: Control::First, recipe }
+    };
+    says(&html(open().with_groups(vec![planned(1), planned(2)])), &["Over seeds", "kl 2 seeds"]);
 }

@@ -285,7 +285,7 @@ fn runs_that_differ_in_the_seed_are_a_group() {
             seed,
             10,
             accuracy,
-            json!({"objective": {"loss": "clip"}, "memory": {"budget_gib": seed}}),
+            json!({"objective": {"loss": "clip"}, "memory": {"budget_gib": seed}, "checkpoint": {"keep": seed}}),
         );
     }
     for (seed, accuracy) in [(3, 0.8), (1, 0.55), (2, 0.65)] {
@@ -846,4 +846,107 @@ fn noise_has_no_shares_and_short_runs_no_prefix() {
         let titles = numbers(&summary, Section::Prediction);
         assert!(!titles.is_empty() && titles.iter().all(|(title, _)| title.contains("30 %")), "{titles:?}");
     }
+}
+
+/// Takes metrics out of the last line of a run, as where nothing of them could be judged, and reads it again.
+fn without_end(run: &mut (String, RunLog, Option<Value>), metrics: &[&str]) {
+    let path = run.1.path.join("metrics.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+    let mut last: Value = serde_json::from_str(last).unwrap();
+    metrics.iter().for_each(|name| assert!(last.as_object_mut().unwrap().remove(*name).is_some(), "{name}"));
+    fs::write(&path, format!("{before}\n{last}\n")).unwrap();
+    run.1 = RunLog::open(&run.1.path).unwrap();
+}
+
+/// The last evaluation of a run could not be judged, so that the one before it is the last that has a number.
+#[test]
+fn an_older_value_is_no_end() {
+    let mut runs = Runs::new();
+    for seed in [1, 2, 3] {
+        runs.add("base", seed, 10, 0.5, json!({}));
+        runs.add("other", seed, 10, 0.7, json!({"objective": {"loss": "gspo"}}));
+    }
+    without_end(&mut runs.runs[3], &["eval/set/mean@4", "eval/set/pass@1", "eval/set/pass@4"]);
+    let summary = runs.summary();
+    for (title, value) in [
+        ("set: mean@4 at the end, %", 0.7),
+        ("set: pass@4 at the end, %", 0.8),
+        ("set: mean@4 since before the first step, points", 0.7),
+        ("set: gain in mean@4 made by 1/3 of the run, %", 1.0 / 3.0),
+    ] {
+        let row = row(&summary, title);
+        let (old, new) = (row.means[0].as_ref().unwrap(), row.means[1].as_ref().unwrap());
+        assert_eq!((old.runs.len(), new.runs.len()), (3, 2), "{title}");
+        assert!(new.runs.iter().all(|x| (x - value).abs() < 1e-9), "{title}: {new:?}");
+    }
+    let test = &row(&summary, "set: mean@4 at the end, %").against[1].as_ref().unwrap().test;
+    assert_eq!(test.difference.runs.len(), 2);
+    // What was measured there, or is of the whole course, is of all.
+    for title in ["set: entropy at the end, nats", "set: mean@4 at its best, %"] {
+        assert_eq!(row(&summary, title).means[1].as_ref().unwrap().runs.len(), 3, "{title}");
+    }
+    let note = "other/2 has no set: mean@4, set: pass@4 at its end, step 10, and is left out there: ";
+    let said: Vec<&String> = summary.notes.iter().filter(|note| note.contains(" at its end, ")).collect();
+    assert!(said.len() == 1 && said[0].starts_with(note), "{:?}", summary.notes);
+
+    // Of all seeds of a group, there is no number at all.
+    for i in [1, 5] {
+        without_end(&mut runs.runs[i], &["eval/set/mean@4"]);
+    }
+    let summary = runs.summary();
+    let ends = row(&summary, "set: mean@4 at the end, %");
+    assert!(ends.means[0].is_some() && ends.means[1].is_none() && ends.against[1].is_none());
+    assert_eq!(summary.notes.iter().filter(|note| note.contains(" at its end, ")).count(), 3);
+    assert!(seeds::text(&summary).contains("    other                          n/a\n"));
+
+    // Without a recipe nobody knows where it should have ended: other trainers need not evaluate there.
+    let (name, log, _) = runs.runs[3].clone();
+    let unknown = Run { name, group: None, log: Some(&log), recipe: None, control: Control::First };
+    let summary = Summary::of(&[unknown]);
+    let last = row(&summary, "set: mean@4 at the end, %").means[0].as_ref().unwrap().value;
+    assert!((last - 0.35).abs() < 1e-12 && !summary.notes.iter().any(|note| note.contains("at its end")));
+}
+
+/// How far a prediction is off at the end is not known without it; over what comes after the prefix it is.
+#[test]
+fn nothing_is_foretold_of_an_end_that_was_not_measured() {
+    let mut runs = Runs::new();
+    for seed in [1, 2] {
+        with_law(&mut runs, "base", seed, [1.2, 0.1], json!({"loss": "clip"}));
+    }
+    without_end(&mut runs.runs[1], &["eval/set/mean@4", "eval/set/entropy"]);
+    let summary = runs.summary();
+    let count = |title: &str| row(&summary, title).means[0].as_ref().unwrap().runs.len();
+    for form in ["the law, -a exp(H) + b", "a line in H"] {
+        assert_eq!(count(&format!("set: error at the end from the first 30 %, {form}, points")), 1);
+        assert_eq!(count(&format!("set: RMSE after the first 30 %, {form}, points")), 2);
+    }
+    assert_eq!(count("set: error at the end from the first 30 %, the law less a line in H, points"), 1);
+    assert_eq!(count("set: a"), 2);
+}
+
+/// A recipe that names no day has another in each run that was begun on another day.
+#[test]
+fn seeds_that_began_on_several_days_are_a_group_and_the_days_are_said() {
+    let day = |day: &str| json!({"data": {"task": "countdown", "date": day}});
+    let mut runs = Runs::new();
+    runs.add("base", 1, 10, 0.5, day("2026-11-26")).add("base", 2, 10, 0.6, day("2026-11-26"));
+    runs.add("base", 3, 10, 0.7, day("2026-11-27"));
+    let summary = runs.summary();
+    assert_eq!(summary.groups.len(), 1);
+    assert_eq!(row(&summary, "set: mean@4 at the end, %").means[0].as_ref().unwrap().runs.len(), 3);
+    let note = "The prompts of base name the day on which a run began, and that is not one day: 2026-11-26 (base/1, base/2), \
+                2026-11-27 (base/3). Set data.date to give all seeds the same prompts.";
+    assert!(summary.notes.iter().any(|said| said == note), "{:?}", summary.notes);
+
+    // Where each seed has both, the days are what is compared.
+    runs.add("base", 1, 10, 0.7, day("2026-11-27")).add("base", 2, 10, 0.7, day("2026-11-27"));
+    let summary = runs.summary();
+    let groups: Vec<(&str, &[Option<u64>])> =
+        summary.groups.iter().map(|group| (group.name.as_str(), &group.seeds[..])).collect();
+    let expected: [(&str, &[Option<u64>]); 2] =
+        [("date \"2026-11-26\"", &[Some(1), Some(2)]), ("date \"2026-11-27\"", &[Some(3), Some(1), Some(2)])];
+    assert_eq!(groups, expected);
+    assert!(!summary.notes.iter().any(|said| said.contains("data.date")), "{:?}", summary.notes);
 }

@@ -6,8 +6,10 @@ use crate::commands::report;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, names, remove, write_file, write_json};
 use isentrope_lab::log::RunLog;
-use isentrope_lab::run_files::{METRICS, VALUES};
+use isentrope_lab::report::Planned;
+use isentrope_lab::run_files::{METRICS, RunFiles, VALUES};
 use isentrope_lab::seeds::{self, Control, Summary};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -27,31 +29,44 @@ pub fn summary(runs: &[PlannedRun], ended: impl Fn(usize) -> bool) -> Result<(Su
         let has_metrics = std::fs::metadata(run.dir().join(METRICS)).is_ok_and(|file| file.len() > 0);
         logs.push(if has_metrics { Some(RunLog::open(run.dir())?) } else { None });
     }
-    let taken_in = all.iter().zip(&logs).map(|(run, log)| seeds::Run {
+    let recipes: Vec<Value> = all.iter().map(|run| recipe(run)).collect::<Result<_>>()?;
+    let taken_in = all.iter().zip(&logs).zip(&recipes).map(|((run, log), recipe)| seeds::Run {
         name: run.name.clone(),
         group: Some(run.group.clone()),
         log: log.as_ref(),
-        recipe: Some(run.recipe()),
+        recipe: Some(recipe),
         control: control(run, first, &all),
     });
     let taken_in: Vec<seeds::Run<'_>> = taken_in.collect();
-    let told: Vec<&PlannedRun> =
-        all.iter().zip(&logs).filter(|(_, log)| log.is_some()).map(|(run, _)| *run).collect();
-    let shown = told.iter().map(|run| Shown {
+    let summary = Summary::of(&taken_in);
+    let told = all.iter().zip(&logs).zip(recipes).filter(|((_, log), _)| log.is_some());
+    let told: Vec<(&PlannedRun, Value)> = told.map(|((run, _), recipe)| (*run, recipe)).collect();
+    let runs: Vec<&PlannedRun> = told.iter().map(|(run, _)| *run).collect();
+    let shown = told.into_iter().map(|(run, recipe)| Shown {
         dir: run.dir().to_owned(),
-        group: run.group.clone(),
-        control: control(run, first, &told),
+        planned: Planned { group: run.group.clone(), control: control(run, first, &runs), recipe },
     });
-    Ok((Summary::of(&taken_in), shown.collect()))
+    Ok((summary, shown.collect()))
+}
+
+/// The recipe that a run is planned with, and the day that it has taken where that names none.
+fn recipe(run: &PlannedRun) -> Result<Value> {
+    let mut recipe = run.recipe().clone();
+    let begun = RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
+    let day = begun.as_ref().and_then(|begun| begun.pointer("/data/date"));
+    if let (Some(planned), Some(day)) = (recipe.pointer_mut("/data/date"), day)
+        && planned.is_null()
+    {
+        *planned = day.clone();
+    }
+    Ok(recipe)
 }
 
 /// A run that the report shows.
 pub struct Shown {
     dir: PathBuf,
-    /// What its group is called.
-    group: String,
-    /// What this is compared with, by its place among those that are shown.
-    control: Control,
+    /// By what the table has told its group. What that is compared with is told by its place among those that are shown.
+    planned: Planned,
 }
 
 /// What a run's group is compared with, by its place among these runs: what the file says, else the sweep's first group.
@@ -139,7 +154,8 @@ pub fn remove_report(out: &Path) -> Result<()> {
 pub fn write_report(out: &Path, shown: Vec<Shown>) -> Result<PathBuf> {
     let path = report_file(out);
     let dirs: Vec<PathBuf> = shown.iter().map(|run| run.dir.clone()).collect();
-    let groups = shown.into_iter().map(|run| (run.group, run.control)).collect();
-    report::write(&dirs, Some(groups), &path).with_context(|| path.display().to_string())?;
+    let planned = shown.into_iter().map(|run| run.planned).collect();
+    let page = || report::write(&report::open(&dirs)?.with_groups(planned), &path);
+    page().with_context(|| path.display().to_string())?;
     Ok(path)
 }
