@@ -124,8 +124,8 @@ impl Unit {
 /// Texts that stand for those of files, by the files' names.
 pub(crate) type Replaced = HashMap<String, String>;
 
-/// The headers that a text includes, and what these include, with their texts: another text for one leaves what was compiled without
-/// it as it is.
+/// The headers that a text includes, and what these include, with their texts: another text for one leaves what was
+/// compiled without it as it is.
 fn included<'a>(text: &str, replaced: &'a Replaced) -> Vec<(&'static str, &'a str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     let mut left = vec![text];

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-/// Keys that change no result: where a run is kept and computed, how often and how long it is saved, what memory it may take, and how
-/// long its ranks wait for each other. (The type of numbers, `device.dtype`, does change results, and `checkpoint.dtype` those of runs
-/// that begin with a checkpoint.)
+/// Keys that change no result: where a run is kept and computed, how often and how long it is saved, what memory it may take,
+/// and how long its ranks wait for each other. (The type of numbers, `device.dtype`, does change results, and `checkpoint.dtype`
+/// those of runs that begin with a checkpoint.)
 const NO_RESULTS: [&str; 6] =
     ["run.out", "memory", "checkpoint.every", "checkpoint.keep", "device.kind", "ranks.timeout_s"];
 

@@ -190,9 +190,11 @@ impl RunLog {
         from.map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(with)).collect()
     }
 
-    /// The last step of which anything is known.
+    /// The last step of which anything is known but how long it took: of a copy that was cut off, times may be whole.
     pub fn last_step(&self) -> Option<u64> {
-        self.series.values().filter_map(Series::last).map(|(step, _)| step).max()
+        let is_time = |name: &str| name.starts_with("time/") || name.starts_with("throughput/");
+        let measured = self.series.iter().filter(|(name, _)| !is_time(name));
+        measured.filter_map(|(_, series)| series.last()).map(|(step, _)| step).max()
     }
 
     /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score` or `entropy`. Other trainers

@@ -69,8 +69,8 @@ impl RunDirectory {
     /// which settings differ from those that the run was last started with.
     ///
     /// # Errors
-    /// As [`CheckpointStore::latest`] and [`Place::check_saved`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe
-    /// that it was started with cannot be read.
+    /// As [`CheckpointStore::latest`] and [`Place::check_saved`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the
+    /// recipe that it was started with cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
         place: &Place,
