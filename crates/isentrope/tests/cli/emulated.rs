@@ -408,7 +408,10 @@ fn a_sweep_hands_its_device_on() {
     // Where kinds differ, a flag decides, also for the kind of the first run.
     let kinds = bench.scratch.file(
         "kinds.toml",
-        format!("{text}kind = {{ key = \"device.kind\", values = [\"cpu\", \"auto\"] }}\n"),
+        format!(
+            "{text}[axes.kind.cpu]\ndevice.kind = \"cpu\"\n[axes.kind.auto]\ndevice.kind = \"auto\"\n\
+             optimizer.learning_rate = 1e-4\n"
+        ),
     );
     let dry = ["sweep", &kinds, "--threads", "1", "--dry-run"];
     failure_saying(&mut emulated(&dry), &["device.kind differs", "--device"]);

@@ -594,7 +594,7 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
         (methods("objective.loss = \"clop\""), &["objective.loss must be", "found \"clop\""]),
         (methods("rollout.responses = 1"), &["b: ", "rollout.responses"]),
         (methods("run.out = \"x\""), &["b: ", "run.out is x", "a directory of its own"]),
-        (methods(""), &["a and b have the same settings"]),
+        (methods(""), &["a and b differ in nothing that changes a result"]),
         (with("[axes.method.a]\n[axes.method.A]\n"), &["a and A", "share a directory"]),
         (with("[axes.method.\"../x\"]\n"), &["axes.method.../x: \"../x\" cannot be the name"]),
         (with("[axes.method.\"\"]\n"), &["cannot be the name of a directory"]),

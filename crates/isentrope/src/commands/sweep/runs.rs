@@ -250,7 +250,10 @@ fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
     let mut known = HashMap::new();
     for run in runs {
         if let Some(same) = known.insert(deciding(run.recipe()).to_string(), &run.name) {
-            bail!("{same} and {} have the same settings: they would be one run twice", run.name);
+            bail!(
+                "{same} and {} differ in nothing that changes a result: they would be one run twice",
+                run.name
+            );
         }
     }
     Ok(())
