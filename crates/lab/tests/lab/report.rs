@@ -252,7 +252,7 @@ fn an_interrupted_run_is_said_to_be_one_and_its_cut_line_is_noted() {
     let mut metrics = fs::read_to_string(path.join("metrics.jsonl")).unwrap();
     metrics.truncate(metrics.len() - 30);
     fs::write(path.join("metrics.jsonl"), metrics).unwrap();
-    says(&page(&[path]), &["It has come to step 20 of the 50", "line 21 is cut off and is left out"]);
+    says(&page(&[path]), &["It has come to step 19 of the 50", "line 21 is cut off and is left out"]);
 }
 
 #[test]
