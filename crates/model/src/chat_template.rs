@@ -119,6 +119,11 @@ impl ChatTemplate {
         [Some(default), tool_use.as_ref()].into_iter().flatten().any(|source| source.contains("strftime_now"))
     }
 
+    /// The day that it is told, where it asks for the date.
+    pub fn date(&self) -> Option<Date> {
+        self.asks_for_date().then(|| Date::of(self.now))
+    }
+
     /// Renders `messages`, each an object such as `{"role": "user", "content": "..."}`, and with
     /// `add_generation_prompt` the beginning of the answer.
     ///

@@ -16,7 +16,6 @@ pub struct Prompter {
     /// Tokens that end a response.
     pub eos_tokens: Vec<u32>,
     template: Option<ChatTemplate>,
-    date: Date,
     template_use: Template,
     variables: Map<String, Value>,
     system: Option<String>,
@@ -34,13 +33,11 @@ impl Prompter {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
         let eos_tokens = eos_tokens(dir, vocab_size, Some(&tokenizer))?;
-        let date = settings.date.unwrap_or_else(Date::today);
-        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?, Some(date))?;
+        let template = ChatTemplate::read(dir, &SpecialTokens::read(dir)?, settings.date)?;
         Ok(Self {
             tokenizer,
             eos_tokens,
             template,
-            date,
             template_use: settings.template,
             variables: template_variables(settings),
             system: settings.system.clone(),
@@ -120,7 +117,7 @@ impl Prompter {
 
     /// The day that the chat template is told, where there is one that asks for it.
     pub fn date(&self) -> Option<Date> {
-        self.template.as_ref().filter(|template| template.asks_for_date()).map(|_| self.date)
+        self.template.as_ref()?.date()
     }
 
     /// The variables that the recipe gives to the chat template.

@@ -11,11 +11,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_data::DataSettings;
 use isentrope_kernels::Backend;
-use isentrope_model::chat_template::ChatTemplate;
+use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -228,8 +228,9 @@ fn batch_len(items: &[Item]) -> usize {
 }
 
 /// How chats become text. The template is read when first needed: other lines need none.
-struct Chats<'a> {
-    settings: &'a DataSettings,
+struct Chats {
+    variables: Map<String, Value>,
+    date: Option<Date>,
     template: Option<ChatTemplate>,
 }
 
@@ -239,7 +240,8 @@ fn understand<B: Backend>(
     settings: &DataSettings,
     temperature: Option<f32>,
 ) -> Result<Vec<Item>> {
-    let (mut chats, mut losses) = (Chats { settings, template: None }, Vec::new());
+    let mut chats = Chats { variables: template_variables(settings), date: settings.date, template: None };
+    let mut losses = Vec::new();
     let items = lines
         .iter()
         .enumerate()
@@ -258,7 +260,7 @@ fn item<B: Backend>(
     line: &Line,
     index: usize,
     temperature: Option<f32>,
-    chats: &mut Chats<'_>,
+    chats: &mut Chats,
 ) -> Result<Item> {
     refuse_responses_of_runs(line)?;
     let (tokens, from, split) = match line.one_of(&["tokens", "prompt", "messages"])? {
@@ -288,14 +290,13 @@ fn item<B: Backend>(
             (tokens, from, true)
         }
         _ => {
-            let Chats { settings, template } = chats;
+            let Chats { variables, date, template } = chats;
             let template = match template {
                 Some(template) => template,
-                none => none.insert(loaded.chat_template(settings.date)?),
+                none => none.insert(loaded.chat_template(*date)?),
             };
-            let variables = template_variables(settings);
             let text =
-                template.render(line.messages("messages")?, false, &variables).map_err(|e| line.error(e))?;
+                template.render(line.messages("messages")?, false, variables).map_err(|e| line.error(e))?;
             (loaded.tokenizer()?.encode(&text, false).map_err(|e| line.error(e))?, 1, false)
         }
     };

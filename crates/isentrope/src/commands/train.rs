@@ -339,13 +339,11 @@ fn resolved<R: TrainingRecipe>(recipe: &R) -> Result<(String, Value)> {
 fn date_asked_for(data: &DataSettings, model_dir: &Path, place: &Place) -> Option<Date> {
     let template = || ChatTemplate::read(model_dir, &SpecialTokens::default(), None).ok().flatten();
     let is_open = data.date.is_none() && data.template != Template::None;
-    if !is_open || !template().is_some_and(|template| template.asks_for_date()) {
-        return None;
-    }
+    let today = is_open.then(template).flatten()?.date()?;
     let is_resumed = place.existing == Existing::Resume;
     let began_with = if is_resumed { Place::began_with(&place.dir, "data.date") } else { None };
     let date = began_with.and_then(|date| date.as_str()?.parse().ok());
-    Some(date.unwrap_or_else(Date::today))
+    Some(date.unwrap_or(today))
 }
 
 /// Refuses to go on where ranks have other files of models or data than the first.

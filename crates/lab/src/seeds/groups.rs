@@ -10,23 +10,19 @@ use std::path::Path;
 /// Longest name of a group that is made of settings, in characters.
 const LONGEST: usize = 60;
 
-/// What of a recipe is a run's own: its seed, its place, and the memory that it may take, which changes no result.
+/// What decides a run's results beside its seed.
 pub fn without_seed(recipe: &Value) -> Value {
-    let mut recipe = recipe.clone();
-    if let Some(tables) = recipe.as_object_mut() {
-        tables.remove("memory");
-        if let Some(run) = tables.get_mut("run").and_then(Value::as_object_mut) {
-            run.remove("seed");
-            run.remove("out");
-        }
+    let mut recipe = deciding(recipe);
+    if let Some(run) = recipe.get_mut("run").and_then(Value::as_object_mut) {
+        run.remove("seed");
     }
     recipe
 }
 
-/// What decides a run's results beside its seed and the day that prompts name: where a recipe names none, a run takes the one
-/// that it begins on, so that seeds which are added later have another.
+/// The same without the day that prompts name: where a recipe names none, a run takes the one that it begins on, so that seeds
+/// which are added later have another.
 fn deciding_of_all_seeds(recipe: &Value) -> Value {
-    let mut recipe = deciding(&without_seed(recipe));
+    let mut recipe = without_seed(recipe);
     if let Some(data) = recipe.get_mut("data").and_then(Value::as_object_mut) {
         data.remove("date");
     }

@@ -17,6 +17,11 @@ impl Date {
         Self(Local::now().date_naive())
     }
 
+    /// The day of a time.
+    pub(super) fn of(time: NaiveDateTime) -> Self {
+        Self(time.date())
+    }
+
     /// When the day begins.
     pub(super) fn begins(self) -> NaiveDateTime {
         self.0.and_time(NaiveTime::MIN)
