@@ -15,6 +15,10 @@
         --group reference-kl-0.05 --group reference-kl-0.2
     python3 experiments/figures.py methods docs/results/smollm2-held.csv.gz docs/figures/smollm2-held.svg
     python3 experiments/figures.py kinds docs/results/smollm2-methods.csv.gz docs/figures/smollm2-kinds.svg --group grpo --group clip-cov
+    python3 experiments/figures.py kinds docs/results/smollm2-word-problems.csv.gz docs/figures/word-problems.svg \\
+        --group grpo --group clip-cov --group kl-cov --group shown
+    python3 experiments/figures.py seeds docs/results/qwen2.5-coder-1.5b.csv.gz docs/figures/qwen2.5-coder-1.5b.svg --group grpo \\
+        --group kl-cov --group clip-cov
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
 `keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
@@ -103,6 +107,28 @@ def kinds(found, out):
     panels(found, [(f"eval/{name}/{part}/mean@{k}", f"{part}, mean@{k}", 1) for part in parts], out)
 
 
+def seeds(found, out):
+    """A column for each seed that all groups have, and each run in it: for runs that differ more than a mean would show."""
+    name, k = evaluation_set({group: list(runs.values()) for group, runs in found.items()})
+    by_seed = {group: {run.split("/")[-1]: rows for run, rows in runs.items()} for group, runs in found.items()}
+    common = sorted(set.intersection(*map(set, by_seed.values())), key=int)
+    chosen = [(f"eval/{name}/mean@{k}", f"mean@{k}"), (f"eval/{name}/entropy", "H, nats"), (f"eval/{name}/length_mean", "tokens")]
+    figure, axes = plt.subplots(len(chosen), len(common), figsize=(4.2 * len(common), 5.6), sharex=True, sharey="row", squeeze=False)
+    for row, (metric, title) in zip(axes, chosen):
+        for axis, seed in zip(row, common):
+            for colour, (group, runs) in zip(COLOURS, by_seed.items()):
+                draw(axis, [runs[seed]], metric, colour, group)
+        row[0].set_ylabel(title)
+        row[0].set_ylim(bottom=0.0)
+    for top, bottom, seed in zip(axes[0], axes[-1], common):
+        top.set_title(f"seed {seed}", fontsize=10)
+        bottom.set_xlabel("step")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, -0.04), fontsize=9)
+    figure.tight_layout()
+    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+
+
 def autopilot(found, out):
     name, k = evaluation_set(found)
     panels(found, [("policy/entropy", "policy entropy, nats", 2), ("cov/fraction", "fraction of tokens picked", 2),
@@ -134,7 +160,7 @@ def law(found, out):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("what", choices=["methods", "kinds", "law", "autopilot", "keep"])
+    arguments.add_argument("what", choices=["methods", "kinds", "seeds", "law", "autopilot", "keep"])
     arguments.add_argument("source", type=Path, help="directory of a sweep, or a table of `keep`")
     arguments.add_argument("out", type=Path)
     arguments.add_argument("--add", action="store_true", help="keep: besides the runs that OUT has")
@@ -146,6 +172,8 @@ def main():
         return keep(together(of_table(given.out), found) if given.add else found, given.out)
     if not 1 <= len(found) <= len(COLOURS):
         raise SystemExit(f"{len(found)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
+    if given.what == "seeds":
+        return seeds(found, given.out)
     {"methods": methods, "kinds": kinds, "law": law, "autopilot": autopilot}[given.what](
         {group: list(runs.values()) for group, runs in found.items()}, given.out
     )

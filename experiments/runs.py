@@ -11,8 +11,8 @@ import re
 
 # What the pictures and the tables of docs/results.md need of metrics.jsonl.
 KEPT = re.compile(
-    r"policy/(entropy|entropy_initial_states|kl_initial)|theory/.+|cov/(fraction|mean|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
-    r"|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts|gave_up|false_steps)"
+    r"policy/entropy|theory/.+|cov/(fraction|mean|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
+    r"|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts|gave_up|false_steps|entropy_initial_states|kl_initial)"
 )
 
 

@@ -4,18 +4,24 @@
     python3 experiments/tables.py less docs/results/countdown-methods.csv.gz clip-cov no-clipping
     python3 experiments/tables.py spent docs/results/countdown-methods.csv.gz
     python3 experiments/tables.py at docs/results/countdown-methods.csv.gz 0.25
+    python3 experiments/tables.py at docs/results/smollm2-rivals.csv.gz 1.0 grpo
     python3 experiments/tables.py foretold docs/results/countdown-law.csv.gz 0.15
     python3 experiments/tables.py law docs/results/countdown-methods.csv.gz
     python3 experiments/tables.py held docs/results/countdown-autopilot.csv.gz 0.25
     python3 experiments/tables.py held docs/results/countdown-steps.csv.gz 0.18 --since 80 --until 160
     python3 experiments/tables.py course docs/results/countdown-methods.csv.gz attempts
+    python3 experiments/tables.py tokens docs/results/countdown-strength.csv.gz --group grpo --group clip-cov-0.02
+    python3 experiments/tables.py theory docs/results/smollm2-rivals.csv.gz --group on-policy
 
 `ends`: before the first step and after the last. `less`: one group less another, over the seeds that both have, with p of the
 paired t test and of the exact sign-flip test. `spent`: how much of all entropy that is spent, and of all accuracy that is gained,
-by a twelfth and a third of the steps. `at`: where entropy first comes down to so many nats, between evaluations in a straight line.
+by a twelfth and a third of the steps. `at`: where entropy first comes down to so many nats, between evaluations in a straight line;
+with a group, how much more each knows there than that one, over the seeds of both.
 `foretold`: from the evaluations of so large a part of a run, how far forms miss its last evaluation; above 0, they say too much.
 `law`: least squares of R = -a exp(H) + b and of a line in H; which runs leave the law is what `isentrope law` says. `held`: how near
-entropy H was to a target H*, the tracking error being the mean |ln(H / H*)| of the second half of the steps. `course`: a metric over steps.
+entropy H was to a target H*, the tracking error being the mean |ln(H / H*)| of the second half of the steps. `course`: a metric over steps. `tokens`: how covariance
+is concentrated in the first step, and of which kinds the tokens are that are picked. `theory`: how the change of entropy on a step's
+own states goes with the covariances, and both by difficulty.
 
 All are means over seeds with 95 % intervals by Student's t, accuracies in percent. Intervals are cut off at what a number can be, such
 as 0 and 100 %. Ends and differences of a sweep's own directory, with tests, are in its table.md.
@@ -92,7 +98,8 @@ def columns(name, k, first):
     chosen = [("H", f"eval/{name}/entropy", FROM_0, 1.0, 3)]
     for of_set, temperature in sets:
         chosen += [(f"{what}@{k}{temperature}", f"eval/{of_set}/{what}@{k}", SHARE, 100.0, 1) for what in ("mean", "pass", "maj")]
-    chosen += [("length", f"eval/{name}/length_mean", FROM_0, 1.0, 1), ("attempts", f"eval/{name}/attempts", FROM_0, 1.0, 2)]
+    chosen += [("length", f"eval/{name}/length_mean", FROM_0, 1.0, 1), ("attempts", f"eval/{name}/attempts", FROM_0, 1.0, 2),
+               ("gave up", f"eval/{name}/gave_up", SHARE, 100.0, 1), ("false steps", f"eval/{name}/false_steps", SHARE, 100.0, 1)]
     parts = sorted({key.split("/")[2] for key in first if key.startswith(f"eval/{name}/") and key.endswith(f"/mean@{k}")
                     and key.count("/") == 3})
     chosen += [(f"{part}, mean@{k}", f"eval/{name}/{part}/mean@{k}", SHARE, 100.0, 1) for part in parts]
@@ -159,13 +166,22 @@ def between(points, x):
 
 def at(found, name, k, given):
     target = number(given[0], "nats above 0", lambda value: value > 0)
+    base = given[1] if len(given) > 1 else None
+    if base and base not in found:
+        raise SystemExit(f"at: the groups are {', '.join(found)}")
+    reached = {group: {seed: one for seed, e in runs.evaluations.items() if (one := crossing(e, f"eval/{name}/entropy", target))}
+               for group, runs in found.items()}
+    of = lambda metric, crossed: {seed: a[metric] + share * (b[metric] - a[metric]) for seed, (a, b, share) in crossed.items()}
     rows = []
-    for group, runs in found.items():
-        crossed = [one for one in (crossing(e, f"eval/{name}/entropy", target) for e in runs.evaluations.values()) if one]
-        of = lambda metric: [a[metric] + share * (b[metric] - a[metric]) for a, b, share in crossed]
-        accuracies = [shown(of(f"eval/{name}/{what}@{k}"), SHARE, 100.0) for what in ("mean", "pass", "maj")]
-        rows.append([group, f"{len(crossed)} of {len(runs.evaluations)}", shown(of("step"), FROM_0, 1.0, 0), *accuracies])
-    table([f"at {target} nats", "runs", "step", *(f"{what}@{k}" for what in ("mean", "pass", "maj"))], rows)
+    for group, crossed in reached.items():
+        accuracies = [shown([*of(f"eval/{name}/{what}@{k}", crossed).values()], SHARE, 100.0) for what in ("mean", "pass", "maj")]
+        row = [group, f"{len(crossed)} of {len(found[group].evaluations)}", shown([*of("step", crossed).values()], FROM_0, 1.0, 0), *accuracies]
+        if base:
+            here, there = (of(f"eval/{name}/mean@{k}", reached[name_of]) for name_of in (group, base))
+            row.append(shown([here[seed] - there[seed] for seed in here if seed in there], SHARES_APART, 100.0, 1, "+") if group != base else "")
+        rows.append(row)
+    heads = [f"at {target} nats", "runs", "step", *(f"{what}@{k}" for what in ("mean", "pass", "maj"))]
+    table([*heads, f"mean@{k} less that of {base}"] if base else heads, rows)
 
 
 def crossing(evaluations, metric, target):
@@ -260,8 +276,76 @@ def course(found, name, k, given):
     table([f"{given[0]}, step", *map(str, chosen)], rows)
 
 
-WANTED = {"less": 2, "at": 1, "foretold": 1, "held": 1, "course": 1}
-TABLES = {table.__name__: table for table in (ends, less, spent, at, foretold, law, held, course)}
+def tokens(found, name, k, _):
+    """The paper's table 1, and of which kinds what is picked is, at first and in the second half."""
+    shares = ["0.02", "0.2", "2", "20", "50"]
+    rows, kinds = [], []
+    for group, runs in found.items():
+        steps = [[row for _, row in sorted(seed.items()) if row.get("cov/mean") is not None] for seed in runs.steps.values()]
+        first = [rows[0] for rows in steps if rows and rows[0].get("cov/top_2_percent") is not None]
+        if first:
+            of = lambda metric: [row[metric] for row in first if row.get(metric) is not None]
+            rows.append([group, str(len(first)), *(shown(of(f"cov/top_{share}_percent"), ANY, 1.0, 2) for share in shares),
+                         shown(of("cov/mean"), ANY, 1.0, 3)])
+        for when, part in (("steps 1 to 5", lambda n: slice(0, 5)), ("second half", lambda n: slice(n // 2, None))):
+            means = []
+            for metric in QUADRANTS:
+                of_runs = [[row[metric] for row in rows[part(len(rows))] if row.get(metric) is not None] for rows in steps]
+                means.append([sum(values) / len(values) for values in of_runs if values])
+            if any(sum(values) for values in means):  # something is picked
+                kinds.append([f"{group}, {when}", *(shown(values, SHARE, 100.0, 0) for values in means)])
+    if not rows and not kinds:
+        raise SystemExit("nothing has measured covariances of tokens")
+    table(["mean covariance of the top, first step", "seeds", *(f"{share} %" for share in shares), "all"], rows)
+    print()
+    table(["tokens picked, %", "likely, of better", "unlikely, of worse", "unlikely, of better", "likely, of worse"], kinds)
+
+
+QUADRANTS = [f"cov/quadrant_{logprob}_logprob_{advantage}_advantage" for logprob, advantage in
+             (("high", "positive"), ("low", "negative"), ("low", "positive"), ("high", "negative"))]
+
+
+def theory(found, name, k, _):
+    """How the fall of entropy on the states of a step goes with what should cause it: over steps, and from one step to the next."""
+    for group, runs in found.items():
+        steps = [[row for _, row in sorted(seed.items()) if row.get("theory/entropy_change") is not None] for seed in runs.steps.values()]
+        if not all(steps):
+            raise SystemExit(f"{group} has not measured the theory (lab.track_theory)")
+        rows = []
+        for metric, sign in (("exact", 1), ("group_covariance", -1), ("token_covariance", -1), ("token_covariance_pi", -1)):
+            over, differences, signs, always = [], [], [], []
+            for rows_of_run in steps:
+                pairs = [(sign * row[f"theory/{metric}"], row["theory/entropy_change"]) for row in rows_of_run
+                         if row.get(f"theory/{metric}") is not None]
+                over.append(correlation(pairs))
+                differences.append(correlation([(b[0] - a[0], b[1] - a[1]) for a, b in zip(pairs, pairs[1:])]))
+                signs.append(sum(x * y > 0 for x, y in pairs) / len(pairs))
+                always.append(max(sum(y < 0 for _, y in pairs), sum(y > 0 for _, y in pairs)) / len(pairs))
+            rows.append([metric, shown(over, (-1, 1), 1.0, 2), shown(differences, (-1, 1), 1.0, 2), shown(signs, SHARE, 100.0, 0),
+                         shown(always, SHARE, 100.0, 0)])
+        table([group, "correlation over steps", "of changes from step to step", "sign right, %", "one sign always, %"], rows)
+        print()
+        rows = []
+        for bucket in ("0", "0_25", "25_50", "50_75", "75_100", "100"):
+            of = {what: [[row[f"theory/accuracy_{bucket}/{what}"] for row in rows_of_run
+                          if row.get(f"theory/accuracy_{bucket}/{what}") is not None] for rows_of_run in steps]
+                  for what in ("group_covariance", "entropy_change", "groups")}
+            mean = lambda what: [sum(values) / len(values) for values in of[what] if values]
+            rows.append([bucket.replace("_", " to "), shown(mean("groups"), FROM_0, 1.0, 1), shown(mean("group_covariance"), ANY, 1.0, 3),
+                         shown([-value for value in mean("entropy_change")], ANY, 1000.0, 1)])
+        table(["of a prompt's responses right, %", "prompts a step", "covariance within the group", "fall of entropy, 1/1000 nats a step"], rows)
+
+
+def correlation(pairs):
+    x, y = zip(*pairs)
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    both = sum((a - mx) * (b - my) for a, b in pairs)
+    return both / math.sqrt(sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y))
+
+
+# How many values each wants after the source.
+WANTED = {"less": (2,), "at": (1, 2), "foretold": (1,), "held": (1,), "course": (1,)}
+TABLES = {table.__name__: table for table in (ends, less, spent, at, foretold, law, held, course, tokens, theory)}
 
 
 def main():
@@ -274,8 +358,9 @@ def main():
     arguments.add_argument("--until", type=int, default=math.inf, metavar="STEP", help="as if the runs had ended there")
     arguments.add_argument("--set", help="the evaluation set; default the one with the shortest name")
     given = arguments.parse_args()
-    if len(given.rest) != WANTED.get(given.what, 0):
-        raise SystemExit(f"{given.what} wants {WANTED.get(given.what, 0)} values after the source (--help)")
+    wanted = WANTED.get(given.what, (0,))
+    if len(given.rest) not in wanted:
+        raise SystemExit(f"{given.what} wants {' or '.join(map(str, wanted))} values after the source (--help)")
     try:
         runs = groups(given.source, given.group)
     except (OSError, KeyError, csv.Error) as error:
