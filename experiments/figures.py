@@ -2,6 +2,7 @@
 
     pip install matplotlib
     python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
+    python3 experiments/figures.py cooler runs/countdown-methods docs/figures/countdown-methods-cooler.svg
     python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
     python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-estimators.svg --group grpo --group rloo \\
         --group reinforce --group on-policy --group base-brief --group base-early --group prime
@@ -19,6 +20,7 @@
         --group grpo --group clip-cov --group kl-cov --group shown
     python3 experiments/figures.py seeds docs/results/qwen2.5-coder-1.5b.csv.gz docs/figures/qwen2.5-coder-1.5b.svg --group grpo \\
         --group kl-cov --group clip-cov
+    python3 experiments/figures.py difficulty docs/results/smollm2-rivals.csv.gz docs/figures/smollm2-difficulty.svg --group on-policy
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
 `keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
@@ -96,6 +98,31 @@ def methods(found, out):
                    (f"eval/{name}/pass@{k}", f"pass@{k}", 1), (f"eval/{name}/maj@{k}", f"maj@{k}", 1)], out)
 
 
+def cooler(found, out):
+    """Length, and accuracies at the second temperature."""
+    name, k = evaluation_set(found)
+    first = next(iter(found.values()))[0]
+    at = sorted({key.split("/")[1] for row in first for key in row if key.startswith(f"eval/{name}_t")})
+    if not at:
+        raise SystemExit(f"{name} was evaluated at one temperature")
+    temperature = at[0].rsplit("_t", 1)[1]
+    panels(found, [(f"eval/{name}/length_mean", "response length, tokens", 1),
+                   *((f"eval/{at[0]}/{what}@{k}", f"{what}@{k} at T {temperature}", 1) for what in ("mean", "pass", "maj"))], out)
+
+
+def difficulty(found, out):
+    """The first group's covariance within prompts, and the fall of entropy, by the share of a prompt's responses that are right."""
+    runs = next(iter(found.values()))
+    buckets = [("0_25", "below 25 %"), ("25_50", "25 to 50 %"), ("50_75", "50 to 75 %"), ("75_100", "75 % and more")]
+    fall = lambda change: None if change is None else -change
+    measured = {label: [[{"step": row["step"], "covariance": row.get(f"theory/accuracy_{bucket}/group_covariance"),
+                          "fall": fall(row.get(f"theory/accuracy_{bucket}/entropy_change"))} for row in rows] for rows in runs]
+                for bucket, label in buckets}
+    if all(row["covariance"] is None for rows in measured["25 to 50 %"] for row in rows):
+        raise SystemExit("nothing has measured the theory by difficulty (lab.track_theory)")
+    panels(measured, [("covariance", "covariance within a prompt", 5), ("fall", "fall of entropy, nats a step", 5)], out)
+
+
 def kinds(found, out):
     """Accuracy by kind of problem, which is what parts of a set are."""
     name, k = evaluation_set(found)
@@ -160,7 +187,7 @@ def law(found, out):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("what", choices=["methods", "kinds", "seeds", "law", "autopilot", "keep"])
+    arguments.add_argument("what", choices=["methods", "cooler", "kinds", "difficulty", "seeds", "law", "autopilot", "keep"])
     arguments.add_argument("source", type=Path, help="directory of a sweep, or a table of `keep`")
     arguments.add_argument("out", type=Path)
     arguments.add_argument("--add", action="store_true", help="keep: besides the runs that OUT has")
@@ -174,7 +201,7 @@ def main():
         raise SystemExit(f"{len(found)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
     if given.what == "seeds":
         return seeds(found, given.out)
-    {"methods": methods, "kinds": kinds, "law": law, "autopilot": autopilot}[given.what](
+    {"methods": methods, "cooler": cooler, "kinds": kinds, "difficulty": difficulty, "law": law, "autopilot": autopilot}[given.what](
         {group: list(runs.values()) for group, runs in found.items()}, given.out
     )
 
