@@ -39,7 +39,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
-from runs import evaluation_set, groups, keep, least_squares, mean_and_half, of_table, together
+from runs import evaluation_set, groups, keep, least_squares, mean_and_half, of_table, seed_of, together
 
 # A picture must be readable on white and on black: its ground is clear and its words are grey.
 WORDS = "#7d8590"
@@ -137,8 +137,10 @@ def kinds(found, out):
 def seeds(found, out):
     """A column for each seed that all groups have, and each run in it: for runs that differ more than a mean would show."""
     name, k = evaluation_set({group: list(runs.values()) for group, runs in found.items()})
-    by_seed = {group: {run.split("/")[-1]: rows for run, rows in runs.items()} for group, runs in found.items()}
-    common = sorted(set.intersection(*map(set, by_seed.values())), key=int)
+    by_seed = {group: {seed_of(group, run): rows for run, rows in runs.items()} for group, runs in found.items()}
+    common = sorted(set.intersection(*map(set, by_seed.values())))
+    if not common:
+        raise SystemExit("these groups have no seed in common")
     chosen = [(f"eval/{name}/mean@{k}", f"mean@{k}"), (f"eval/{name}/entropy", "H, nats"), (f"eval/{name}/length_mean", "tokens")]
     figure, axes = plt.subplots(len(chosen), len(common), figsize=(4.2 * len(common), 5.6), sharex=True, sharey="row", squeeze=False)
     for row, (metric, title) in zip(axes, chosen):

@@ -39,6 +39,11 @@ def of_table(path):
     return found
 
 
+def seed_of(group, run):
+    """What tells a run from the others of its group: directories are in the order of the sweep's axes."""
+    return run.removeprefix(f"{group}/").removesuffix(f"/{group}")
+
+
 def keep(found, out):
     """A line for each step of each run, with what pictures need; columns without a value are empty."""
     runs = [(group, run, row) for group, seeds in found.items() for run, rows in seeds.items() for row in rows]

@@ -33,7 +33,7 @@ import itertools
 import math
 from pathlib import Path
 
-from runs import evaluation_set, groups, least_squares, mean_and_error, mean_and_half, within
+from runs import evaluation_set, groups, least_squares, mean_and_error, mean_and_half, seed_of, within
 
 # What numbers can be: the least and the greatest.
 ANY, FROM_0, SHARE, SHARES_APART = (-math.inf, math.inf), (0.0, math.inf), (0.0, 1.0), (-1.0, 1.0)
@@ -44,8 +44,7 @@ class Group:
 
     def __init__(self, group, runs, name, since, end):
         self.since = since
-        runs = {run.removeprefix(f"{group}/").removesuffix(f"/{group}"): [row for row in rows if since <= row["step"] <= end]
-                for run, rows in runs.items()}
+        runs = {seed_of(group, run): [row for row in rows if since <= row["step"] <= end] for run, rows in runs.items()}
         self.steps = {seed: {int(row["step"]): row for row in rows} for seed, rows in runs.items()}
         self.evaluations = {
             seed: [row for row in rows if row.get(f"eval/{name}/entropy") is not None] for seed, rows in runs.items()
@@ -107,7 +106,9 @@ def columns(name, k, first):
 
 
 def ends(found, name, k, _):
-    chosen = columns(name, k, next(iter(next(iter(found.values())).evaluations.values()))[0])
+    # Of what any group has measured: groups may be evaluated on other problems.
+    chosen = columns(name, k, {metric: value for runs in found.values() for rows in runs.evaluations.values()
+                               for metric, value in rows[0].items()})
     rows = []
     for when, of in (("before", 0), ("", -1)):
         for group, runs in found.items():
@@ -319,8 +320,10 @@ def theory(found, name, k, _):
                          if row.get(f"theory/{metric}") is not None]
                 over.append(correlation(pairs))
                 differences.append(correlation([(b[0] - a[0], b[1] - a[1]) for a, b in zip(pairs, pairs[1:])]))
-                signs.append(sum(x * y > 0 for x, y in pairs) / len(pairs))
-                always.append(max(sum(y < 0 for _, y in pairs), sum(y > 0 for _, y in pairs)) / len(pairs))
+                if pairs:
+                    signs.append(sum(x * y > 0 for x, y in pairs) / len(pairs))
+                    always.append(max(sum(y < 0 for _, y in pairs), sum(y > 0 for _, y in pairs)) / len(pairs))
+            over, differences = ([value for value in values if value is not None] for values in (over, differences))
             rows.append([metric, shown(over, (-1, 1), 1.0, 2), shown(differences, (-1, 1), 1.0, 2), shown(signs, SHARE, 100.0, 0),
                          shown(always, SHARE, 100.0, 0)])
         table([group, "correlation over steps", "of changes from step to step", "sign right, %", "one sign always, %"], rows)
@@ -337,10 +340,10 @@ def theory(found, name, k, _):
 
 
 def correlation(pairs):
-    x, y = zip(*pairs)
-    mx, my = sum(x) / len(x), sum(y) / len(y)
-    both = sum((a - mx) * (b - my) for a, b in pairs)
-    return both / math.sqrt(sum((a - mx) ** 2 for a in x) * sum((b - my) ** 2 for b in y))
+    """None where either never varies."""
+    mean = [sum(values) / len(pairs) for values in zip(*pairs)]
+    x, y, both = (sum((pair[i] - mean[i]) * (pair[j] - mean[j]) for pair in pairs) for i, j in ((0, 0), (1, 1), (0, 1)))
+    return both / math.sqrt(x * y) if len(pairs) > 2 and x > 0 and y > 0 else None
 
 
 # How many values each wants after the source.

@@ -17,7 +17,7 @@ TEST, TRAIN, WORKED = 26, 100, 50  # problems of each number of steps
 
 
 def story(steps):
-    """A story with so many changes, the numbers in it, and its calculation. Every number on the way is between 1 and 99."""
+    """A story with so many changes, the numbers in it, and its calculation. Every number on the way is above 0."""
     person, thing, number = random.choice(PEOPLE), random.choice(THINGS), random.randint(3, 20)
     sentences, numbers, worked = [f"{person} has {number} {thing}."], [number], []
     for step in range(steps):
