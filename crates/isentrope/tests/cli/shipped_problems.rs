@@ -96,13 +96,39 @@ fn no_story_is_there_twice_and_all_answers_are_right() {
     }
     assert_eq!([1, 2, 3, 4].map(|steps| count[&("train.jsonl", steps)]), [100; 4]);
     assert_eq!([1, 2, 3, 4].map(|steps| count[&("test.jsonl", steps)]), [26; 4]);
+
+    for (file, row) in rows("word-problems", ["worked.jsonl"]) {
+        let numbers = numbers(row["problem"].as_str().unwrap());
+        let (calculation, answer) = row["response"].as_str().unwrap().rsplit_once(' ').unwrap();
+        assert_eq!(answer, format!("\\boxed{{{}}}", numbers.last().unwrap()), "{row}");
+        let mut reached = vec![numbers[0]];
+        for equation in calculation.split_terminator('.') {
+            let [a, sign, b, "=", result] = equation.split_whitespace().collect::<Vec<_>>()[..] else {
+                panic!("{row}")
+            };
+            let [a, b, result] = [a, b, result].map(|number| number.parse::<i64>().unwrap());
+            let right = match sign {
+                "+" => a + b,
+                "-" => a - b,
+                "*" => a * b,
+                _ => panic!("{row}"),
+            };
+            assert_eq!((a, result), (*reached.last().unwrap(), right), "{row}");
+            reached.push(result);
+        }
+        assert_eq!(reached, numbers, "{row}");
+        let steps = numbers.len() - 1;
+        assert!(seen.insert(numbers), "{file}: {row}");
+        *count.entry((file, steps)).or_insert(0) += 1;
+    }
+    assert_eq!([1, 2, 3, 4].map(|steps| count[&("worked.jsonl", steps)]), [50; 4]);
 }
 
 #[test]
 fn they_are_what_their_scripts_make_where_there_is_python() {
     let examples: [(&str, &[&str]); 2] = [
         ("arithmetic", &["train.jsonl", "test.jsonl", "easy.jsonl", "hard.jsonl"]),
-        ("word-problems", &["train.jsonl", "test.jsonl"]),
+        ("word-problems", &["train.jsonl", "test.jsonl", "worked.jsonl"]),
     ];
     for (example, files) in examples {
         let scratch = Scratch::new();
@@ -148,4 +174,26 @@ fn the_recipes_train_another_model_in_its_place() {
         assert_eq!(judged.iter().sum::<f64>(), 1.0, "{judged:?}");
         assert_eq!((&lines[1]["rollout/responses"], &lines[1]["update/count"]), (&128.0.into(), &2.0.into()));
     }
+}
+
+#[test]
+fn the_worked_stories_tune_another_model_in_its_place() {
+    let scratch = Scratch::new();
+    let model = text_model(&scratch, "model");
+    let out = scratch.path("out");
+    let changes = [
+        format!("run.out={out}"),
+        format!("model.path={}", model.display()),
+        "run.steps=1".into(),
+        "eval.problems=3".into(),
+    ];
+    let mut command = isentrope(&["sft", "recipes/smollm2-135m-worked.toml"]);
+    command.args(changes.iter().flat_map(|change| ["--set", change]));
+    let said = succeed(command.current_dir(root()).env("ISENTROPE_THREADS", "1"));
+    for rows in ["200 rows: 200 usable, 0 duplicates", "104 rows: 104 usable, 0 duplicates"] {
+        assert!(said.contains(rows), "{said}");
+    }
+    let lines = metrics(Path::new(&out));
+    assert!(lines[1]["sft/loss"].is_f64(), "{lines:?}");
+    assert!(lines[1]["eval/test/mean@4"].is_f64(), "{lines:?}");
 }
