@@ -33,6 +33,7 @@ mod program;
 mod programs;
 mod recipes;
 mod report;
+mod result_tables;
 mod score;
 mod shipped_problems;
 #[cfg(target_os = "linux")]
