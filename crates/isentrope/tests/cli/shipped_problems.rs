@@ -186,7 +186,7 @@ fn the_worked_stories_tune_another_model_in_its_place() {
         format!("model.path={}", model.display()),
         "run.steps=1".into(),
         "eval.problems=3".into(),
-        "sft.max_tokens=512".into(), // its tokens are shorter
+        "sft.max_tokens=1024".into(), // its tokens are shorter
     ];
     let mut command = isentrope(&["sft", "recipes/smollm2-135m-worked.toml"]);
     command.args(changes.iter().flat_map(|change| ["--set", change]));
