@@ -19,9 +19,9 @@ by a twelfth and a third of the steps. `at`: where entropy first comes down to s
 with a group, how much more each knows there than that one, over the seeds of both.
 `foretold`: from the evaluations of so large a part of a run, how far forms miss its last evaluation; above 0, they say too much.
 `law`: least squares of R = -a exp(H) + b and of a line in H; which runs leave the law is what `isentrope law` says. `held`: how near
-entropy H was to a target H*, the tracking error being the mean |ln(H / H*)| of the second half of the steps. `course`: a metric over steps. `tokens`: how covariance
-is concentrated in the first step, and of which kinds the tokens are that are picked. `theory`: how the change of entropy on a step's
-own states goes with the covariances, and both by difficulty.
+entropy H was to a target H*, the tracking error being the mean |ln(H / H*)| of the second half of the steps. `course`: a metric over steps. `tokens`: how
+covariance is concentrated in the first step, and of which kinds the tokens are that are picked. `theory`: how the change of
+entropy on a step's own states goes with the covariances, and both by difficulty.
 
 All are means over seeds with 95 % intervals by Student's t, accuracies in percent. Intervals are cut off at what a number can be, such
 as 0 and 100 %. Ends and differences of a sweep's own directory, with tests, are in its table.md.
