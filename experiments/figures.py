@@ -72,6 +72,15 @@ def draw(axis, runs, metric, colour, label, smooth=1):
     axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
+def save(figure, out, labelled=None, below=0.0):
+    """Writes a picture; with an axis, under all its lines' names, so far below the figure as a part of its height."""
+    if labelled:
+        handles, labels = labelled.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, below), fontsize=9)
+    figure.tight_layout()
+    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+
+
 def panels(found, chosen, out):
     """A row of panels, each with a metric of every group over steps."""
     figure, axes = plt.subplots(1, len(chosen), figsize=(3.7 * len(chosen), 3.3))
@@ -85,10 +94,7 @@ def panels(found, chosen, out):
         axis.set_xlabel("step")
         if "entropy" in metric:
             axis.set_ylim(bottom=0.0)
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, -0.07), fontsize=9)
-    figure.tight_layout()
-    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+    save(figure, out, axes[0], -0.07)
     return axes
 
 
@@ -152,10 +158,7 @@ def seeds(found, out):
     for top, bottom, seed in zip(axes[0], axes[-1], common):
         top.set_title(f"seed {seed}", fontsize=10)
         bottom.set_xlabel("step")
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", ncols=len(labels), bbox_to_anchor=(0.5, -0.04), fontsize=9)
-    figure.tight_layout()
-    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+    save(figure, out, axes[0][0], -0.04)
 
 
 def autopilot(found, out):
@@ -183,8 +186,7 @@ def law(found, out):
     axis.set_xlabel("H on the test problems, nats")
     axis.set_ylabel(f"mean@{k}")
     axis.legend(fontsize=8, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.tight_layout()
-    figure.savefig(out, transparent=True, bbox_inches="tight", metadata={"Date": None})
+    save(figure, out)
 
 
 def main():

@@ -148,26 +148,29 @@ fn they_are_what_their_scripts_make_where_there_is_python() {
     }
 }
 
+/// Makes one step of `recipes/smollm2-135m-{recipe}.toml` with a small model in the place of its own: what that says, and its
+/// metrics.
+fn one_step(command: &str, recipe: &str, changes: &[&str]) -> (String, Vec<Value>) {
+    let scratch = Scratch::new();
+    let out = scratch.path("out");
+    let places =
+        [format!("run.out={out}"), format!("model.path={}", text_model(&scratch, "model").display())];
+    let smaller = ["run.steps=1", "eval.problems=3"];
+    let changes = places.iter().map(String::as_str).chain(smaller).chain(changes.iter().copied());
+    let mut command = isentrope(&[command, &format!("recipes/smollm2-135m-{recipe}.toml")]);
+    command.args(changes.flat_map(|change| ["--set", change]));
+    let said = succeed(command.current_dir(root()).env("ISENTROPE_THREADS", "1"));
+    (said, metrics(Path::new(&out)))
+}
+
 #[test]
 fn the_recipes_train_another_model_in_its_place() {
     for (recipe, rows) in [("arithmetic", [259, 78]), ("word-problems", [400, 104])] {
-        let scratch = Scratch::new();
-        let model = text_model(&scratch, "model");
-        let out = scratch.path("out");
-        let changes = [
-            format!("run.out={out}"),
-            format!("model.path={}", model.display()),
-            "run.steps=1".into(),
-            "eval.problems=3".into(),
-        ];
-        let mut command = isentrope(&["train", &format!("recipes/smollm2-135m-{recipe}.toml")]);
-        command.args(changes.iter().flat_map(|change| ["--set", change]));
-        let said = succeed(command.current_dir(root()).env("ISENTROPE_THREADS", "1"));
+        let (said, lines) = one_step("train", recipe, &[]);
         for rows in rows {
             assert!(said.contains(&format!("{rows} rows: {rows} usable, 0 duplicates")), "{said}");
         }
 
-        let lines = metrics(Path::new(&out));
         assert!(lines[0]["eval/test/mean@4"].is_f64() && lines[1]["eval/test/entropy"].is_f64(), "{lines:?}");
         let judged = ["correct", "wrong", "unparseable"]
             .map(|verdict| lines[1][format!("verdict/{verdict}")].as_f64().unwrap());
@@ -178,25 +181,13 @@ fn the_recipes_train_another_model_in_its_place() {
 
 #[test]
 fn the_worked_stories_tune_another_model_in_its_place() {
-    let scratch = Scratch::new();
-    let model = text_model(&scratch, "model");
-    let out = scratch.path("out");
-    let changes = [
-        format!("run.out={out}"),
-        format!("model.path={}", model.display()),
-        "run.steps=1".into(),
-        "eval.problems=3".into(),
-        "sft.max_tokens=512".into(), // its tokens are shorter, and it has no more positions
-    ];
-    let mut command = isentrope(&["sft", "recipes/smollm2-135m-worked.toml"]);
-    command.args(changes.iter().flat_map(|change| ["--set", change]));
-    let said = succeed(command.current_dir(root()).env("ISENTROPE_THREADS", "1"));
+    // Its tokens are shorter, and it has no more positions.
+    let (said, lines) = one_step("sft", "worked", &["sft.max_tokens=512"]);
     for rows in
         ["200 rows: 193 usable, 0 duplicates", "0 bad, 7 too long", "104 rows: 104 usable, 0 duplicates"]
     {
         assert!(said.contains(rows), "{said}");
     }
-    let lines = metrics(Path::new(&out));
     assert!(lines[1]["sft/loss"].is_f64(), "{lines:?}");
     assert!(lines[1]["eval/test/mean@4"].is_f64(), "{lines:?}");
 }
