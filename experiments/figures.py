@@ -23,10 +23,11 @@
     python3 experiments/figures.py difficulty docs/results/smollm2-rivals.csv.gz docs/figures/smollm2-difficulty.svg --group on-policy
     python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
 
-`keep` writes what the pictures need of a sweep as a table, which the others take in the sweep's place: `docs/results` has
-those of docs/results.md, so that the pictures can be drawn without hours of runs. With `--add` the runs that the table has
+`keep` writes the metrics that pictures and tables need as a table, which the others take in the sweep's place: `docs/results` has
+the tables of docs/results.md, so that its pictures can be drawn without hours of runs. With `--add` the runs that the table has
 already stay in it: groups and seeds may be made one after the other, on several machines. Lines are means over the seeds that have
-finished, bands their 95 % intervals by Student's t; of two or three seeds, thin lines are the seeds. `--group` chooses groups.
+finished, bands their 95 % intervals by Student's t, as `isentrope lab seeds` computes them; ISENTROPE names the program, default
+`isentrope`. Thin lines are the seeds of groups of two or three. `--group` chooses groups.
 """
 
 import argparse
@@ -39,7 +40,7 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
-from runs import evaluation_set, groups, keep, least_squares, mean_and_half, of_table, seed_of, together
+from runs import computed, evaluation_set, groups, keep, of_table, seed_of, together
 
 # A picture must be readable on white and on black: its ground is clear and its words are grey.
 WORDS = "#7d8590"
@@ -52,24 +53,18 @@ plt.rcParams.update({
 })
 
 
-def draw(axis, runs, metric, colour, label, smooth=1):
-    """A metric over steps: mean over seeds and band, each point the mean of up to `smooth` steps. On a logarithmic axis means are
-    of logarithms."""
-    to, back = (math.log, math.exp) if axis.get_yscale() == "log" else (float, float)
-    series = [{row["step"]: to(row[metric]) for row in rows if row.get(metric) is not None} for rows in runs]
-    steps = sorted(set.intersection(*(set(one) for one in series)))
-    chunks = [steps[i:i + smooth] for i in range(0, len(steps), smooth)]
-    points = [(sum(chunk) / len(chunk),
-               *mean_and_half([sum(one[step] for step in chunk) / len(chunk) for one in series])) for chunk in chunks]
-    x, y, half = zip(*points)
-    axis.plot(x, list(map(back, y)), color=colour, label=label, linewidth=1.8)
-    if len(runs) < 4:
-        for one in series if len(runs) > 1 else []:
-            axis.plot(x, [back(sum(one[step] for step in chunk) / len(chunk)) for chunk in chunks], color=colour, linewidth=0.7, alpha=0.5)
+def draw(axis, runs, curve, metric, colour, label):
+    """A metric over steps: the mean over seeds with its band, or a single run; thin lines are few seeds."""
+    series = [[(row["step"], row[metric]) for row in rows if row.get(metric) is not None] for rows in runs]
+    if curve is None:
+        axis.plot(*zip(*series[0]), color=colour, label=label, linewidth=1.8)
         return
-    top = 1.0 if "@" in metric else math.inf
-    low, high = [max(back(a - b), 0.0) for a, b in zip(y, half)], [min(back(a + b), top) for a, b in zip(y, half)]
-    axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.plot(curve["steps"], curve["mean"], color=colour, label=label, linewidth=1.8)
+    if len(runs) < 4:
+        for one in series:
+            axis.plot(*zip(*one), color=colour, linewidth=0.7, alpha=0.5)
+    else:
+        axis.fill_between(curve["steps"], curve["low"], curve["high"], color=colour, alpha=0.15, linewidth=0)
 
 
 def save(figure, out, labelled=None, below=0.0):
@@ -83,66 +78,70 @@ def save(figure, out, labelled=None, below=0.0):
 
 def panels(found, chosen, out):
     """A row of panels, each with a metric of every group over steps."""
+    curves = computed(found)
     figure, axes = plt.subplots(1, len(chosen), figsize=(3.7 * len(chosen), 3.3))
-    for axis, (metric, title, smooth) in zip(axes, chosen):
+    for axis, (metric, title) in zip(axes, chosen):
         if metric == "cov/fraction":
             axis.set_yscale("log")
         for colour, (group, runs) in zip(COLOURS, found.items()):
-            if any(row.get(metric) is not None for row in runs[0]):
-                draw(axis, runs, metric, colour, group, smooth)
+            measured = [rows for rows in runs.values() if any(row.get(metric) is not None for row in rows)]
+            if measured:
+                draw(axis, measured, curves[group]["curves"].get(metric), metric, colour, group)
         axis.set_title(title, fontsize=10)
         axis.set_xlabel("step")
         if "entropy" in metric:
             axis.set_ylim(bottom=0.0)
     save(figure, out, axes[0], -0.07)
-    return axes
 
 
 def methods(found, out):
     name, k = evaluation_set(found)
-    panels(found, [("policy/entropy", "policy entropy, nats", 5), (f"eval/{name}/mean@{k}", f"mean@{k}", 1),
-                   (f"eval/{name}/pass@{k}", f"pass@{k}", 1), (f"eval/{name}/maj@{k}", f"maj@{k}", 1)], out)
+    panels(found, [("policy/entropy", "policy entropy, nats"), (f"eval/{name}/mean@{k}", f"mean@{k}"),
+                   (f"eval/{name}/pass@{k}", f"pass@{k}"), (f"eval/{name}/maj@{k}", f"maj@{k}")], out)
 
 
 def cooler(found, out):
     """Length, and accuracies at the second temperature."""
     name, k = evaluation_set(found)
-    first = next(iter(found.values()))[0]
+    first = next(iter(next(iter(found.values())).values()))
     at = sorted({key.split("/")[1] for row in first for key in row if key.startswith(f"eval/{name}_t")})
     if not at:
         raise SystemExit(f"{name} was evaluated at one temperature")
     temperature = at[0].rsplit("_t", 1)[1]
-    panels(found, [(f"eval/{name}/length_mean", "response length, tokens", 1),
-                   *((f"eval/{at[0]}/{what}@{k}", f"{what}@{k} at T {temperature}", 1) for what in ("mean", "pass", "maj"))], out)
+    panels(found, [(f"eval/{name}/length_mean", "response length, tokens"),
+                   *((f"eval/{at[0]}/{what}@{k}", f"{what}@{k} at T {temperature}") for what in ("mean", "pass", "maj"))], out)
 
 
 def difficulty(found, out):
-    """The first group's covariance within prompts, and the fall of entropy, by the share of a prompt's responses that are right."""
-    runs = next(iter(found.values()))
-    buckets = [("0_25", "below 25 %"), ("25_50", "25 to 50 %"), ("50_75", "50 to 75 %"), ("75_100", "75 % and more")]
-    fall = lambda change: None if change is None else -change
-    measured = {label: [[{"step": row["step"], "covariance": row.get(f"theory/accuracy_{bucket}/group_covariance"),
-                          "fall": fall(row.get(f"theory/accuracy_{bucket}/entropy_change"))} for row in rows] for rows in runs]
-                for bucket, label in buckets}
-    if all(row["covariance"] is None for rows in measured["25 to 50 %"] for row in rows):
-        raise SystemExit("nothing has measured the theory by difficulty (lab.track_theory)")
-    panels(measured, [("covariance", "covariance within a prompt", 5), ("fall", "fall of entropy, nats a step", 5)], out)
+    """The first group's covariance within prompts, and its change of entropy, by the share of a prompt's responses that are right."""
+    group, runs = next(iter(found.items()))
+    curves = computed({group: runs})[group]["curves"]
+    figure, axes = plt.subplots(1, 2, figsize=(7.4, 3.3))
+    for axis, metric, title in zip(axes, ("group_covariance", "entropy_change"), ("covariance within a prompt", "change of entropy, nats a step")):
+        for colour, (bucket, label) in zip(COLOURS, (("0_25", "below 25 %"), ("25_50", "25 to 50 %"), ("50_75", "50 to 75 %"), ("75_100", "75 % and more"))):
+            metric_of = f"theory/accuracy_{bucket}/{metric}"
+            if metric_of not in curves:
+                raise SystemExit("nothing has measured the theory by difficulty in several seeds (lab.track_theory)")
+            draw(axis, list(runs.values()), curves[metric_of], metric_of, colour, label)
+        axis.set_title(title, fontsize=10)
+        axis.set_xlabel("step")
+    save(figure, out, axes[0], -0.07)
 
 
 def kinds(found, out):
     """Accuracy by kind of problem, which is what parts of a set are."""
     name, k = evaluation_set(found)
-    first = next(iter(found.values()))[0]
+    first = next(iter(next(iter(found.values())).values()))
     of_part = re.compile(rf"eval/{re.escape(name)}/(.+)/mean@{k}")
     parts = sorted({match[1] for row in first for key in row if (match := of_part.fullmatch(key))})
     if not parts:
         raise SystemExit(f"the set {name} has no parts")
-    panels(found, [(f"eval/{name}/{part}/mean@{k}", f"{part}, mean@{k}", 1) for part in parts], out)
+    panels(found, [(f"eval/{name}/{part}/mean@{k}", f"{part}, mean@{k}") for part in parts], out)
 
 
 def seeds(found, out):
     """A column for each seed that all groups have, and each run in it: for runs that differ more than a mean would show."""
-    name, k = evaluation_set({group: list(runs.values()) for group, runs in found.items()})
+    name, k = evaluation_set(found)
     by_seed = {group: {seed_of(group, run): rows for run, rows in runs.items()} for group, runs in found.items()}
     common = sorted(set.intersection(*map(set, by_seed.values())))
     if not common:
@@ -152,7 +151,7 @@ def seeds(found, out):
     for row, (metric, title) in zip(axes, chosen):
         for axis, seed in zip(row, common):
             for colour, (group, runs) in zip(COLOURS, by_seed.items()):
-                draw(axis, [runs[seed]], metric, colour, group)
+                draw(axis, [runs[seed]], None, metric, colour, group)
         row[0].set_ylabel(title)
         row[0].set_ylim(bottom=0.0)
     for top, bottom, seed in zip(axes[0], axes[-1], common):
@@ -163,26 +162,25 @@ def seeds(found, out):
 
 def autopilot(found, out):
     name, k = evaluation_set(found)
-    panels(found, [("policy/entropy", "policy entropy, nats", 2), ("cov/fraction", "fraction of tokens picked", 2),
-                   (f"eval/{name}/mean@{k}", f"mean@{k}", 1), (f"eval/{name}/pass@{k}", f"pass@{k}", 1)], out)
+    panels(found, [("policy/entropy", "policy entropy, nats"), ("cov/fraction", "fraction of tokens picked"),
+                   (f"eval/{name}/mean@{k}", f"mean@{k}"), (f"eval/{name}/pass@{k}", f"pass@{k}")], out)
 
 
 def law(found, out):
-    """Accuracy against entropy: every evaluation of every run, with the law and the line in H through those of the first group."""
+    """Accuracy against entropy: every evaluation of every run, with the law through all evaluations of the first group."""
     name, k = evaluation_set(found)
+    first = next(iter(found))
     figure, axis = plt.subplots(figsize=(8.0, 3.8))
     for colour, (group, runs) in zip(COLOURS, found.items()):
-        evaluated = [row for run in runs for row in run if row.get(f"eval/{name}/mean@{k}") is not None]
+        evaluated = [row for run in runs.values() for row in run if row.get(f"eval/{name}/mean@{k}") is not None]
         x = [row[f"eval/{name}/entropy"] for row in evaluated]
-        y = [row[f"eval/{name}/mean@{k}"] for row in evaluated]
-        axis.scatter(x, y, s=9, color=colour, alpha=0.7, linewidth=0, label=group)
-        if group != next(iter(found)):
-            continue
-        for form, of, style in (("-a exp(H) + b", math.exp, "-"), ("line in H", float, "--")):
-            intercept, slope, r2 = least_squares([of(h) for h in x], y)
+        axis.scatter(x, [row[f"eval/{name}/mean@{k}"] for row in evaluated], s=9, color=colour, alpha=0.7, linewidth=0, label=group)
+        if group == first:
+            fit = computed({group: runs})[group]["laws"][name]
+            a, b = fit["a"]["value"], fit["b"]["value"]
             inside = [min(x) + i / 50 * (max(x) - min(x)) for i in range(51)]
-            axis.plot(inside, [intercept + slope * of(h) for h in inside], color=colour, linewidth=1.5, linestyle=style,
-                      label=f"{form}, {group}: R\u00b2 {r2:.3f}")
+            axis.plot(inside, [b - a * math.exp(h) for h in inside], color=colour, linewidth=1.5,
+                      label=f"-a exp(H) + b, {group}: R\u00b2 {fit['r_squared']:.3f}")
     axis.set_xlabel("H on the test problems, nats")
     axis.set_ylabel(f"mean@{k}")
     axis.legend(fontsize=8, markerscale=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -203,11 +201,8 @@ def main():
         return keep(together(of_table(given.out), found) if given.add else found, given.out)
     if not 1 <= len(found) <= len(COLOURS):
         raise SystemExit(f"{len(found)} groups have finished runs; choose 1 to {len(COLOURS)} of them with --group")
-    if given.what == "seeds":
-        return seeds(found, given.out)
-    {"methods": methods, "cooler": cooler, "kinds": kinds, "difficulty": difficulty, "law": law, "autopilot": autopilot}[given.what](
-        {group: list(runs.values()) for group, runs in found.items()}, given.out
-    )
+    {"methods": methods, "cooler": cooler, "kinds": kinds, "difficulty": difficulty, "seeds": seeds, "law": law,
+     "autopilot": autopilot}[given.what](found, given.out)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ use isentrope_files::masked_crc;
 use isentrope_grader::{GroundTruth, Options};
 use isentrope_lab::alarms;
 use isentrope_lab::inspect::{Inspection, StepChoice};
-use isentrope_lab::show::{self, Look, ShownRun, Wanted};
+use isentrope_lab::run::Run;
+use isentrope_lab::show::{self, Look, Wanted};
 use isentrope_lab::text_plot::Charset;
 use isentrope_lab::visible::visible;
 use isentrope_model::chat_template::ChatTemplate;
@@ -215,7 +216,7 @@ fn log(data: &[u8], name: &str) {
     with_file(name, data, |dir| {
         // By the file, and as what a directory holds.
         for path in [dir.join(name), dir.to_owned()] {
-            match ShownRun::read(&path) {
+            match Run::read(&path) {
                 Ok(runs) => {
                     for run in &runs {
                         run.log.notes.iter().for_each(told);

@@ -1,4 +1,5 @@
-//! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
+//! Alarms of collapse, from the numbers of one step after another. Each alarm is given once, and
+//! names the setting to change.
 
 use crate::log::{ENTROPIES, Origin, RunLog};
 use crate::number::{fixed, whole_percent};
@@ -11,25 +12,29 @@ const COLLAPSED: f64 = 0.1;
 const RECOVERED: f64 = 0.2;
 /// The part of a target below which the entropy is not held there.
 const HELD: f64 = 0.9;
-/// The share of responses that are cut off above which little but cut off responses is learnt from, and when that is over.
+/// The share of cut-off responses above which training learns from little else, and the share below
+/// which the alarm ends.
 const TRUNCATED: f64 = 0.9;
 const ENDING: f64 = 0.8;
-/// The share of groups without signal that is most of them, and in how many measured steps in a row.
+/// Groups without signal raise an alarm if their share is above this, in so many measured steps in
+/// a row.
 const MOST: f64 = 0.5;
 const PATIENCE: u32 = 5;
-/// Lengths of so many measured steps are compared with those of as many before them.
+/// Lengths are compared over so many measured steps with as many before them.
 const WINDOW: usize = 5;
-/// How much longer responses are then, as a factor, at how many standard errors, and the share of them that is cut off.
+/// Responses have grown if they are longer by this factor, by so many standard errors, and if this
+/// share of them is cut off.
 const LONGER: f64 = 1.03;
 const ERRORS: f64 = 4.0;
 const MANY: f64 = 0.25;
 /// Measured steps in a row that must be well before an alarm is said again.
 const WELL: u32 = 10;
 
-/// What an alarm is about.
+/// The subject of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The entropy is below a tenth of the first that was measured, and not because that was asked for.
+    /// The entropy is below a tenth of the first that was measured, and not because that was asked
+    /// for.
     Entropy,
     /// Nearly all responses are cut off.
     Truncation,
@@ -42,9 +47,9 @@ pub enum Kind {
 /// An alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    /// What it is about.
+    /// Its subject.
     pub kind: Kind,
-    /// What has been measured, and what to turn, in sentences.
+    /// The numbers, and the setting to change, in sentences.
     pub text: String,
 }
 
@@ -54,7 +59,7 @@ pub struct Alarm {
 pub struct Alarms {
     /// The first step that had an entropy above 0, and that entropy.
     first_entropy: Option<(u64, f64)>,
-    /// Measured steps in a row in which most groups had no signal, and the first of them.
+    /// Measured steps in a row in which most groups had no signal, and the first such step.
     without_signal: u32,
     without_signal_since: u64,
     /// The last measured steps.
@@ -75,7 +80,7 @@ struct Lengths {
     truncated: f64,
 }
 
-/// What is watched is said once, until it has been well for a while.
+/// A condition that is told once, until it has been well for a while.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Watch {
     is_said: bool,
@@ -98,8 +103,9 @@ impl Watch {
 }
 
 impl Alarms {
-    /// Takes in what a step has measured, by our names, and returns what is to be said after it. `origin` says whose settings
-    /// are to be turned. A log may have every tenth step alone, so steps are named where several are meant.
+    /// Takes in a step's numbers by our names, and returns the alarms to give after it. `origin` is
+    /// the trainer whose settings the alarms name. A log may have only every tenth step, so texts
+    /// about several steps name them.
     pub fn after_step(
         &mut self,
         origin: Origin,
@@ -119,7 +125,8 @@ impl Alarms {
             let is_ill = entropy < COLLAPSED * first && !is_held;
             if self.entropy.rings(is_ill, entropy >= RECOVERED * first || is_held) {
                 let what = format!(
-                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step {first_step}. There is next \
+                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step \
+                     {first_step}. There is next \
                      to nothing left for exploration.",
                     fixed(entropy, 3),
                     whole_percent(entropy / first),
@@ -148,7 +155,8 @@ impl Alarms {
             }
             if self.signal.rings(self.without_signal >= PATIENCE, !is_most) {
                 let what = format!(
-                    "most groups have had no signal from step {} to step {step}, {} measurements in a row, now {} of them: \
+                    "most groups have had no signal from step {} to step {step}, {} measurements \
+                     in a row, now {} of them: \
                      what their responses are worth is the same.{}",
                     self.without_signal_since,
                     self.without_signal,
@@ -163,11 +171,12 @@ impl Alarms {
         {
             let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
             let grows = now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
-            // Nearly all of them cut off is another alarm, which says enough.
+            // If nearly all are cut off, the other alarm says enough.
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
                 let what = format!(
-                    "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and {} of them are cut \
+                    "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, \
+                     and {} of them are cut \
                      off at the longest length.",
                     fixed(now.length, 1),
                     now.steps.0,
@@ -191,7 +200,7 @@ impl Alarms {
         self.first_entropy
     }
 
-    /// What the last steps were like, behind those before them; none until there are enough.
+    /// The last steps and as many before them; none until there are enough.
     fn windows(&mut self, lengths: Lengths) -> Option<[Window; 2]> {
         self.lengths.push_back(lengths);
         if self.lengths.len() > 2 * WINDOW {
@@ -225,7 +234,7 @@ impl Window {
     }
 }
 
-/// The alarms of a log that is there, by step, as they would have been said during the run.
+/// The alarms of a whole log, by step, as training would have given them.
 pub fn of_log(log: &RunLog) -> Vec<(u64, Alarm)> {
     let watched =
         |name: &str| name.starts_with("policy/") || name.starts_with("response/") || is_of_signal(name);
@@ -250,8 +259,8 @@ fn is_of_signal(name: &str) -> bool {
     [WITHOUT_SIGNAL, SOLVED_ALL, SOLVED_NONE].contains(&name)
 }
 
-/// The share of groups without signal. Where it is not measured, groups of equal verdicts have none, unless a group is one
-/// response, which is compared with other groups.
+/// The share of groups without signal. If it is not measured, groups of equal verdicts have none,
+/// unless each group is one response, which is compared with other groups.
 fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
     measured(WITHOUT_SIGNAL).or_else(|| {
         let is_single = measured("rollout/responses")
@@ -274,7 +283,7 @@ fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
     }
 }
 
-/// What to turn, in a trainer's own settings.
+/// The settings to change, by a trainer's own names.
 struct Remedies {
     entropy: &'static str,
     truncation: &'static str,
@@ -286,9 +295,12 @@ impl Remedies {
     /// Where a run's own target, in nats, is not held.
     fn entropy_below(&self, target: f64) -> String {
         format!(
-            "Its target of {} nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held: raise \
-             objective.covariance.controller.max or gain (docs/autopilot.md), or entropy_bonus.max, or lower \
-             optimizer.learning_rate. What is spent does not come back: start again, or from a checkpoint before it.",
+            "Its target of {} nats (objective.covariance.target_entropy or \
+             objective.entropy_bonus.target) is not held: raise \
+             objective.covariance.controller.max or gain (docs/autopilot.md), or \
+             entropy_bonus.max, or lower \
+             optimizer.learning_rate. What is spent does not come back: start again, or from a \
+             checkpoint before it.",
             fixed(target, 3)
         )
     }
@@ -296,33 +308,49 @@ impl Remedies {
     fn of(origin: Origin) -> Self {
         match origin {
             Origin::Isentrope | Origin::Unknown => Self {
-                entropy: "Hold an entropy with objective.covariance.target_entropy, which objective.covariance.method = \
-                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/autopilot.md), or raise \
-                          objective.clip_high or objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
-                          it more slowly. What is spent does not come back: start again, or from a checkpoint before it.",
-                truncation: "Raise rollout.max_tokens, or let length cost something with reward.overlong.buffer. If the \
+                entropy: "Hold an entropy with objective.covariance.target_entropy, which \
+                          objective.covariance.method = \
+                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/autopilot.md), or \
+                          raise \
+                          objective.clip_high or objective.entropy_bonus.coefficient; a lower \
+                          optimizer.learning_rate spends \
+                          it more slowly. What is spent does not come back: start again, or from \
+                          a checkpoint before it.",
+                truncation: "Raise rollout.max_tokens, or let length cost something with \
+                             reward.overlong.buffer. If the \
                              model never ends a response, look at data.template and rollout.stop.",
-                signal: "Choose data that the model solves now and then, or raise rollout.responses; rollout.filter = true \
+                signal: "Choose data that the model solves now and then, or raise \
+                         rollout.responses; rollout.filter = true \
                          samples other problems in place of these.",
-                length: "Let length cost something with reward.overlong.buffer, leave cut off responses out with \
+                length: "Let length cost something with reward.overlong.buffer, leave cut off \
+                         responses out with \
                          reward.mask_truncated = true, or raise rollout.max_tokens.",
             },
             Origin::Verl => Self {
-                entropy: "Restrain the tokens that spend it with actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or \
-                          kl_cov, or raise actor_rollout_ref.actor.clip_ratio_high or actor_rollout_ref.actor.entropy_coeff; a \
+                entropy: "Restrain the tokens that spend it with \
+                          actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or \
+                          kl_cov, or raise actor_rollout_ref.actor.clip_ratio_high or \
+                          actor_rollout_ref.actor.entropy_coeff; a \
                           lower actor_rollout_ref.actor.optim.lr spends it more slowly.",
-                truncation: "Raise data.max_response_length, or let length cost something with the overlong buffer of the \
+                truncation: "Raise data.max_response_length, or let length cost something with \
+                             the overlong buffer of the \
                              reward manager dapo.",
-                signal: "Choose data that the model solves now and then, or raise actor_rollout_ref.rollout.n; \
-                         algorithm.filter_groups.enable=True samples other prompts in place of these.",
-                length: "Let length cost something with the overlong buffer of the reward manager dapo, or raise \
+                signal: "Choose data that the model solves now and then, or raise \
+                         actor_rollout_ref.rollout.n; \
+                         algorithm.filter_groups.enable=True samples other prompts in place of \
+                         these.",
+                length: "Let length cost something with the overlong buffer of the reward manager \
+                         dapo, or raise \
                          data.max_response_length.",
             },
             Origin::Trl => Self {
-                entropy: "Raise epsilon_high, or lower learning_rate; a beta above 0 keeps the policy near the reference model.",
-                truncation: "Raise max_completion_length, or let length cost something with get_soft_overlong_punishment.",
+                entropy: "Raise epsilon_high, or lower learning_rate; a beta above 0 keeps the \
+                          policy near the reference model.",
+                truncation: "Raise max_completion_length, or let length cost something with \
+                             get_soft_overlong_punishment.",
                 signal: "Choose data that the model solves now and then, or raise num_generations.",
-                length: "Let length cost something with get_soft_overlong_punishment, set mask_truncated_completions=True, or \
+                length: "Let length cost something with get_soft_overlong_punishment, set \
+                         mask_truncated_completions=True, or \
                          raise max_completion_length.",
             },
         }

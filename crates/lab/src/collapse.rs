@@ -1,10 +1,12 @@
-//! How early entropy and gain were spent, of what a whole run came to; between evaluations in a straight line.
+//! How early a run spent its entropy and made its gain, as shares of the whole run; between
+//! evaluations in a straight line.
 
 use crate::law::Point;
 
-/// The paper's shares of entropy and gain, by twelfth: means of 11 models over 2400 updates (arXiv:2505.22617, section 2).
+/// The paper's shares of entropy and gain, by twelfth: means of 11 models over 2400 updates
+/// (arXiv:2505.22617, section 2).
 pub(crate) const PAPER: [(u32, f64, f64); 2] = [(1, 0.73, 0.76), (4, 0.94, 0.93)];
-/// A change that is smaller than this share of where it began is none.
+/// A change counts if it is at least this share of the first value.
 const LEAST_CHANGE: f64 = 0.02;
 /// Parts that a run is cut into.
 pub(crate) const TWELFTHS: u32 = 12;
@@ -21,7 +23,9 @@ pub(crate) const GAINED: Quantity = |point| point.accuracy;
 pub(crate) fn at(points: &[Point], quantity: Quantity, step: f64) -> Option<f64> {
     let after = points.partition_point(|point| (point.step as f64) < step);
     let Some(next) = points.get(after) else { return points.last().map(quantity) };
-    let Some(before) = after.checked_sub(1).map(|i| &points[i]) else { return Some(quantity(next)) };
+    let Some(before) = after.checked_sub(1).map(|i| &points[i]) else {
+        return Some(quantity(next));
+    };
     let part = (step - before.step as f64) / (next.step - before.step) as f64;
     Some(quantity(before) + part * (quantity(next) - quantity(before)))
 }

@@ -1,9 +1,9 @@
-//! What can go wrong in the laboratory. Every message is a sentence for the user that says what to do.
+//! Errors of the laboratory. Every message is a sentence that tells the user what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Failure to read what a run has written, or to make something of it.
+/// Failure to read or to interpret a run's files.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The operating system refused to read or write a file.
@@ -11,10 +11,10 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// A file was read, and what it holds is malformed.
+    /// A file has malformed content.
     #[error("{}: {what}", path.display())]
     Invalid {
         /// The file concerned.
@@ -22,7 +22,7 @@ pub enum Error {
         /// The defect, with its line where the file has lines.
         what: String,
     },
-    /// What was asked for cannot be had.
+    /// A request that cannot be met; the sentence says why.
     #[error("{0}")]
     Refused(String),
 }

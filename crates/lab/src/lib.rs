@@ -1,11 +1,16 @@
-//! The laboratory: what the entropy of a policy is spent on (arXiv:2505.22617), from the numbers that runs write.
+//! The laboratory: how a policy spends its entropy (arXiv:2505.22617), from the numbers that runs
+//! write.
 //!
-//! [`log`] reads what a run has measured, whoever has trained it; [`run_files`] what else a run of this program keeps, and
-//! [`tokens`] its responses with the numbers of each token. [`law`] fits R = -a exp(H) + b and says where it does not hold,
-//! [`theory`] how well covariances tell the change of the entropy, [`alarms`] when a policy collapses, [`seeds`] what runs say
-//! that differ in their seeds, [`selection`] what covariance methods pick inside micro-batches. [`report`] and [`inspect`] show
-//! runs and tokens on web pages ([`page`] is what these have in common), [`show`] on a terminal ([`text_plot`] draws curves
-//! there). No file here knows a model or a trainer.
+//! - [`log`] reads the numbers of any trainer's run, [`run_files`] the other files of this program's
+//!   runs, [`tokens`] their responses token by token.
+//! - [`run`] has what the numbers of a run come to, computed once.
+//! - [`law`] fits R = -a exp(H) + b, or says why it does not hold; [`theory`] tests how covariances
+//!   tell the change of the entropy; [`alarms`] tell when a policy collapses; [`seeds`] has
+//!   statistics over runs that differ in their seeds.
+//! - [`report`] and [`inspect`] show runs and tokens on web pages (built from [`page`]), [`show`] on
+//!   a terminal (with curves of [`text_plot`]).
+//!
+//! No file here knows a model or a trainer.
 
 pub mod alarms;
 mod collapse;
@@ -17,9 +22,9 @@ mod number;
 pub mod page;
 pub mod recipes;
 pub mod report;
+pub mod run;
 pub mod run_files;
 pub mod seeds;
-pub mod selection;
 pub mod show;
 pub mod text_plot;
 pub mod theory;

@@ -16,7 +16,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A number with so many digits behind the point, in columns of its like; nothing that rounds to 0 has a sign.
+/// A number with so many digits after the point; a number that rounds to 0 has no sign.
 pub(crate) fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() && value.abs() >= LARGE {
         return format!("{value:.2e}");

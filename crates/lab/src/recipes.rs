@@ -1,14 +1,14 @@
-//! What of a run's recipe decides its results.
+//! The part of a recipe that decides a run's results.
 
 use serde_json::Value;
 
-/// Keys that change no result: where a run is kept and computed, how often and how long it is saved, what memory it may take,
-/// and how long its ranks wait for each other. (The type of numbers, `device.dtype`, does change results, and `checkpoint.dtype`
-/// those of runs that begin with a checkpoint.)
+/// Keys that change no result: the run's directory and device, how often checkpoints are saved and
+/// kept, memory, and how long ranks wait for each other. (The type of numbers, `device.dtype`, does
+/// change results; `checkpoint.dtype` changes those of runs that begin with a checkpoint.)
 const NO_RESULTS: [&str; 6] =
     ["run.out", "memory", "checkpoint.every", "checkpoint.keep", "device.kind", "ranks.timeout_s"];
 
-/// A recipe's values without those that change no result.
+/// A recipe's values without the keys that change no result.
 pub fn deciding(recipe: &Value) -> Value {
     let mut recipe = recipe.clone();
     for key in NO_RESULTS {

@@ -1,4 +1,5 @@
-//! What a run directory of this program holds, and under which names: the log, the recipe, the responses of each step.
+//! Names of the files in a run directory of this program: the log, the recipe, the responses of
+//! each step.
 
 use crate::{Error, Result};
 use isentrope_files::{names, read_regular};
@@ -12,24 +13,24 @@ pub const METRICS: &str = "metrics.jsonl";
 pub const TIMINGS: &str = "timings.jsonl";
 /// The resolved recipe.
 pub const RECIPE: &str = "recipe.toml";
-/// The recipe's values, to compare with when the run is resumed. The file is written first and removed last: a directory is
-/// a run if it has this file.
+/// The recipe's values, to compare with when the run is resumed. The file is written first and
+/// removed last: a directory is a run if it has this file.
 pub const VALUES: &str = ".recipe.json";
-/// What the run was made from.
+/// The program, model and data of the run.
 pub const MANIFEST: &str = "manifest.json";
-/// Where sampled responses are kept.
+/// The directory of sampled responses.
 pub const ROLLOUTS: &str = "rollouts";
-/// Where responses to held-out problems are kept.
+/// The directory of responses to held-out problems.
 pub const EVALUATIONS: &str = "evaluations";
 /// The responses from before the first step on whose states the entropy is measured.
 pub const INITIAL_STATES: &str = "initial-states.jsonl";
-/// Where token records are kept.
+/// The directory of token records.
 pub const TOKENS: &str = "tokens";
 
 /// Largest recipe or manifest that is read, in bytes.
 const MAX_JSON: u64 = 64 << 20;
 
-/// The recipe's values of what a path leads to; none where that is no run of this program.
+/// The recipe's values of the run at a path; none if it is no run of this program.
 ///
 /// # Errors
 /// As [`RunFiles::recipe`].
@@ -58,7 +59,7 @@ impl RunFiles {
         self.json(VALUES)
     }
 
-    /// What the run was made from: program, model and data.
+    /// The run's program, model and data.
     ///
     /// # Errors
     /// As [`recipe`](Self::recipe).
@@ -111,7 +112,8 @@ fn of_step(step: u64) -> String {
     format!("step-{step:06}.jsonl")
 }
 
-/// The steps N of the files `step-N.jsonl` in a directory, ascending; none where there is no directory.
+/// The steps N of the files `step-N.jsonl` in a directory, ascending; none where there is no
+/// directory.
 fn steps(dir: &Path) -> Result<Vec<u64>> {
     let step = |name: &str| name.strip_prefix("step-")?.strip_suffix(".jsonl")?.parse::<u64>().ok();
     let mut steps: Vec<u64> = names(dir)?.iter().filter_map(|name| step(name.to_str()?)).collect();

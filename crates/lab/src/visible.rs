@@ -1,10 +1,11 @@
-//! Text from elsewhere as people can see it: what is hidden in it could make a page or a terminal show something else.
+//! Foreign text made visible: hidden characters could make a page or a terminal show something
+//! else.
 
 use std::borrow::Cow;
 
-/// The text with every character escaped that a reader would not see and a terminal may obey, as in `\u{1b}`: control
-/// characters but for line breaks and tabs, direction marks and other invisible ones. Joiners stay inside scripts and emoji
-/// that are written with them.
+/// The text with every character escaped that a reader would not see and a terminal may obey, as in
+/// `\u{1b}`: control characters but for line breaks and tabs, direction marks and other invisible
+/// ones. Joiners stay inside scripts and emoji that are written with them.
 pub fn visible(text: &str) -> Cow<'_, str> {
     // Text that is printed piece by piece may begin with a joiner.
     let mut before = '\u{ffff}';
@@ -24,9 +25,9 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether nobody would see the character: general categories Cc and Cf, line and paragraph separators, letters without a
-/// shape, and the variation selectors that fonts do not use (The Unicode Standard 16.0, DerivedCoreProperties.txt,
-/// Default_Ignorable_Code_Point).
+/// Whether nobody would see the character: general categories Cc and Cf, line and paragraph
+/// separators, letters without a shape, and the variation selectors that fonts do not use (The
+/// Unicode Standard 16.0, DerivedCoreProperties.txt, Default_Ignorable_Code_Point).
 fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' => false,

@@ -107,7 +107,6 @@ const FILES: &[(&str, &[u8])] = files![
     "experiments/smollm2-methods.toml"
     "experiments/smollm2-rivals.toml"
     "experiments/smollm2-word-problems.toml"
-    "experiments/tables.py"
     "recipes/countdown-autopilot.toml"
     "recipes/countdown-base.toml"
     "recipes/countdown-clip-cov.toml"

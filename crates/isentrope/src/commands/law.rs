@@ -6,7 +6,6 @@ use crate::messages;
 use crate::standard_output::print;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use isentrope_lab::law::point_file::{self, Columns};
 use isentrope_lab::law::points::{Measured, ROLLOUT, of_metrics, of_rollout};
 use isentrope_lab::law::{Form, Point, SEED, Study};
 use isentrope_lab::log::{Origin, RunLog, told_apart};
@@ -23,27 +22,21 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   isentrope law runs/quickstart
   isentrope law runs/grpo runs/kl-cov --prefix 0.3
-  isentrope law --points history.csv --step _step --entropy actor/entropy --accuracy val/acc
+  isentrope law history.csv --entropy actor/entropy --accuracy val/acc
   isentrope law runs/grpo --json | jq '.runs[].law.ceiling'")]
 pub struct Law {
-    /// Run directories, directories of several, or logs of TRL and verl
-    #[arg(value_name = "RUN", required_unless_present = "points")]
+    /// Run directories, directories of several, logs of TRL and verl, or tables with a column of steps
+    #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// Tables of points: CSV with a head (.csv), else JSON lines; one run each (repeatable)
-    #[arg(long, value_name = "FILE")]
-    points: Vec<PathBuf>,
-    /// Column of steps in --points [default: step, Step, _step, ...; else rows are counted]
-    #[arg(long, value_name = "KEY", requires = "points")]
-    step: Option<String>,
-    /// Column of entropies in --points, in nats; of a RUN, the metric that is entropy
+    /// The metric, or the column of a table, that is entropy, in nats
     #[arg(long, value_name = "KEY")]
     entropy: Option<String>,
-    /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as eval/test/pass@8
+    /// The metric, or the column of a table, that is accuracy, such as eval/test/pass@8
     #[arg(long, value_name = "KEY")]
     accuracy: Option<String>,
     /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands for what was sampled for
     /// training [default: every set, without parts]
-    #[arg(long, value_name = "NAME", conflicts_with = "points")]
+    #[arg(long, value_name = "NAME")]
     set: Option<String>,
     /// Share of a run's points that its rest is predicted from, at least three points
     #[arg(long, value_name = "SHARE", default_value_t = 0.15, value_parser = share)]
@@ -96,15 +89,6 @@ impl Law {
                 // Of a directory nobody can leave one out, such as a run of a sweep that has just begun.
                 Err(why) => without_points.push(why),
             }
-        }
-        let columns = Columns {
-            step: self.step.clone(),
-            entropy: self.entropy.clone(),
-            accuracy: self.accuracy.clone(),
-        };
-        for path in &self.points {
-            let measured = point_file::read(path, &columns)?;
-            studied.push(self.study(measured.set.clone(), measured));
         }
         match without_points.first() {
             Some(why) if studied.is_empty() => {

@@ -177,7 +177,7 @@ fn metrics_sets_and_tables_are_chosen_by_name() {
         .map(|i| format!("{},{},{}\n", 10 * i, 2.0 - 0.2 * f64::from(i), 0.1 + 0.05 * f64::from(i)))
         .collect();
     let csv = scratch.file("w.csv", format!("_step,actor/entropy,val/acc\n{rows}"));
-    let from_csv = report(&["--points", &csv, "--accuracy", "val/acc"]);
+    let from_csv = report(&[&csv, "--entropy", "actor/entropy", "--accuracy", "val/acc"]);
     assert_eq!(from_csv["runs"][0]["points"][3], json!({"step": 30, "entropy": 1.4, "accuracy": 0.25}));
     let objects: Vec<Value> = from_csv["runs"][0]["points"]
         .as_array()
@@ -186,10 +186,10 @@ fn metrics_sets_and_tables_are_chosen_by_name() {
         .map(|point| json!({"step": point["step"], "h": point["entropy"], "r": point["accuracy"]}))
         .collect();
     let lines = scratch.lines("w.jsonl", &objects);
-    let from_lines = report(&["--points", &lines, "--entropy", "h", "--accuracy", "r"]);
+    let from_lines = report(&[&lines, "--entropy", "h", "--accuracy", "r"]);
     assert_eq!(from_lines["runs"][0]["law"], from_csv["runs"][0]["law"]);
     let mut twice =
-        isentrope(&["law", "--json", "--points", &csv, "--points", &csv, "--accuracy", "val/acc"]);
+        isentrope(&["law", "--json", &csv, &csv, "--entropy", "actor/entropy", "--accuracy", "val/acc"]);
     assert!(stderr(&twice.output().unwrap()).contains("have the same points (val/acc), which count once"));
     let twice: Value = serde_json::from_str(&stdout_of(&mut twice)).unwrap();
     assert_eq!(
@@ -208,18 +208,13 @@ fn what_cannot_be_read_is_named_with_a_remedy() {
     failure_saying(&mut law(&["nowhere"]), &["nowhere: "]);
     let csv = scratch.file("a.csv", "step,entropy,acc\n0,1.0,0.5\n1,?,0.5\n");
     failure_saying(
-        &mut law(&["--points", &csv]),
-        &["a.csv: line 3: column \"entropy\": \"?\" is not a number"],
-    );
-    failure_saying(
-        &mut law(&["--points", &csv, "--entropy", "H"]),
-        &["there is no column \"H\" (--entropy)", "\"acc\""],
+        &mut law(&[&csv]),
+        &["a.csv: line 3: column \"entropy\" must have a number, not \"?\""],
     );
     scratch.lines("run/metrics.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
     failure_saying(&mut law(&[&dir]), &["metrics.jsonl: no step has both an accuracy and an entropy yet"]);
     wrong_usage(&mut law(&[]), "RUN");
     wrong_usage(&mut law(&[&dir, "--prefix", "1.5"]), "between 0 and 1");
-    wrong_usage(&mut law(&[&dir, "--step", "x"]), "--points");
 }
 
 /// A part of a set is studied where it is asked for by name, and left out otherwise.

@@ -20,7 +20,6 @@ mod initial_states;
 mod inspect;
 #[cfg(unix)]
 mod interrupt;
-mod lab_selection;
 mod lab_theory;
 mod law;
 mod metrics;

@@ -1,59 +1,30 @@
-//! `experiments/tables.py` on what docs/results keeps of the experiments: the tables of docs/results.md can be made.
+//! `isentrope lab seeds` on the tables that docs/results keeps of the experiments.
 
-use crate::program::{names, skipped};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Whether there is a Python that knows the script's words; says so where there is none.
-fn has_python() -> bool {
-    let is_older = "import sys; sys.exit(sys.version_info < (3, 9))";
-    let has = Command::new("python3").args(["-c", is_older]).status().is_ok_and(|status| status.success());
-    if !has {
-        skipped("there is no python3 of 3.9 or newer here: no table is made");
-    }
-    has
-}
-
-/// What the script prints.
-fn table(arguments: &[&str]) -> String {
-    let made = Command::new("python3")
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg("experiments/tables.py")
-        .args(arguments)
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{arguments:?}: {error}");
-    let said = String::from_utf8(made.stdout).unwrap();
-    assert!(said.starts_with("| ") && said.lines().count() > 2, "{arguments:?}: {said}");
-    said
-}
+use crate::program::{failure_saying, isentrope, names, stdout_of};
+use serde_json::Value;
+use std::path::Path;
 
 #[test]
-fn every_command_of_its_help_makes_a_table() {
-    let script = fs::read_to_string(root().join("experiments/tables.py")).unwrap();
-    let shown: Vec<&str> =
-        script.lines().filter_map(|line| line.strip_prefix("    python3 experiments/tables.py ")).collect();
-    assert!(shown.len() > 8, "{shown:?}");
-    if has_python() {
-        for command in shown {
-            table(&command.split(' ').collect::<Vec<_>>());
+fn kept_tables_have_their_statistics() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    for file in names(&kept) {
+        let path = kept.join(&file).display().to_string();
+        let said = stdout_of(&mut isentrope(&["lab", "seeds", &path]));
+        for part in [": entropy at the end, nats", "## The law R = -a exp(H) + b"] {
+            assert!(said.contains(part), "{file}: {said}");
         }
     }
-}
-
-#[test]
-fn what_is_kept_of_each_experiment_has_ends() {
-    if has_python() {
-        for file in names(&root().join("docs/results")) {
-            let said = table(&["ends", &format!("docs/results/{file}")]);
-            assert!(said.contains("| before | "), "{file}: {said}");
-        }
+    let path = kept.join("countdown-autopilot.csv.gz").display().to_string();
+    let said = stdout_of(&mut isentrope(&["lab", "seeds", &path, "--target", "0.25"]));
+    for part in ["## Entropy held at a target", "where entropy falls to 0.25 nats, %"] {
+        assert!(said.contains(part), "{said}");
     }
+    let arguments = ["lab", "seeds", &path, "--group", "nothing"];
+    failure_saying(&mut isentrope(&arguments), &["no group \"nothing\"; it has any-token"]);
+    let json = stdout_of(&mut isentrope(&["lab", "seeds", &path, "--group", "any-token", "--json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["groups"][0]["name"], "any-token");
+    let curve = &json["curves"][0]["curves"]["policy/entropy"];
+    assert_eq!(curve["steps"].as_array().unwrap().len(), curve["mean"].as_array().unwrap().len());
+    assert!(json["curves"][0]["laws"]["countdown"]["r_squared"].is_f64(), "{}", json["curves"][0]["laws"]);
 }

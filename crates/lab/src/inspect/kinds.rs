@@ -1,6 +1,7 @@
-//! What sort of token it is: where reasoning may turn, arithmetic, or anything else.
+//! The kind of a token by its text: a word at which reasoning may turn, arithmetic, or anything
+//! else.
 
-/// What sort of token.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One of [`FORKING_WORDS`].
@@ -11,8 +12,9 @@ pub enum Kind {
     Other,
 }
 
-/// Words at which a line of reasoning may turn: connectives and hints at another approach, of the kind that has the highest
-/// entropies in chains of thought (arXiv:2506.01939). In the order of letters.
+/// Words at which a line of reasoning may turn: connectives and hints at another approach, of the
+/// kind that has the highest entropies in chains of thought (arXiv:2506.01939). In the order of
+/// letters.
 pub const FORKING_WORDS: [&str; 53] = [
     "actually",
     "again",
@@ -71,14 +73,14 @@ pub const FORKING_WORDS: [&str; 53] = [
 
 /// Signs of arithmetic beside digits.
 const OPERATORS: &str = "+-*/=<>^%|!×·÷−±√≤≥≠≈≡∑∏∞";
-/// What may stand beside them.
+/// Characters that may stand beside them.
 const BESIDE: &str = "()[]{}.,:";
 
 impl Kind {
     /// All of them, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Forking, Self::Arithmetic, Self::Other];
 
-    /// What tables call it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Forking => "forking words",

@@ -1,7 +1,9 @@
-//! Which tokens a step has spent the policy's entropy on: its token records as tables and as a page.
+//! The tokens that a step has spent the policy's entropy on: its token records as tables and as a
+//! page.
 //!
-//! [`Inspection`] is a step's records with what the run's log says of the whole step; [`tables()`] is what they come to, on a
-//! terminal (`text.rs`) and at the head of the page (`web.rs`), where every token stands in its response.
+//! [`Inspection`] has a step's records, with the log's numbers of the whole step. [`tables()`] are
+//! shown on a terminal (`text.rs`) and at the head of the page (`web.rs`), which has every response
+//! token by token.
 
 mod kinds;
 mod tables;
@@ -50,9 +52,10 @@ pub struct Inspection {
     pub step: u64,
     /// In the order of the file.
     pub records: Vec<TokenRecord>,
-    /// What the reader should know of them, in sentences.
+    /// Notes for the reader, in sentences.
     pub notes: Vec<String>,
-    /// Mean covariance of the top tokens of the whole step, by [`TOP_FRACTIONS`], where the log has it, in nats.
+    /// Mean covariance of the top tokens of the whole step, by [`TOP_FRACTIONS`], where the log has
+    /// it, in nats.
     pub whole_step: [Option<f64>; TOP_FRACTIONS.len()],
     /// Responses and tokens that the step has sampled, where the log has it.
     pub sampled: Option<(f64, f64)>,
@@ -84,7 +87,8 @@ impl Inspection {
         let mut notes = Vec::new();
         if let Some(limit) = &file.cut_at {
             notes.push(format!(
-                "{} has more than {limit}: what follows is of its first {} responses. A smaller lab.record_tokens makes \
+                "{} has more than {limit}: what follows is of its first {} responses. A smaller \
+                 lab.record_tokens makes \
                  shorter files; a part of the lines in a file of the same name shows the others.",
                 path.display(),
                 file.records.len()
@@ -122,7 +126,7 @@ impl Inspection {
         self.records.iter().enumerate().flat_map(|(index, record)| Token::all(index, record)).collect()
     }
 
-    /// What was recorded, in a sentence.
+    /// The number of recorded responses and tokens, in a sentence.
     pub fn summary(&self) -> String {
         let of = |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {}", number(all)));
         let (responses, tokens) = self.sampled.unzip();
@@ -158,11 +162,14 @@ fn no_records(files: &RunFiles) -> Result<Error> {
         _ if recipe.get("sft").is_some() => {
             "it is one of SFT, which samples no responses to learn from".to_owned()
         }
-        Some(0) => "lab.record_tokens is 0 in its recipe; with another number (1024 is the default), `isentrope train ... \
-                    --resume --set lab.record_tokens=1024` records the steps that are still to be made"
+        Some(0) => "lab.record_tokens is 0 in its recipe; with another number (1024 is the \
+                    default), `isentrope train ... \
+                    --resume --set lab.record_tokens=1024` records the steps that are still to be \
+                    made"
             .to_owned(),
         Some(_) => "none of its steps has come to its end".to_owned(),
-        None => "it was made by a version that kept none. `isentrope train ... --resume` with a larger run.steps records \
+        None => "it was made by a version that kept none. `isentrope train ... --resume` with a \
+                 larger run.steps records \
                  further steps; the same recipe run anew records all, of the very same numbers"
             .to_owned(),
     };

@@ -1,4 +1,4 @@
-//! What tokens come to: table 1 of arXiv:2505.22617 for a step, and who its tokens of large covariance are.
+//! Tables of a step's tokens: table 1 of arXiv:2505.22617, and the tokens of large covariance.
 
 use super::token::{Quadrant, Token};
 use super::{Inspection, Kind};
@@ -19,7 +19,7 @@ pub(super) const METRICS: [&str; 6] = [
     "cov/top_50_percent",
     "cov/mean",
 ];
-/// Those of the shares that are looked at more closely.
+/// The shares that are looked at more closely, as places in [`TOP_FRACTIONS`].
 const CLOSER: [usize; 4] = [1, 2, 3, 5];
 /// The share that tokens and positions are told of.
 const TOP: f64 = 2e-2;
@@ -31,13 +31,13 @@ const QUOTED: usize = 60;
 /// A table of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// Heads of its columns but the first.
     pub columns: Vec<String>,
     /// Each row's name and cells.
     pub rows: Vec<(String, Vec<String>)>,
-    /// What the reader should know, in sentences; may be empty.
+    /// A note for the reader, in sentences; may be empty.
     pub note: String,
 }
 
@@ -98,8 +98,10 @@ fn covariances(inspection: &Inspection, ranked: &[&Token<'_>]) -> Table {
             ("the whole step".into(), inspection.whole_step.map(nats).to_vec()),
             ("Qwen2.5-7B, step 1".into(), PAPER.map(|value| nats(Some(value))).to_vec()),
         ],
-        note: "Covariance of a token: (log-prob - mean) (advantage - mean), means over its update; a top share is rounded \
-               down, one token at least. The whole step is the mean over its updates (cov/top_* in metrics.jsonl). \
+        note: "Covariance of a token: (log-prob - mean) (advantage - mean), means over its \
+               update; a top share is rounded \
+               down, one token at least. The whole step is the mean over its updates (cov/top_* \
+               in metrics.jsonl). \
                Qwen2.5-7B: table 1 of arXiv:2505.22617."
             .into(),
     }
@@ -136,7 +138,7 @@ fn positions(ranked: &[&Token<'_>]) -> Table {
     }
 }
 
-/// What tokens of the same text come to.
+/// Sums over the tokens of one text.
 #[derive(Default)]
 struct Same {
     count: usize,
@@ -178,11 +180,12 @@ fn by_token(ranked: &[&Token<'_>]) -> Table {
         columns: ["in top", "in all", "mean cov", "entropy", "change"].map(Into::into).to_vec(),
         rows: rows.iter().map(|((piece, id), of)| (quoted(piece, *id), cells(of))).collect(),
         note: match others {
-            0 => {
-                "Means are over all tokens of the text; change is that of the log-prob over the step.".into()
-            }
+            0 => "Means are over all tokens of the text; change is that of the log-prob over the \
+                 step."
+                .into(),
             n => format!(
-                "And {n} others. Means are over all tokens of the text; change is that of the log-prob over the step."
+                "And {n} others. Means are over all tokens of the text; change is that of the \
+                 log-prob over the step."
             ),
         },
     }
@@ -208,7 +211,7 @@ fn by_position(tokens: &[Token<'_>]) -> Table {
     }
 }
 
-/// A token's text between quotes, on one line and not endless; of one without text its id.
+/// A token's text in quotes, on one line and cut if long; the id of a token without text.
 pub(super) fn quoted(piece: &str, id: u32) -> String {
     if piece.is_empty() {
         return format!("token {id}, no text");

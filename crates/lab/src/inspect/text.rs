@@ -9,7 +9,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const WIDTH: usize = 80;
 
 impl Inspection {
-    /// What the records come to, for a terminal.
+    /// The tables, for a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("{}, step {}: {}\n", visible(&self.run), self.step, self.summary());
         // Positions have a table of their own on the page.

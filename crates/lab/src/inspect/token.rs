@@ -1,12 +1,12 @@
-//! One token with all that is known of it.
+//! One token with all its numbers.
 
 use super::Kind;
 use crate::tokens::TokenRecord;
 
-/// One token of a recorded response. Log-probs and entropies are in nats; what is unknown is not a number.
+/// One token of a recorded response. Log-probs and entropies are in nats; unknown numbers are NaN.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
-    /// Which of the records it is of.
+    /// The number of its record.
     pub record: usize,
     /// Its place in the response, from 0, and how many tokens that has.
     pub place: (usize, usize),
@@ -14,7 +14,7 @@ pub struct Token<'a> {
     pub id: u32,
     /// Its text, which may be empty.
     pub piece: &'a str,
-    /// What sort of token.
+    /// Its kind.
     pub kind: Kind,
     /// Log-prob when it was sampled.
     pub logprob: f64,
@@ -52,7 +52,7 @@ impl Quadrant {
     pub const ALL: [Self; 4] =
         [Self::UnlikelyWorse, Self::UnlikelyBetter, Self::LikelyWorse, Self::LikelyBetter];
 
-    /// What tables call it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::UnlikelyWorse => "unlikely, worse response",
@@ -96,8 +96,8 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The log-prob that counts is that under the policy in training: where it had moved on since it sampled, the signs of
-/// covariance and advantage tell on which side of the mean it was.
+/// The log-prob that counts is that under the policy in training: where it had moved on since it
+/// sampled, the signs of covariance and advantage tell on which side of the mean it was.
 fn quadrant(record: &TokenRecord, logprob: f64, advantage: f64, covariance: f64) -> Option<Quadrant> {
     let centred_advantage = advantage - record.mean_advantage?;
     let centred_logprob = match covariance * centred_advantage {

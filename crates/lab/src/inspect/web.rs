@@ -18,10 +18,11 @@ const MOST_PROMPT: usize = 1 << 20;
 const MOST_PIECE: usize = 4 << 10;
 /// Rows' names that are no wider than this are not broken.
 const SHORT: usize = 16;
-/// The share of the values by which colours are scaled: rarer ones look like the end of the scale.
+/// The quantile of the values at the end of a colour scale: larger values have the colour of the
+/// end.
 const SCALE: f64 = 0.98;
 
-/// What the page's script is given.
+/// The data for the page's script.
 #[derive(Serialize)]
 struct Data<'a> {
     responses: Vec<Response<'a>>,
@@ -79,7 +80,8 @@ impl Inspection {
         let mut notes = self.notes.clone();
         if shown < self.records.len() {
             notes.push(format!(
-                "The page has the first {shown} of the {} recorded responses, which is as much as a browser takes; the tables \
+                "The page has the first {shown} of the {} recorded responses, which is as much as \
+                 a browser takes; the tables \
                  are of all.",
                 self.records.len()
             ));
@@ -168,7 +170,7 @@ fn size_of_text(record: &TokenRecord) -> usize {
     record.prompt_text.len().min(MOST_PROMPT) + pieces
 }
 
-/// Text as it is shown, without what is beyond so many bytes.
+/// Text as it is shown, cut after so many bytes.
 fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return visible(text);

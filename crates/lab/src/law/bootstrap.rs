@@ -1,15 +1,19 @@
-//! A line through autocorrelated points, and how far its coefficients may be off: a studentised block bootstrap.
+//! A line through autocorrelated points, and how far its coefficients may be off: a studentised
+//! block bootstrap.
 //!
-//! Evaluations of one run are like their neighbours, and there are few of them. Blocks that are long enough to keep the
-//! likeness leave too few blocks to draw from, so the residuals are whitened first: each is reduced by what the one before it
-//! says of it (an autoregression of order 1), blocks of what is left are drawn with replacement, and the likeness is put back
-//! ("post-blackening", Davison and Hinkley 1997, Bootstrap Methods and their Application, section 8.2). In every resample the
-//! coefficients are divided by the standard error that it suggests by itself (studentised: Goetze and Kuensch 1996), and the
-//! 95 % point of the absolute quotients (symmetric: Hall 1988) takes the place of Student's.
+//! Neighbouring evaluations of a run are correlated, and there are few of them. Blocks that are
+//! long enough to keep the correlation leave too few blocks to draw from, so the residuals are
+//! whitened first: the part that an autoregression of order 1 predicts from the one before is taken
+//! away, blocks of the rest are drawn with replacement, and the correlation is put back
+//! ("post-blackening", Davison and Hinkley 1997, Bootstrap Methods and their Application, section
+//! 8.2). In every resample the coefficients are divided by the resample's own standard error
+//! (studentised: Goetze and Kuensch 1996), and the 95 % point of the absolute quotients (symmetric:
+//! Hall 1988) takes the place of Student's.
 //!
-//! The correlation of neighbours is the weak spot: that of residuals is far too low with few points. What would be expected of
-//! residuals is known exactly for every true correlation, and is inverted; and as few points cannot show that the correlation
-//! is not larger, 1.75 standard errors are added, of 1 / sqrt(points) each. docs/law.md has the coverage that was measured.
+//! The correlation of neighbours is the weak spot: the residuals' is far too low with few points.
+//! Its expectation is known exactly for every true correlation, and is inverted. Few points cannot
+//! show that the correlation is not larger, so 1.75 standard errors, of 1 / sqrt(points) each, are
+//! added. docs/law.md has the measured coverage.
 
 use super::Point;
 use isentrope_random::{Draws, Purpose};
@@ -17,7 +21,7 @@ use isentrope_random::{Draws, Purpose};
 /// How often the residuals are drawn anew.
 const RESAMPLES: usize = 599;
 
-/// The share of resamples whose quotient is smaller than the one an interval is made with.
+/// The confidence level: the share of resamples with a smaller quotient than the interval's.
 const LEVEL: f64 = 0.95;
 
 /// Standard errors that are added to the estimated correlation of neighbours.
@@ -44,7 +48,7 @@ pub(super) struct Regression {
     lengths: Vec<usize>,
     /// The space of lines as two orthonormal vectors, `[points]`: constant and centred x.
     basis: [Vec<f64>; 2],
-    /// What the accuracies are in it.
+    /// Coordinates of the accuracies in the basis.
     coefficients: [f64; 2],
     /// `[points]`.
     residuals: Vec<f64>,
@@ -56,13 +60,14 @@ pub(super) struct Regression {
 }
 
 impl Regression {
-    /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is to be explained.
+    /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is
+    /// to be explained.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
-        // What is equal but for rounding is equal.
+        // Accuracies that are equal but for rounding are equal.
         Self::through(runs).filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
     }
 
-    /// The same where accuracies may all be equal.
+    /// As [`of`](Self::of), also if all accuracies are equal.
     fn through(runs: &[&[Point]]) -> Option<Self> {
         let points = || runs.iter().copied().flatten();
         let n = points().count();
@@ -113,8 +118,8 @@ impl Regression {
         self.residuals.len()
     }
 
-    /// The sum of squares that the best line leaves of the whitened points. What this line leaves is as good as the accuracies:
-    /// a line is taken away from them.
+    /// The sum of squares that the best line leaves of the whitened points. Residuals do as well as
+    /// accuracies here, since they differ by a line.
     fn left_when_whitened(&self, correlation: f64) -> f64 {
         let white = |values: &[f64]| whitened(values, &self.lengths, correlation);
         let mut left = white(&self.residuals);
@@ -134,7 +139,7 @@ impl Regression {
     }
 }
 
-/// What is to be expected of residuals, were the correlation of neighbours such and such.
+/// The expected residuals for one correlation of neighbours.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     /// Sum of their squares, of noise of variance 1.
@@ -148,7 +153,8 @@ struct Expected {
 impl Expected {
     fn of(regression: &Regression, correlation: f64) -> Self {
         let Regression { lengths, basis, .. } = regression;
-        // Of the correlation matrix C and the matrix L that averages both neighbours: C q, q'C q, q'L q and q'L C q.
+        // With the correlation matrix C and the matrix L that averages both neighbours: C q, q'C q,
+        // q'L q and q'L C q.
         let seen = basis.each_ref().map(|q| correlated(q, lengths, correlation));
         let of = |i: usize, j: usize| dot(&basis[i], &seen[j]);
         let covariance = [of(0, 0), of(0, 1), of(1, 1)];
@@ -214,7 +220,7 @@ fn runs_mut<'a>(vector: &'a mut [f64], lengths: &'a [usize]) -> impl Iterator<It
     })
 }
 
-/// Leaves of a vector what is at a right angle to a direction.
+/// Makes a vector orthogonal to a direction.
 fn take_away(direction: &[f64], from: &mut [f64]) {
     let share = dot(direction, from) / dot(direction, direction);
     from.iter_mut().zip(direction).for_each(|(value, along)| *value -= share * along);
@@ -229,7 +235,7 @@ fn residuals(ys: &[f64], [constant, slope]: &[Vec<f64>; 2], [c, d]: [f64; 2]) ->
     ys.iter().zip(constant.iter().zip(slope)).map(|(y, (p, q))| y - c * p - d * q).collect()
 }
 
-/// How noise looks in the residuals of one set of accuracies.
+/// The noise that the residuals of one set of accuracies suggest.
 #[derive(Clone, Copy)]
 struct Noise {
     correlation: f64,
@@ -238,7 +244,8 @@ struct Noise {
 }
 
 impl Noise {
-    /// The standard error of a combination of the coefficients; `apart` of one new measurement from it.
+    /// The standard error of a combination of the coefficients; with `apart`, of a new measurement
+    /// around it.
     fn error(&self, [u, v]: [f64; 2], apart: bool) -> f64 {
         let [first, both, second] = self.covariance;
         let own = if apart { 1.0 } else { 0.0 };
@@ -319,7 +326,8 @@ fn tables(regression: &Regression) -> Vec<Expected> {
     let step = LARGEST / (TABLE - 1) as f64;
     let mut tables: Vec<Expected> = (0..TABLE).map(|i| Expected::of(regression, step * i as f64)).collect();
     for i in 1..TABLE {
-        tables[i].neighbours = tables[i].neighbours.max(tables[i - 1].neighbours); // close to 1, with few points
+        // With few points, expectations fall close to 1.
+        tables[i].neighbours = tables[i].neighbours.max(tables[i - 1].neighbours);
     }
     tables
 }
@@ -338,8 +346,8 @@ fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     }
 }
 
-/// Where in the table the correlation stands that is allowed for, of so many residuals whose neighbours are like this, if
-/// `expected` says what is to be seen at each entry.
+/// The place in the table of the correlation to allow for, given the correlation that is seen in so
+/// many residuals; `expected` is the one to be seen at each entry.
 fn place(seen: f64, residuals: usize, expected: impl Fn(usize) -> f64) -> f64 {
     let last = (TABLE - 1) as f64;
     let above = (0..TABLE).find(|i| expected(*i) > seen).unwrap_or(TABLE);
@@ -360,8 +368,9 @@ fn correlation(place: f64) -> f64 {
     LARGEST * place / (TABLE - 1) as f64
 }
 
-/// F of one line for all runs against a line for each (Chow 1960), of whitened points: likeness of neighbours alone would make
-/// it large. None of a single run, or where one line leaves nothing.
+/// F of one line for all runs against a line for each (Chow 1960), of whitened points, since
+/// correlated neighbours alone would make it large. None of a single run, or if one line leaves no
+/// residuals.
 pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
     let lines: Vec<Regression> = runs.iter().filter_map(|run| Regression::through(&[run])).collect();
     let all = Regression::through(runs)?;
@@ -373,7 +382,8 @@ pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
     if k < 2.0 || lines.len() < runs.len() || squares <= 0.0 || is_rounding {
         return None;
     }
-    // What is expected of the residuals of a line each: products of neighbours of all runs over squares of all runs.
+    // The expectation for the residuals of a line each: products of neighbours of all runs over
+    // squares of all runs.
     let tables: Vec<Vec<Expected>> = lines.iter().map(tables).collect();
     let expected = |i: usize| {
         let of_runs = || tables.iter().map(|table| table[i]);
@@ -387,7 +397,7 @@ pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
     Some((left(&all) - each) / (2.0 * (k - 1.0)) / (each / (n - 2.0 * k)))
 }
 
-/// Numbers of runs without what the one before says of each.
+/// Values of runs without the part that the autoregression predicts from the one before.
 fn whitened(values: &[f64], lengths: &[usize], correlation: f64) -> Vec<f64> {
     let first = (1.0 - correlation * correlation).sqrt();
     let mut white = Vec::with_capacity(values.len());
@@ -404,8 +414,8 @@ fn centred(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - mean).collect()
 }
 
-/// The quotient below which [`LEVEL`] of them lies; those of residuals without any noise (0 / 0) are none, and 0 is returned
-/// where there is no other.
+/// The quotient below which [`LEVEL`] of them lies. Residuals without noise give 0 / 0, which does
+/// not count; 0 if nothing is left.
 fn quantile(quotients: impl Iterator<Item = f64>) -> f64 {
     let mut quotients: Vec<f64> = quotients.filter(|q| q.is_finite()).collect();
     let rank = libm::ceil(LEVEL * (quotients.len() + 1) as f64) as usize;

@@ -1,4 +1,5 @@
-//! Whether accuracy has left the law: a policy that learns something new rises above what its entropy has bought so far.
+//! Whether accuracy has left the law: a policy that learns something new rises above the accuracy
+//! that its entropy has bought so far.
 
 use super::bootstrap::{Regression, errors};
 use super::{LEAST_POINTS, Point};
@@ -8,15 +9,16 @@ use std::cmp::Reverse;
 /// Prefixes that are tried, at most.
 const PREFIXES: usize = 12;
 
-/// Standard errors of a single measurement that are within reach. A run asks after every evaluation, with many prefixes each
-/// time: so many that of whole runs that obey the law, at most about 5 of 100 ever raise a false alarm,
-/// as long as neighbouring residuals correlate by no more than 0.6 (docs/law.md).
+/// Standard errors of a single measurement that are within reach. A run asks after every
+/// evaluation, with many prefixes each time: so many that of whole runs that obey the law, at most
+/// about 5 of 100 ever raise a false alarm, as long as neighbouring residuals correlate by no more
+/// than 0.6 (docs/law.md).
 const REACH: f64 = 4.4;
 
 /// Measurements beyond reach, to the last one, that it takes.
 const IN_A_ROW: usize = 2;
 
-/// What counts: this share of what the accuracies of the prefix span.
+/// A difference counts from this share of the span of the prefix's accuracies on.
 const SHARE: f64 = 0.1;
 
 /// Where accuracy has left the law, for good as far as is known.
@@ -28,16 +30,18 @@ pub struct Departure {
     pub since: u64,
     /// The latest accuracy.
     pub accuracy: f64,
-    /// What the law had predicted for it.
+    /// The law's prediction of it.
     pub predicted: f64,
-    /// How far a single accuracy may lie from that: 4.4 standard errors, which allow for likeness of neighbours.
+    /// How far a single accuracy may lie from that: 4.4 standard errors, which allow for likeness
+    /// of neighbours.
     pub reach: f64,
 }
 
 impl Departure {
-    /// Looks for it in the finite points of one run, in the order of steps: fits prefixes of different lengths, and sees
-    /// whether the last two or more accuracies are all beyond reach, on one side. Of several departures, the earliest; of
-    /// these, the one that knows most points.
+    /// Looks for a departure in the finite points of one run, in the order of steps. It fits
+    /// prefixes of different lengths, and tests whether the last two or more accuracies are all
+    /// beyond reach on one side. Of several departures it takes the earliest, and of equal ones the
+    /// one with the longest prefix.
     pub fn of(points: &[Point]) -> Option<Self> {
         let prefixes = points.len().checked_sub(LEAST_POINTS + IN_A_ROW)?;
         let tried = prefixes.min(PREFIXES - 1);

@@ -1,15 +1,16 @@
-//! The law R = -a exp(H) + b between accuracy and policy entropy (arXiv:2505.22617, section 2): its fit, and whether it holds.
+//! The law R = -a exp(H) + b between accuracy and policy entropy (arXiv:2505.22617, section 2): its
+//! fit, and whether it holds.
 //!
-//! [`Study::of`] is all of it for one series of evaluations: the [`Fit`] with its intervals (`bootstrap.rs`), the forms it is
-//! held against (`forms.rs`), what a prefix predicts of the rest (`prediction.rs`), whether accuracy has left the law
-//! (`departure.rs`), and why it must not be relied on (`refusals.rs`). [`points`] and [`point_file`] say where the evaluations
-//! come from. All arithmetic is the same on every machine. docs/law.md has it in words.
+//! [`Study::of`] studies one series of evaluations: the [`Fit`] with its intervals (`bootstrap.rs`),
+//! the forms it is held against (`forms.rs`), the prediction of the rest from a prefix
+//! (`prediction.rs`), whether accuracy has left the law (`departure.rs`), and reasons not to rely on
+//! it (`refusals.rs`). [`points`] takes the evaluations from a log. All arithmetic is the same on
+//! every machine. docs/law.md has it in words.
 
 mod bootstrap;
 mod departure;
 mod fit;
 mod forms;
-pub mod point_file;
 pub mod points;
 mod prediction;
 mod refusals;
@@ -24,11 +25,11 @@ pub use study::Study;
 
 use serde::{Deserialize, Serialize};
 
-/// Seed of the bootstrap wherever nobody asks for another: the same points have the same intervals in every command, and
-/// while a run trains.
+/// Seed of the bootstrap wherever nobody asks for another: the same points have the same intervals
+/// in every command, and while a run trains.
 pub const SEED: u64 = 0;
 
-/// What one evaluation has measured.
+/// The numbers of one evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The step after which it was made.
@@ -63,7 +64,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The same with ends that are within these.
+    /// The interval with its ends cut to these.
     #[must_use]
     pub fn cut(self, low: f64, high: f64) -> Self {
         Self { low: self.low.clamp(low, high), high: self.high.clamp(low, high), ..self }

@@ -1,4 +1,4 @@
-//! From the log of a run to the points of the law, and which entropy and which accuracy they are.
+//! From the log of a run to the points of the law, with the names of entropy and accuracy.
 
 use super::Point;
 use crate::log::names::{TRL, VERL, counterpart};
@@ -6,7 +6,7 @@ use crate::log::{self, ENTROPIES, RunLog, Series, SetMetric};
 use crate::{Error, Result};
 use serde::Serialize;
 
-/// What stands for the rollout where a set is named.
+/// The name of the rollout among sets.
 pub const ROLLOUT: &str = "rollout";
 
 /// The rollout's accuracies, in the order in which they are looked for.
@@ -27,14 +27,15 @@ pub struct Measured {
     pub accuracy: String,
     /// The metric that entropy is.
     pub entropy: String,
-    /// What the reader must know of these, in sentences without their full stop.
+    /// Notes for the reader, in sentences without their full stop.
     pub notes: Vec<String>,
     /// In the order of steps.
     #[serde(skip)]
     pub points: Vec<Point>,
 }
 
-/// The points of every evaluation set of a run by name, parts of sets left out; where it has none, those of its rollouts.
+/// The points of every evaluation set of a run by name, without parts; of its rollouts if it has no
+/// evaluations.
 pub fn of_run(log: &RunLog) -> Vec<Measured> {
     let mut all = with_parts(log);
     all.retain(|measured| measured.part_of.is_none());
@@ -58,13 +59,14 @@ fn with_parts(log: &RunLog) -> Vec<Measured> {
     if sets.is_empty() { of_rollout(log).into_iter().collect() } else { sets }
 }
 
-/// The points of metrics that are asked for by name, where those of [`of_run`] are not meant. Beside another accuracy stands
-/// the entropy of its evaluation set, where it has one; beside another entropy, or none, those of all sets and of their parts.
+/// The points of metrics that are asked for by name. A named accuracy is paired with the entropy of
+/// its evaluation set, if that has one. Without a named accuracy, all sets and their parts are
+/// returned.
 ///
 /// # Errors
 /// When a metric was never measured, with the names of those like it.
 pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -> Result<Vec<Measured>> {
-    // By another trainer's name too, which is what its users know.
+    // Users of another trainer know the metric by that trainer's name.
     let ours = |name: Option<&str>| {
         let name = name?;
         let named = [VERL, TRL].into_iter().filter_map(|table| counterpart(table, name));
@@ -112,8 +114,9 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
     }])
 }
 
-/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a step with the rollout after
-/// it, all else with the same step, or the nearest where that has none, which is said.
+/// Accuracies with the entropies of the same policies, by the names of both: an evaluation after a
+/// step with the rollout after it, all else with the same step, or the nearest where that has none,
+/// which is said.
 fn beside(
     [accuracy, entropy]: [&str; 2],
     accuracies: &Series,
@@ -140,11 +143,12 @@ fn beside(
     (points, notes)
 }
 
-/// Evaluations with the entropies of the rollouts after them, and what is to be known of that.
+/// Evaluations with the entropies of the rollouts after them, and notes on that.
 fn borrowed(accuracies: &Series, entropies: &Series) -> (Vec<Point>, Vec<String>) {
     let at = |(step, accuracy)| Some(Point { step, entropy: nearest(entropies, step)?, accuracy });
     let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
-    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands beside it, at the temperature and \
+    let note = "the entropy is not the evaluation's own: that of the nearest rollout stands \
+                beside it, at the temperature and \
                 on the problems of training";
     let lost = left_out(accuracies.steps.len() - points.len());
     (points, std::iter::once(note.to_owned()).chain(lost).collect())
@@ -158,13 +162,13 @@ fn left_out(evaluations: usize) -> Option<String> {
     }
 }
 
-/// The points of a run's rollouts: what was sampled for training, before the step's updates.
+/// The points of a run's rollouts: responses sampled for training, before the step's updates.
 pub fn of_rollout(log: &RunLog) -> Option<Measured> {
     let (entropy, entropies) = log.entropy()?;
     let (accuracy, accuracies) = REWARDS.into_iter().find_map(|name| Some((name, log.series(name)?)))?;
     let (points, lost) = of_same_steps(accuracies, entropies, "rollouts");
-    let note =
-        "both are of the rollout, on what is trained on: there, not on held-out problems, does this law hold";
+    let note = "both are of the rollout, on what is trained on: there, not on held-out problems, \
+                does this law hold";
     Some(Measured {
         set: ROLLOUT.into(),
         part_of: None,
@@ -208,13 +212,14 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
     Some(Measured { set: set.into(), part_of: None, accuracy, entropy, notes, points })
 }
 
-/// The entropy of the rollout nearest to the policy after a step, which is the one that samples the step after it.
+/// The entropy of the rollout nearest to the policy after a step, which is the one that samples the
+/// step after it.
 fn nearest(entropies: &Series, step: u64) -> Option<f64> {
     let policy = step + 1; // steps end long before numbers do
     let after = entropies.steps.partition_point(|s| *s < policy);
     let places = [after.checked_sub(1), (after < entropies.steps.len()).then_some(after)];
     let away = |place: &usize| entropies.steps[*place].abs_diff(policy);
-    // Of two that are as near, the later, as the policy after the step has no longer what it had before.
+    // If two are as near, the later counts: the policy after the step has lost what it had before.
     let place = places.into_iter().flatten().rev().min_by_key(away)?;
     (away(&place) <= FARTHEST).then(|| entropies.values[place])
 }

@@ -1,4 +1,4 @@
-//! Why the law must not be relied on: a number is printed only where it means what it says.
+//! Reasons not to rely on the law: a number is printed only if it means what it says.
 
 use super::bootstrap::f_of_a_line_each;
 use super::forms::Curve;
@@ -17,20 +17,22 @@ const LEAST_SPAN: f64 = 1e-3;
 /// Accuracies are equal if they differ by no more than this share of the largest.
 const ROUNDING: f64 = 1e-11;
 
-/// Entropy has a course if what it changes from one point to the next is at most this share of what noise would.
+/// Entropy has a course if its changes from point to point are at most this share of those of
+/// noise.
 const COURSE: f64 = 0.5;
 
-/// Share of the variance from which on the wrong sign is plain, whatever the interval.
+/// Share of the variance from which on a wrong sign is plain, whatever the interval.
 const TOGETHER: f64 = 0.25;
 
 /// A form whose R^2 is at most so much less does as well.
 const AS_WELL: f64 = 0.01;
 
-/// F from which on runs do not have one law. Of whitened points it is nearly never so large where they have.
+/// F from which on runs do not have one law. Of whitened points it is nearly never so large where
+/// they have.
 const APART: f64 = 4.0;
 
-/// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite ones of one run, or of several
-/// where `lost` of them are not finite.
+/// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite
+/// points of one run or several; `lost` more are not finite.
 pub(super) fn refusals(
     runs: &[&[Point]],
     lost: usize,
@@ -66,7 +68,8 @@ pub(super) fn refusals(
         && share > COURSE
     {
         said.push(format!(
-            "entropy has no course: from one point to the next it changes {:.0} % as much as noise would, so it is held",
+            "entropy has no course: from one point to the next it changes {:.0} % as much as \
+             noise would, so it is held",
             100.0 * share
         ));
     }
@@ -79,17 +82,20 @@ pub(super) fn refusals(
         let Interval { value, low, high } = fit.a;
         if value <= 0.0 && (high <= 0.0 || fit.r_squared > TOGETHER) {
             said.push(format!(
-                "entropy and accuracy rise and fall together (a = {value:.3}), where the law has one rise as the other falls"
+                "entropy and accuracy rise and fall together (a = {value:.3}), where the law has \
+                 one rise as the other falls"
             ));
         } else if low <= 0.0 {
             said.push(format!(
-                "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow entropy with any certainty"
+                "the interval of a, {low:.3} to {high:.3}, includes 0: accuracy does not follow \
+                 entropy with any certainty"
             ));
         }
         let Interval { low, high, .. } = fit.ceiling;
         if said.is_empty() && points.iter().all(|p| p.accuracy <= 1.0) && low <= lowest && high >= 1.0 {
             said.push(format!(
-                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from {lowest:.3}, the lowest \
+                "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from \
+                 {lowest:.3}, the lowest \
                  accuracy that was measured, to 1"
             ));
         }
@@ -101,18 +107,19 @@ pub(super) fn refusals(
 }
 
 impl Departure {
-    /// What has happened, without a full stop.
+    /// The departure in words, without a full stop.
     pub fn sentence(&self) -> String {
         let Self { fitted_until, since, accuracy, predicted, reach } = self;
         let side = if self.is_above() { "above" } else { "below" };
         format!(
-            "accuracy has left the interval of the law, {side} it since step {since}: fitted until step {fitted_until}, the law \
+            "accuracy has left the interval of the law, {side} it since step {since}: fitted \
+             until step {fitted_until}, the law \
              predicts {predicted:.3} ± {reach:.3} where {accuracy:.3} is measured"
         )
     }
 }
 
-/// What is to be known of a law that is not refused.
+/// Remarks on a law that is not refused.
 pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
     let mut said = Vec::new();
     let [lowest, reached] = span(points.iter().map(|p| p.accuracy));
@@ -125,14 +132,16 @@ pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
     }
     if ceiling.value < reached {
         said.push(format!(
-            "the predicted ceiling, {:.3}, is below {reached:.3}, the highest accuracy that was measured",
+            "the predicted ceiling, {:.3}, is below {reached:.3}, the highest accuracy that was \
+             measured",
             ceiling.value
         ));
     }
     let (width, spanned) = (ceiling.high - ceiling.low, reached - lowest);
     if width > spanned {
         said.push(format!(
-            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone through, {spanned:.3}: it says \
+            "the ceiling's interval is {width:.3} wide, wider than all that accuracy has gone \
+             through, {spanned:.3}: it says \
              little"
         ));
     }
@@ -146,15 +155,15 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
         let end = form.end(points)?;
         let place = if *form == Form::Linear { "at H = 0" } else { "after all steps" };
         Some(format!(
-            "{} does as well, R^2 {r:.3}, so the run does not tell the two apart; by it accuracy {place} is {end:.3}",
+            "{} does as well, R^2 {r:.3}, so the run does not tell the two apart; by it accuracy \
+             {place} is {end:.3}",
             form.name()
         ))
     });
     said.collect()
 }
 
-/// What several runs that are fitted as one have in common: whether one law does for all of them, as far as they can be fitted
-/// alone.
+/// Whether one law does for several runs, as far as they can be fitted alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
     let long = runs.iter().copied().filter(|run| run.len() > 2);
     let fitted: Vec<(&[Point], Curve)> = long.filter_map(|run| Some((run, Form::Law.fit(run)?))).collect();
@@ -173,12 +182,14 @@ pub(super) fn between(runs: &[&[Point]]) -> String {
     let alone: Vec<&[Point]> = fitted.iter().map(|(run, _)| *run).collect();
     match f_of_a_line_each(&alone) {
         Some(f) if f > APART => format!(
-            "the runs do not have one law (F {} for a line each, {each}): the intervals leave out how runs differ, and are too \
+            "the runs do not have one law (F {} for a line each, {each}): the intervals leave out \
+             how runs differ, and are too \
              narrow for another run",
             fixed(f, 1)
         ),
         Some(f) => format!(
-            "the intervals are as if the runs had one law, which is not refuted (F {} for a line each); {each}",
+            "the intervals are as if the runs had one law, which is not refuted (F {} for a line \
+             each); {each}",
             fixed(f, 1)
         ),
         None => format!("the intervals are as if the runs had one law, which no F test can tell; {each}"),
@@ -189,8 +200,8 @@ fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {
     values.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(v), high.max(v)])
 }
 
-/// Half the mean square of changes from point to point over the variance, which is 1 for noise (von Neumann 1941) and near 0
-/// for a course; the least of all runs.
+/// Half the mean square of changes from point to point over the variance, which is 1 for noise (von
+/// Neumann 1941) and near 0 for a course; the least of all runs.
 fn course(runs: &[&[Point]]) -> Option<f64> {
     let of = |run: &&[Point]| {
         let n = run.len() as f64;

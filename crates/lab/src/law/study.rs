@@ -5,22 +5,24 @@ use super::refusals::{between, refusals, remarks, rivals};
 use super::{Departure, Fit, Form, Interval, Point, Prediction};
 use serde::Serialize;
 
-/// What points say of the law.
+/// The law of a series of points.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Study {
-    /// The finite ones, in the order of steps; those of several runs one run after the other.
+    /// The finite points, in the order of steps; several runs one after the other.
     pub points: Vec<Point>,
     /// The law, wherever its coefficients can be computed.
     pub fit: Option<Fit>,
-    /// Why the law must not be relied on here, in sentences without their full stop; empty where it holds.
+    /// Why the law must not be relied on here, in sentences without their full stop; empty where it
+    /// holds.
     pub refusals: Vec<String>,
-    /// What the reader should know of a law that holds, likewise.
+    /// Remarks for the reader on a law that holds, likewise.
     pub remarks: Vec<String>,
-    /// Share of the accuracies' variance that every form explains, where it can be fitted to all points of one run.
+    /// Share of the accuracies' variance that every form explains, where it can be fitted to all
+    /// points of one run.
     pub r_squared: Vec<(Form, f64)>,
-    /// What the beginning of one run predicts of its rest.
+    /// The prediction of one run's rest from its beginning.
     pub prediction: Option<Prediction>,
-    /// Where accuracy has left the law, of one run.
+    /// The departure of accuracy from the law, of one run.
     pub departure: Option<Departure>,
     /// Whether the points are of several runs.
     #[serde(skip)]
@@ -28,12 +30,13 @@ pub struct Study {
 }
 
 impl Study {
-    /// Studies points of one run in the order of steps. Bootstrap draws depend on `seed` and the number of points alone.
+    /// Studies points of one run in the order of steps. Bootstrap draws depend on `seed` and the
+    /// number of points alone.
     pub fn of(points: Vec<Point>, seed: u64) -> Self {
         Self::with_prefix(points, PREFIX, seed)
     }
 
-    /// The same with a prediction from another share of the points.
+    /// As [`of`](Self::of), with a prediction from another share of the points.
     pub fn with_prefix(points: Vec<Point>, prefix: f64, seed: u64) -> Self {
         let lost = points.iter().filter(|p| !p.is_finite()).count();
         let points: Vec<Point> = points.into_iter().filter(Point::is_finite).collect();
@@ -49,7 +52,8 @@ impl Study {
         Self { r_squared, prediction: Prediction::of(&points, prefix), ..study }
     }
 
-    /// Studies the points of several runs as one law, each in the order of its steps; neighbours are those within a run.
+    /// Studies the points of several runs as one law, each in the order of its steps; neighbours
+    /// are those within a run.
     pub fn together(runs: &[&[Point]], seed: u64) -> Self {
         let finite: Vec<Vec<Point>> =
             runs.iter().map(|run| run.iter().copied().filter(Point::is_finite).collect()).collect();
@@ -85,8 +89,8 @@ impl Study {
         self.fit.as_ref().filter(|_| self.refusals.is_empty())
     }
 
-    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and ceiling are shares, and
-    /// whether anything was cut.
+    /// The predicted ceiling, and whether its interval was cut to 0 and 1: it is if accuracies and
+    /// ceiling are shares.
     pub fn ceiling(&self) -> Option<(Interval, bool)> {
         let ceiling = self.holds()?.ceiling;
         let is_share = |value: f64| (0.0..=1.0).contains(&value);
@@ -95,7 +99,8 @@ impl Study {
         Some((cut, cut != ceiling))
     }
 
-    /// The numbers of docs/metrics.md below `law/<set>/`: those of the law where it holds, the last one always.
+    /// The metrics below `law/<set>/` (docs/metrics.md): the last always, the others if the law
+    /// holds.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mut metrics = Vec::new();
         if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
@@ -112,7 +117,7 @@ impl Study {
         metrics
     }
 
-    /// The law in a line, or why there is none, and what became of the entropy.
+    /// The law in a line, or why there is none, and the share of the entropy that is spent.
     pub fn sentence(&self) -> String {
         let left = self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
         let law = match (self.holds().zip(self.ceiling()), self.refusals.first()) {
@@ -127,19 +132,22 @@ impl Study {
         };
         match self.entropy_spent() {
             Some(spent) if spent.abs() < 0.005 => format!("{law}; the entropy is what it was"),
-            Some(spent) if spent >= 0.0 => format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent),
+            Some(spent) if spent >= 0.0 => {
+                format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent)
+            }
             Some(spent) => format!("{law}; the entropy has risen by {:.0} %", -100.0 * spent),
             None => law,
         }
     }
 
-    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None of a single point, without entropy,
-    /// and of several runs together.
+    /// The share of the first entropy that is gone at the last point: 1 - H / H0. None of a single
+    /// point, without entropy, and of several runs together.
     pub fn entropy_spent(&self) -> Option<f64> {
         self.spent().filter(|_| self.points.len() > 1)
     }
 
-    /// The same, 0 of a single point, with which the course of the metric begins.
+    /// As [`entropy_spent`](Self::entropy_spent), but 0 of a single point, since the metric's
+    /// course begins with 0.
     fn spent(&self) -> Option<f64> {
         if self.is_of_several {
             return None;

@@ -3,7 +3,9 @@
 use super::lines;
 use crate::{Error, Result};
 use csv::StringRecord;
+use flate2::read::GzDecoder;
 use isentrope_files::read_regular;
+use std::io::Read;
 use std::path::Path;
 
 /// Largest file that is read, in bytes.
@@ -12,17 +14,18 @@ const MAX_FILE: u64 = 64 << 20;
 /// How programs write that something was not measured, in small letters.
 const MISSING: [&str; 9] = ["", "null", "none", "nan", "n/a", "#n/a", "na", "-", "<na>"];
 
-/// Reads a table: `heads` makes of the heads of its columns what `take` needs to take in each row, with the row's line. Cells
-/// come without the blanks around them.
+/// Reads a table. `heads` turns the heads of the columns into a state; `take` adds each row to it,
+/// with the row's line. Cells come without surrounding blanks.
 ///
 /// # Errors
-/// When it cannot be read; malformed rows, and those that `take` refuses, are named by file and line.
+/// When it cannot be read; malformed rows, and those that `take` refuses, are named by file and
+/// line.
 pub(crate) fn read<T>(
     path: &Path,
     heads: impl FnOnce(&StringRecord) -> Result<T, String>,
     mut take: impl FnMut(&mut T, &StringRecord, u64) -> Result<(), String>,
 ) -> Result<T> {
-    let text = read_regular(path, MAX_FILE)?;
+    let text = unpacked(read_regular(path, MAX_FILE)?, path)?;
     let text = lines::without_mark(&text);
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
     let malformed = |error: csv::Error| Error::invalid(path, without_record(&error));
@@ -35,6 +38,20 @@ pub(crate) fn read<T>(
         taken.map_err(|what| Error::invalid(path, format!("line {line}: {what}")))?;
     }
     Ok(columns)
+}
+
+/// The text of a file, which may be compressed with gzip.
+fn unpacked(bytes: Vec<u8>, path: &Path) -> Result<Vec<u8>> {
+    if !bytes.starts_with(&[0x1f, 0x8b]) {
+        return Ok(bytes);
+    }
+    let mut text = Vec::new();
+    let read = GzDecoder::new(&bytes[..]).take(MAX_FILE + 1).read_to_end(&mut text);
+    read.map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(Error::invalid(path, format!("more than {MAX_FILE} bytes when unpacked")));
+    }
+    Ok(text)
 }
 
 /// Whether a cell says that nothing was measured.
@@ -55,7 +72,7 @@ fn first_line(text: &[u8], position: &csv::Position) -> u64 {
     position.line() + empty as u64
 }
 
-/// What is wrong, in the words of the library without its record numbers.
+/// The defect, in the words of the library without its record numbers.
 fn without_record(error: &csv::Error) -> String {
     let line = error.position().map_or(0, csv::Position::line);
     match error.kind() {

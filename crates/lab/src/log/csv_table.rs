@@ -1,7 +1,8 @@
-//! Tables of numbers by step: what W&B exports of a chart, the history of one run, or a table that names its runs.
+//! Tables of numbers by step: W&B's export of a chart, the history of one run, or a table that
+//! names its runs.
 //!
-//! A chart's columns are `"Step","RUN - METRIC","RUN - METRIC__MIN","RUN - METRIC__MAX"` for each run; a history's are the step
-//! and the metrics.
+//! A chart's columns are `"Step","RUN - METRIC","RUN - METRIC__MIN","RUN - METRIC__MAX"` for each
+//! run; a history's are the step and the metrics.
 
 use super::csv_rows::{self, is_missing, short};
 use super::json_lines::STEPS;
@@ -17,14 +18,15 @@ const MAX_COLUMNS: usize = 100_000;
 /// Most runs, and the longest name of one, in bytes.
 const MAX_RUNS: usize = 1000;
 const MAX_NAME: usize = 1000;
-/// What stands between run and metric in a chart's columns.
+/// The text between run and metric in a chart's columns.
 const BETWEEN: &str = " - ";
-/// What a column of a run's name is called in a table of several runs.
+/// Names of the column with the run's name, in a table of several runs.
 const RUNS: [&str; 4] = ["run", "run_name", "run_id", "name"];
-/// What W&B adds to a metric's name for its least and greatest values among grouped runs, and for steps.
+/// W&B's endings of a metric's name for the least and greatest value among grouped runs, and for
+/// steps.
 const EXTREMES: [&str; 3] = ["__MIN", "__MAX", "__STEP"];
 
-/// What a column holds.
+/// The content of a column.
 enum Column {
     Step,
     Run,
@@ -37,8 +39,8 @@ enum Column {
     Nothing,
 }
 
-/// Reads a table into the runs that it names; the run that it does not name is called "". Returns a note if columns are left
-/// out.
+/// Reads a table into the runs that it names; the run that it does not name is called "". Returns a
+/// note if columns are left out.
 ///
 /// # Errors
 /// When it cannot be read, or has no column of steps; malformed rows are named by file and line.
@@ -60,7 +62,7 @@ pub(super) fn read(path: &Path, runs: &mut BTreeMap<String, Points>) -> Result<O
     Ok(Some(format!("{}: {what} left out", path.display())))
 }
 
-/// What the columns hold, by their heads.
+/// The content of each column, by its head.
 fn columns(headers: &StringRecord) -> Result<Vec<Column>, String> {
     if headers.len() > MAX_COLUMNS {
         return Err(format!("more than {MAX_COLUMNS} columns"));
@@ -68,7 +70,8 @@ fn columns(headers: &StringRecord) -> Result<Vec<Column>, String> {
     // W&B's own count of calls to `log` is the step only where the trainer has said no other.
     let is_step = |name: &str| headers.iter().position(|head| head.eq_ignore_ascii_case(name));
     let step = ["train/global_step"].into_iter().chain(STEPS).find_map(is_step).ok_or_else(|| {
-        "no column of steps, such as Step or _step; in W&B, choose Step as the x-axis of the chart before you export it"
+        "no column of steps, such as Step or _step; in W&B, choose Step as the x-axis of the \
+         chart before you export it"
             .to_owned()
     })?;
     let run = RUNS.into_iter().find_map(is_step);
@@ -86,7 +89,8 @@ fn columns(headers: &StringRecord) -> Result<Vec<Column>, String> {
             Some((run, name)) => (Some(run.to_owned()), name),
             None => (None, head),
         };
-        // "_runtime", "_timestamp" and the like are W&B's; an empty head is the index of a table of pandas.
+        // "_runtime", "_timestamp" and the like are W&B's; an empty head is the index of a table of
+        // pandas.
         if is_extreme || name.is_empty() || name.starts_with('_') {
             return Column::Nothing;
         }

@@ -1,5 +1,5 @@
-//! TensorBoard's event files: a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h), each an `Event` message
-//! (tensorflow/core/util/event.proto) in protobuf's wire format.
+//! TensorBoard's event files: a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h),
+//! each an `Event` message (tensorflow/core/util/event.proto) in protobuf's wire format.
 
 use crate::{Error, Result};
 use isentrope_files::{masked_crc, open_regular};
@@ -9,9 +9,9 @@ use std::path::Path;
 /// Largest record that is read, in bytes; larger ones hold pictures or sounds and are passed over.
 const MAX_RECORD: u64 = 16 << 20;
 
-/// What an event says, as far as it is of numbers.
+/// An event, as far as it is of numbers.
 pub(super) enum Event<'a> {
-    /// The writer begins anew: what is there from this step on was lost.
+    /// The writer begins anew: numbers from this step on were lost.
     Start { step: u64 },
     /// A scalar.
     Scalar { step: u64, tag: &'a str, value: f64 },
@@ -24,7 +24,8 @@ pub(super) fn is_one(start: &[u8]) -> bool {
     ))
 }
 
-/// Calls `take` with the events of a file, and returns notes: if the last record was being written, if numbers are of no step.
+/// Calls `take` with the events of a file, and returns notes: if the last record was being written,
+/// if numbers are of no step.
 ///
 /// # Errors
 /// When it cannot be read; a record that is malformed, or that `take` refuses, is named.
@@ -65,7 +66,8 @@ pub(super) fn each_event(
     Ok(notes)
 }
 
-/// Numbers of steps below 0, which writers use for what belongs to no step: torch's hyperparameters' `hp_metric`.
+/// Numbers of steps below 0, which writers use for numbers without a step: torch's hyperparameters'
+/// `hp_metric`.
 #[derive(Default)]
 struct Below {
     count: usize,
@@ -162,7 +164,7 @@ fn varint(message: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Calls `take` with what an `Event` says. None if it is malformed.
+/// Calls `take` with the content of an `Event`. None if it is malformed.
 fn events(
     message: &[u8],
     below: &mut Below,
@@ -203,8 +205,9 @@ fn events(
     Some(take_all())
 }
 
-/// The number of a `Summary.Value`: a `simple_value`, or a tensor of one number as TensorFlow 2 and torch's new style write it.
-/// The outer none is a malformed message, the inner one a text, a picture or another thing that is no scalar.
+/// The number of a `Summary.Value`: a `simple_value`, or a tensor of one number as TensorFlow 2 and
+/// torch's new style write it. The outer none is a malformed message, the inner one a text, a
+/// picture or another thing that is no scalar.
 fn scalar(message: &[u8]) -> Option<Option<(&str, f64)>> {
     let (mut tag, mut value, mut is_scalar) = (None, None, true);
     fields(message, |number, field| {
@@ -229,7 +232,8 @@ fn scalar(message: &[u8]) -> Option<Option<(&str, f64)>> {
     Some(tag.zip(value).filter(|_| is_scalar))
 }
 
-/// The number of a `TensorProto` (tensorflow/core/framework/tensor.proto) of one float. The outer none is a malformed message.
+/// The number of a `TensorProto` (tensorflow/core/framework/tensor.proto) of one float. The outer
+/// none is a malformed message.
 fn tensor_scalar(message: &[u8]) -> Option<Option<f64>> {
     const FLOAT: u64 = 1;
     const DOUBLE: u64 = 2;

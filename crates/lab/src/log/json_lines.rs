@@ -1,4 +1,4 @@
-//! Lines of JSON objects with a step: verl's logger `file`, and what many scripts write.
+//! Lines of JSON objects with a step, as verl's logger `file` and many scripts write them.
 
 use super::lines::{self, Row};
 use super::points::Points;
@@ -6,7 +6,7 @@ use crate::Result;
 use serde_json::Value;
 use std::path::Path;
 
-/// What the step is called, the likelier first.
+/// Names of the step, the likelier first.
 pub(super) const STEPS: [&str; 7] = [
     "step",
     "train/global_step",
@@ -47,8 +47,9 @@ pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
         .try_for_each(|(key, value)| take_value(key, value, step, 1, points))
 }
 
-/// Takes in a number, or those of an object. Texts, lists, truth values and `null` are no measurements: a row of an evaluation
-/// may have the step of a row of training, and `null` for what that has.
+/// Takes in a number, or the numbers of an object. Texts, lists, truth values and `null` are no
+/// measurements: an evaluation's row may share a step with a training row, with `null` for its
+/// metrics.
 fn take_value(name: &str, value: &Value, step: u64, depth: usize, points: &mut Points) -> Result<(), String> {
     match value {
         Value::Object(inner) if depth < MAX_DEPTH => inner.iter().try_for_each(|(key, value)| {

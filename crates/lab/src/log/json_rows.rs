@@ -1,5 +1,6 @@
-//! Files of one JSON value with rows in it: `trainer_state.json` of TRL and of Hugging Face's Trainer, of which each checkpoint
-//! has one with the log up to its step, and arrays of such rows, as `json.dump(trainer.state.log_history)` makes them.
+//! Files of one JSON value with rows in it: `trainer_state.json` of TRL and of Hugging Face's
+//! Trainer, of which each checkpoint has one with the log up to its step, and arrays of such rows,
+//! as `json.dump(trainer.state.log_history)` makes them.
 
 use super::json_lines;
 use super::lines::{self, Row};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The file that checkpoints have.
 const NAME: &str = "trainer_state.json";
-/// What it calls its rows.
+/// The key of its rows.
 const HISTORY: &str = "log_history";
 /// Largest file that is read, in bytes.
 const MAX_FILE: u64 = 128 << 20;
@@ -58,8 +59,8 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<()> {
     read.map_err(|error| Error::invalid(path, error.to_string()))
 }
 
-/// Refuses rows that are longer than a line may be: a row takes many times its length while it is taken in. Rows are the objects
-/// of the outermost array, or of an array in the outermost object.
+/// Refuses rows that are longer than a line may be: a row takes many times its length while it is
+/// taken in. Rows are the objects of the outermost array, or of an array in the outermost object.
 fn check_rows(text: &[u8]) -> Result<(), String> {
     let of_rows = if text.trim_ascii_start().starts_with(b"[") { 1 } else { 2 };
     let (mut depth, mut begin, mut in_string, mut is_escaped) = (0_usize, 0, false, false);

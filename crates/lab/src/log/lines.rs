@@ -14,7 +14,7 @@ pub(super) const MAX_LINE: usize = 8 << 20;
 /// A line's object.
 pub(crate) type Row = Map<String, Value>;
 
-/// What becomes of a line that is too long.
+/// The treatment of a line that is too long.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Long {
     /// It is an error.
@@ -23,10 +23,12 @@ pub(super) enum Long {
     PassedOver,
 }
 
-/// Calls `take` with each line, and whether it is whole: the last one may be being written. Returns how many were passed over.
+/// Calls `take` with each line, and whether it is whole: the last one may be being written. Returns
+/// how many were passed over.
 ///
 /// # Errors
-/// When the file cannot be read; a line that is too long and not passed over, or that `take` refuses, is named.
+/// When the file cannot be read; a line that is too long and not passed over, or that `take`
+/// refuses, is named.
 pub(super) fn each_line(
     path: &Path,
     long: Long,
@@ -56,7 +58,8 @@ pub(super) fn each_line(
     }
 }
 
-/// Calls `take` with each line that is an object, and returns a note if the last line was being written.
+/// Calls `take` with each line that is an object, and returns a note if the last line was being
+/// written.
 ///
 /// # Errors
 /// As [`each_line`], and when a line is malformed.
@@ -67,7 +70,7 @@ pub(crate) fn each_row(
     each_numbered_row(path, &mut |_, row| take(row))
 }
 
-/// The same with the numbers of lines, from 1.
+/// As [`each_row`], with the numbers of lines, from 1.
 ///
 /// # Errors
 /// As [`each_row`].
@@ -108,7 +111,7 @@ pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
     rows
 }
 
-/// What is wrong with a line, whose number the parser does not know.
+/// The defect of a line, without the line number, which the parser does not know.
 pub(crate) fn without_line(error: &serde_json::Error) -> String {
     if error.is_eof() {
         return "it breaks off before its end".to_owned();
@@ -121,10 +124,10 @@ pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
 }
 
-/// What Python and W&B write for numbers that are not finite.
+/// Python's and W&B's words for numbers that are not finite.
 const NOT_FINITE: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
-/// A value's number, which is not finite where the value says so; none of other values, `null` among them.
+/// A value's number, NaN for Python's words; none of other values, `null` among them.
 pub(crate) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
@@ -133,8 +136,8 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// JSON as Python's `json` writes it, with texts for NaN, Infinity and -Infinity, which JSON has not: `null` says something else,
-/// that nothing was measured.
+/// JSON as Python's `json` writes it, with texts for NaN, Infinity and -Infinity, which JSON has
+/// not: `null` says something else, that nothing was measured.
 pub(super) fn python_numbers(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.windows(3).any(|word| matches!(word, b"NaN" | b"Inf")) {
         return Cow::Borrowed(text);
@@ -169,7 +172,7 @@ pub(super) fn whole(value: &Value) -> Option<u64> {
     value.as_u64().filter(|step| *step <= MAX_STEP).or_else(|| value.as_f64().and_then(whole_f64))
 }
 
-/// The same of a float.
+/// As [`whole`], of a float.
 pub(crate) fn whole_f64(value: f64) -> Option<u64> {
     let is_step = value.fract() == 0.0 && (0.0..=MAX_STEP as f64).contains(&value);
     is_step.then_some(value as u64)

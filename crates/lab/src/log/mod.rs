@@ -1,7 +1,8 @@
-//! What a run has measured, step by step, under this project's names ([docs/metrics.md]).
+//! The numbers of a run, step by step, under this project's names ([docs/metrics.md]).
 //!
-//! [`RunLog::open`] reads what a path leads to, of this program or of another trainer (docs/logs.md): `place.rs` tells the forms
-//! apart, and each has a file here. What they say goes through `points.rs`, and `names.rs` puts it under our names.
+//! [`RunLog::open`] reads the log at a path, of this program or of another trainer (docs/logs.md).
+//! `place.rs` tells the forms apart, and each form has a file here. Their numbers go through
+//! `points.rs`, and `names.rs` puts them under our names.
 //!
 //! [docs/metrics.md]: ../../../docs/metrics.md
 
@@ -10,6 +11,7 @@ mod csv_table;
 mod event_file;
 mod json_lines;
 mod json_rows;
+pub mod kept_table;
 pub(crate) mod lines;
 pub mod names;
 mod place;
@@ -26,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-/// Entropies of the policy that sampled, the mean over responses first; those of all that was sampled before those of what is
-/// trained on, which the filter has chosen.
+/// Entropies of the policy that sampled, in order of preference: the mean over responses before the
+/// mean over tokens, all responses before those that the filter chose for training.
 pub const ENTROPIES: [&str; 4] = [
     "policy/entropy",
     "policy/entropy_token_mean",
@@ -38,13 +40,13 @@ pub const ENTROPIES: [&str; 4] = [
 /// The numbers of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLog {
-    /// What it is called in tables and legends.
+    /// Its name in tables and legends.
     pub name: String,
-    /// Where it was read from.
+    /// The path it was read from.
     pub path: PathBuf,
     /// Who has written it.
     pub origin: Origin,
-    /// What the reader should know of it, in sentences: a line that was cut off, names that are not known.
+    /// Notes for the reader, in sentences: a line that was cut off, names that are not known.
     pub notes: Vec<String>,
     series: BTreeMap<String, Series>,
 }
@@ -58,11 +60,12 @@ pub enum Origin {
     Verl,
     /// TRL, or Hugging Face's Trainer, which is below it.
     Trl,
-    /// Somebody whose names tell nothing; they are kept as they are.
+    /// An unknown trainer; its names are kept.
     Unknown,
 }
 
-/// A metric's values over the steps at which it was measured and finite; steps ascend, each is there once.
+/// A metric's values at the steps at which it was measured and finite. Steps ascend without
+/// repeats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// `[points]`.
@@ -82,9 +85,24 @@ impl Series {
         self.steps.binary_search(&step).ok().map(|place| self.values[place])
     }
 
+    /// The first point.
+    pub fn first(&self) -> Option<(u64, f64)> {
+        self.iter().next()
+    }
+
     /// The latest point.
     pub fn last(&self) -> Option<(u64, f64)> {
         Some((*self.steps.last()?, *self.values.last()?))
+    }
+
+    /// The largest value, the first of equal ones.
+    pub fn largest(&self) -> Option<(u64, f64)> {
+        self.iter().reduce(|best, point| if point.1 > best.1 { point } else { best })
+    }
+
+    /// The mean of the values; NaN without any.
+    pub fn mean(&self) -> f64 {
+        self.values.iter().sum::<f64>() / self.values.len() as f64
     }
 
     /// Takes in a point after all others; a value that is not finite is no measurement.
@@ -106,8 +124,8 @@ pub(crate) fn shared_paths<'a>(logs: impl Iterator<Item = &'a RunLog>) -> HashSe
     logs.filter_map(path).collect()
 }
 
-/// What runs are called beside one another: by their names, and those whose name others have too by their paths, with the name
-/// where a path has several.
+/// The names of runs beside one another. Runs of one name are called by their paths, with the name
+/// if a path has several runs.
 pub fn told_apart<'a>(logs: impl Iterator<Item = &'a RunLog> + Clone) -> Vec<String> {
     let shared = shared_paths(logs.clone());
     let mut count: HashMap<&str, usize> = HashMap::new();
@@ -124,8 +142,8 @@ impl RunLog {
     /// Reads the log at a path.
     ///
     /// # Errors
-    /// When it cannot be read, is no log that is known, or holds several runs; malformed content is named by file and line,
-    /// record or entry.
+    /// When it cannot be read, is no log that is known, or holds several runs; malformed content is
+    /// named by file and line, record or entry.
     pub fn open(path: &Path) -> Result<Self> {
         let mut runs = Self::open_all(path)?;
         match (runs.pop(), runs.len()) {
@@ -134,7 +152,7 @@ impl RunLog {
                 let runs: Vec<Self> = runs.into_iter().chain(last).collect();
                 let names: Vec<String> = runs.iter().take(5).map(|run| run.name_below(path)).collect();
                 let (count, some) = (runs.len(), names.join(", "));
-                // Those of a table have no path of their own.
+                // Runs of a table have no path of their own.
                 let remedy =
                     if runs.iter().all(|run| run.path != path) { "; give the path of one" } else { "" };
                 Err(Error::invalid(path, format!("holds {count} runs, where one is wanted: {some}{remedy}")))
@@ -142,7 +160,8 @@ impl RunLog {
         }
     }
 
-    /// Reads all logs at a path: a table may have several runs, and so may a directory of event files.
+    /// Reads all logs at a path: a table may have several runs, and so may a directory of event
+    /// files.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -150,14 +169,15 @@ impl RunLog {
         place::open_all(path)
     }
 
-    /// What it is called among the runs of a path: by where it is below that, or by name where that path has all of them.
+    /// Its name among the runs of a path: its place below the path, or its own name if the path is
+    /// one file with all of them.
     fn name_below(&self, path: &Path) -> String {
         let below = self.path.strip_prefix(path).ok().filter(|below| !below.as_os_str().is_empty());
         below.map_or_else(|| self.name.clone(), |below| below.display().to_string())
     }
 
-    /// The policy's entropy while it was sampled, with the metric's name: the mean over responses of all that was sampled where
-    /// that is known, else the nearest that is.
+    /// The policy's entropy while it was sampled, with the metric's name: the mean over responses
+    /// of all that was sampled where that is known, else the nearest that is.
     pub fn entropy(&self) -> Option<(&'static str, &Series)> {
         ENTROPIES.into_iter().find_map(|name| Some((name, self.series(name)?)))
     }
@@ -172,8 +192,8 @@ impl RunLog {
         self.series.iter().map(|(name, series)| (name.as_str(), series))
     }
 
-    /// Seconds of all steps together, and whether evaluations are among them. TRL's are means over the steps since it logged
-    /// before, of training alone.
+    /// Seconds of all steps together, and whether evaluations are among them. TRL's are means over
+    /// the steps since it logged before, of training alone.
     pub(crate) fn seconds(&self) -> Option<(f64, bool)> {
         let series = self.series("time/step_s")?;
         if self.origin != Origin::Trl {
@@ -184,21 +204,33 @@ impl RunLog {
         Some((seconds.sum(), false))
     }
 
+    /// Gives every step with an entropy this target, in nats, unless the run has targets of its
+    /// own.
+    pub(crate) fn set_target(&mut self, target: f64) {
+        if let Some(entropies) = self.series.get("policy/entropy") {
+            let steps = entropies.steps.clone();
+            let values = vec![target; steps.len()];
+            self.series.entry("entropy/target".into()).or_insert(Series { steps, values });
+        }
+    }
+
     /// The names of metrics that begin so, in their order.
     pub(crate) fn beginning(&self, with: &str) -> Vec<&str> {
         let from = self.series.range::<str, _>((Bound::Included(with), Bound::Unbounded));
         from.map(|(name, _)| name.as_str()).take_while(|name| name.starts_with(with)).collect()
     }
 
-    /// The last step of which anything is known but how long it took: of a copy that was cut off, times may be whole.
+    /// The last step of which anything is known but how long it took: of a copy that was cut off,
+    /// times may be whole.
     pub fn last_step(&self) -> Option<u64> {
         let is_time = |name: &str| name.starts_with("time/") || name.starts_with("throughput/");
         let measured = self.series.iter().filter(|(name, _)| !is_time(name));
         measured.filter_map(|(_, series)| series.last()).map(|(step, _)| step).max()
     }
 
-    /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score` or `entropy`. Other trainers
-    /// do not measure all of them. Parts of sets ([`parts`](Self::parts)) are not among them.
+    /// The evaluation sets that were measured, by name: `<set>` of `eval/<set>/mean@<k>`, `score`
+    /// or `entropy`. Other trainers do not measure all of them. Parts of sets
+    /// ([`parts`](Self::parts)) are not among them.
     pub fn evaluation_sets(&self) -> Vec<&str> {
         let parts = self.parts();
         self.sets_and_parts().into_iter().filter(|set| !parts.contains_key(set)).collect()
@@ -217,8 +249,8 @@ impl RunLog {
         all.iter().filter_map(|part| Some((*part, whole(part)?))).collect()
     }
 
-    /// The evaluation sets whose accuracy was measured, by name, with the metric that it is: `mean@<k>` of the largest k, else
-    /// the mean `score`. Those of parts are among them.
+    /// The evaluation sets whose accuracy was measured, by name, with the metric that it is:
+    /// `mean@<k>` of the largest k, else the mean `score`. Those of parts are among them.
     pub fn accuracies(&self) -> BTreeMap<&str, SetMetric<'_>> {
         let mut best: BTreeMap<&str, SetMetric<'_>> = BTreeMap::new();
         for metric in self.series.keys().filter_map(|name| SetMetric::of(name)) {

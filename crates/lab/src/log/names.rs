@@ -1,7 +1,9 @@
-//! What other trainers call the quantities of docs/metrics.md, whose last two columns these tables are.
+//! Other trainers' names for the quantities of docs/metrics.md, whose last two columns these tables
+//! are.
 //!
-//! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names are the nearest to one of
-//! theirs, the table has the one that is the same quantity under that trainer's defaults.
+//! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names
+//! are the nearest to one of theirs, the table has the one that is the same quantity under that
+//! trainer's defaults.
 
 use super::{ENTROPIES, Origin, Series};
 use std::collections::BTreeMap;
@@ -47,7 +49,8 @@ pub const VERL: &[Pair] = &[
     ("timing_s/testing", "time/eval_s"),
 ];
 
-/// Names of TRL's `GRPOTrainer`. Where there is one evaluation set, `<set>_` is left out, and the set is called [`ONE_SET`].
+/// Names of TRL's `GRPOTrainer`. Where there is one evaluation set, `<set>_` is left out, and the
+/// set is called [`ONE_SET`].
 pub const TRL: &[Pair] = &[
     ("reward", "reward/mean"),
     ("rewards/<function>/mean", "reward/score"), // of several functions, reward/part_<i>
@@ -80,17 +83,17 @@ pub const TRL_SFT: &[Pair] = &[
     ("eval_loss", "eval/loss"),
 ];
 
-/// Names of docs/metrics.md whose quantity is too far from ours to go by our name: a sum from the start, a rate of another
-/// time.
+/// Names of docs/metrics.md whose quantity is too far from ours to go by our name: a sum from the
+/// start, a rate of another time.
 pub const KEPT: &[&str] = &["num_tokens", "perf/throughput"];
 
 /// The evaluation set of a trainer that has only one and does not name it.
 pub const ONE_SET: &str = "held-out";
 
-/// What TRL calls the mean of a reward function.
+/// TRL's name for the mean of a reward function.
 const OF_FUNCTION: &str = "rewards/<function>/mean";
 
-/// What gives verl away.
+/// Beginnings of names that only verl has.
 const SIGNS_OF_VERL: [&str; 12] = [
     "actor/",
     "critic/",
@@ -106,14 +109,15 @@ const SIGNS_OF_VERL: [&str; 12] = [
     "perf/mfu/",
 ];
 
-/// What gives this program away beside [`ENTROPIES`], as whose beginning TRL's PPO has `policy/entropy_avg`.
+/// Beginnings of names that only this program has, beside [`ENTROPIES`]. TRL's PPO has
+/// `policy/entropy_avg`, so that entropies are compared whole.
 const SIGNS_OF_OURS: [&str; 4] =
     ["optimizer/learning_rate", "rollout/responses", "time/step_s", "optimizer/skipped"];
 
-/// What gives trainers of preferences away, whose loss is no cross-entropy.
+/// Beginnings of names of trainers of preferences, whose loss is no cross-entropy.
 const SIGNS_OF_PREFERENCES: [&str; 3] = ["rewards/", "logps/", "logits/"];
 
-/// What gives the Trainer's callbacks away beside names that many scripts use, such as `train/reward`.
+/// Names of the Trainer's callbacks that few other scripts use; many use such as `train/reward`.
 const SIGNS_OF_CALLBACK: [&str; 7] = [
     "train/epoch",
     "train/num_tokens",
@@ -131,7 +135,8 @@ pub(super) struct Translated {
     pub(super) notes: Vec<String>,
 }
 
-/// Puts series, in the order in which they were first written, under our names; those that have none keep theirs.
+/// Puts series, in the order of their first numbers, under our names; series without a name of ours
+/// keep theirs.
 pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
     let origin = origin(&series);
     let functions: Vec<String> =
@@ -145,7 +150,7 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
         Origin::Isentrope | Origin::Unknown => None,
         Origin::Verl => {
             let ours = counterpart(VERL, name)?;
-            // A share of correct responses it is only if rewards are 0 and 1.
+            // It is a share of correct responses only if rewards are 0 and 1.
             let is_share = values.values.iter().all(|value| (0.0..=1.0).contains(value));
             let is_reward = name.contains("/reward/") || name.starts_with("val/");
             match ours.rsplit_once("/mean@") {
@@ -179,7 +184,8 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
     }
     if origin == Origin::Verl && translated.series.contains_key("policy/entropy_token_mean_filtered") {
         translated.notes.push(
-            "the entropy is verl's actor/entropy, taken for a mean over tokens, which it is with the default loss_agg_mode, \
+            "the entropy is verl's actor/entropy, taken for a mean over tokens, which it is with \
+             the default loss_agg_mode, \
              token-mean"
                 .to_owned(),
         );
@@ -199,7 +205,8 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
     if let [first, ..] = &left_out[..] {
         let (count, verb) = (left_out.len(), if left_out.len() == 1 { "metric is" } else { "metrics are" });
         translated.notes.push(format!(
-            "{count} {verb} left out, such as {first}: another one has become what goes by that name here"
+            "{count} {verb} left out, such as {first}: another one has become what goes by that \
+             name here"
         ));
     }
     translated
@@ -270,7 +277,8 @@ pub fn counterpart(table: &[Pair], name: &str) -> Option<String> {
     })
 }
 
-/// What stands in a name for the marks of a pattern, if the name is like it. `<k>` is a number, others any text.
+/// The texts in a name for the marks of a pattern, if the name matches. `<k>` is a number, other
+/// marks any text.
 fn filled<'a>(pattern: &'static str, name: &'a str) -> Option<Vec<(&'static str, &'a str)>> {
     let (mut pattern, mut name, mut found) = (pattern, name, Vec::new());
     while let Some((before, rest)) = pattern.split_once('<') {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// As much of a file as tells its form.
 const START: u64 = 64 << 10;
-/// Most runs that a directory may have as a file of lines each.
+/// Most `.jsonl` files of a directory, each a run.
 const MAX_FILES: usize = 1000;
 
 /// The logs at a path, in the order of their names.
@@ -73,7 +73,8 @@ fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
         0 => return Err(unknown(path, events.note)),
         count if count > MAX_FILES => {
             let what = format!(
-                "has {count} files .jsonl, and a run for each of at most {MAX_FILES} is read: give one"
+                "has {count} files .jsonl, and a run for each of at most {MAX_FILES} is read: \
+                 give one"
             );
             return Err(Error::invalid(path, what));
         }
@@ -127,14 +128,16 @@ fn of_lines(path: &Path) -> Result<RunLog> {
     if points.repeat_one_step() {
         return Err(Error::invalid(
             path,
-            "every line is of the same step: samples of a step, as dumps of rollouts are, not the log of a run, which has a \
+            "every line is of the same step: samples of a step, as dumps of rollouts are, not the \
+             log of a run, which has a \
              line for each step",
         ));
     }
     Ok(log(path, points, note.into_iter().collect()))
 }
 
-/// The runs of tables that belong together: one chart of W&B's may have the entropy of a run, another its accuracy.
+/// The runs of tables of one directory: one chart of W&B's may have the entropy of a run, another
+/// its accuracy.
 fn of_tables(path: &Path, tables: &[PathBuf]) -> Result<Vec<RunLog>> {
     let (mut runs, mut notes) = (BTreeMap::new(), Vec::new());
     for table in tables {
@@ -150,7 +153,7 @@ fn of_tables(path: &Path, tables: &[PathBuf]) -> Result<Vec<RunLog>> {
     Ok(runs.into_iter().map(named).collect())
 }
 
-/// What numbers under a trainer's names come to.
+/// The log of numbers under a trainer's names.
 fn log(path: &Path, points: Points, mut notes: Vec<String>) -> RunLog {
     let (series, said) = points.finish();
     let translated = names::translate(series);
@@ -174,13 +177,16 @@ fn first_line(text: &[u8]) -> &[u8] {
 
 fn unknown(path: &Path, note: Option<String>) -> Error {
     let note = note.map_or_else(String::new, |note| format!(". {note}"));
-    let known = "no log of a run that is known. Known are: a run directory of this program; what verl's loggers file (.jsonl) \
-                 and console write; TensorBoard's event files or a directory of them; trainer_state.json of TRL or \
-                 Hugging Face's Trainer, or their output directory; JSON lines with \"step\"; CSV as W&B exports it";
+    let known = "no log of a run that is known. Known are: a run directory of this program; what \
+                 verl's loggers file (.jsonl) \
+                 and console write; TensorBoard's event files or a directory of them; \
+                 trainer_state.json of TRL or \
+                 Hugging Face's Trainer, or their output directory; JSON lines with \"step\"; CSV \
+                 as W&B exports it";
     Error::invalid(path, format!("{known}{note}"))
 }
 
-/// What a log is called: the last part of its path that says more than what every run has.
+/// The name of a log: the last part of its path that not every run has.
 pub(super) fn name(path: &Path) -> String {
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let said = |part: &Path| {

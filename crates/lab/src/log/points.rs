@@ -1,4 +1,5 @@
-//! Numbers on their way from a file to series: taken in by name and step, in the order in which they were written.
+//! Numbers on their way from a file to series: taken in by name and step, in the order in which
+//! they were written.
 
 use super::Series;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_NUMBERS: usize = 20_000_000;
 /// Most names of one log.
 const MAX_NAMES: usize = 20_000;
-/// Most restarts of one log that make void what was written: each looks at all names.
+/// Most restarts of one log that drop numbers, since each restart looks at all names.
 const MAX_RESTARTS: usize = 10_000;
 /// Longest name, in bytes.
 const MAX_NAME: usize = 1000;
@@ -15,7 +16,7 @@ const MAX_NAME: usize = 1000;
 /// Latest step: from there on, not every whole number is a float.
 pub(crate) const MAX_STEP: u64 = 9_000_000_000_000_000;
 
-/// What a log says so far.
+/// The numbers of a log so far.
 #[derive(Default)]
 pub(super) struct Points {
     tracks: BTreeMap<String, Track>,
@@ -25,7 +26,7 @@ pub(super) struct Points {
     /// The step of the number before, and how many numbers there were when it began to be written.
     current: Option<(u64, usize)>,
     restarts: usize,
-    /// Whether rows come in any order, as those of a table may, and not as a run has written them.
+    /// Whether rows come in any order, as in a table; else they come in the order of the run.
     is_table: bool,
     /// Steps that came a second time and said something else.
     again: BTreeSet<u64>,
@@ -48,9 +49,9 @@ impl Points {
         Self { is_table: true, ..Self::default() }
     }
 
-    /// Takes in a number. Of a step that comes again the later number holds, unless it alone is not finite. Where a run writes
-    /// and the name had gone on already, the step was made again after a restart, and what all names have from there on is of
-    /// work that was lost.
+    /// Takes in a number. If a step comes again, the later number holds, unless it alone is not
+    /// finite. If the name had already gone on to later steps, the run restarted and made the step
+    /// again: then all names lose their numbers from that step on, since that work was lost.
     ///
     /// # Errors
     /// When a log has more numbers, names, letters or steps than any log has.
@@ -94,8 +95,8 @@ impl Points {
         Ok(())
     }
 
-    /// Forgets what all names have from a step on but for what was written of it just now, before the name that has told of the
-    /// restart.
+    /// Drops all numbers from a step on, except those that the restarted run wrote of this step
+    /// before the name that shows the restart.
     fn restart_at(&mut self, step: u64) -> Result<(), String> {
         self.count_restart()?;
         let began = self.current.map_or(self.numbers, |(_, began)| began);
@@ -118,7 +119,7 @@ impl Points {
         Ok(())
     }
 
-    /// Forgets what all names have from a step on.
+    /// Drops all numbers from a step on.
     ///
     /// # Errors
     /// When that has been so more often than any run is started again.
@@ -132,15 +133,15 @@ impl Points {
         Ok(())
     }
 
-    /// Whether all is of one step, which came for a name more than twice.
+    /// Whether all numbers are of one step, and a name came more than twice.
     pub(super) fn repeat_one_step(&self) -> bool {
         let mut steps = self.tracks.values().flat_map(|track| track.values.keys());
         let first = steps.next();
         first.is_some() && steps.all(|step| Some(step) == first) && self.numbers > 2 * self.tracks.len()
     }
 
-    /// The series in the order in which their names first came, without those that were never finite, which a note names; and
-    /// what there is to say of steps that came again.
+    /// The series in the order of their first numbers, and notes: on names that were never finite,
+    /// which are left out, and on steps that came again.
     pub(super) fn finish(self) -> (Vec<(String, Series)>, Vec<String>) {
         let mut notes = Vec::from_iter(self.said_of_steps());
         let mut tracks: Vec<(String, Track)> = self.tracks.into_iter().collect();

@@ -7,7 +7,7 @@ use crate::run_files::{MANIFEST, METRICS, RECIPE, TIMINGS, VALUES};
 use serde_json::Value;
 use std::path::Path;
 
-/// What a run writes before its first numbers.
+/// Files that a run writes before its first numbers.
 const BEFORE: [&str; 3] = [RECIPE, VALUES, MANIFEST];
 /// Rows whose names tell whether a file is ours: the first may be an evaluation alone.
 const ROWS: usize = 8;
@@ -39,7 +39,8 @@ pub(super) fn read(path: &Path) -> Result<RunLog> {
     Ok(RunLog { name, path: path.to_owned(), origin: Origin::Isentrope, notes, series })
 }
 
-/// Takes in the lines of a file, each of a later step than the one before: a run that goes on removes what it makes again.
+/// Takes in the lines of a file, whose steps ascend: a resumed run first removes the lines of the
+/// steps that it makes again.
 fn read_file(path: &Path, points: &mut Points) -> Result<Option<String>> {
     let mut before = None;
     lines::each_row(path, &mut |row| {

@@ -1,12 +1,13 @@
-//! Metrics of evaluation sets: `eval/<set>/<what>`. Names of sets may have slashes, and what is measured has none. The parts of
-//! a set, `eval/<set>/<part>/<what>`, look like sets whose names begin with the whole one's and a slash.
+//! Metrics of evaluation sets: `eval/<set>/<what>`. A set's name may have slashes, `<what>` has
+//! none. A part of a set, `eval/<set>/<part>/<what>`, looks like a set whose name begins with the
+//! whole set's and a slash.
 
 /// A metric's name, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetMetric<'a> {
     /// The set.
     pub set: &'a str,
-    /// What was measured of it: `mean@8`, `entropy`.
+    /// The quantity: `mean@8`, `entropy`.
     pub what: &'a str,
 }
 
@@ -29,7 +30,7 @@ impl<'a> SetMetric<'a> {
     }
 }
 
-/// The set that a set is a part of, the nearest of those that are known, and what the part is called: `test` and `sum` of
+/// The nearest known set that a set is a part of, and the part's own name: `test` and `sum` of
 /// `test/sum`. None if it is a part of none.
 pub fn part_of(set: &str, is_known: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     let splits = set.rmatch_indices('/').map(|(slash, _)| (&set[..slash], &set[slash + 1..]));

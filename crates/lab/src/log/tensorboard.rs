@@ -1,4 +1,5 @@
-//! A directory of TensorBoard's event files: one run, which has a file more for each time that it was started.
+//! A directory of TensorBoard's event files: one run, which has a file more for each time that it
+//! was started.
 
 use super::event_file::{self, Event};
 use super::points::Points;
@@ -8,25 +9,26 @@ use isentrope_files::{names, parent};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What is in the names of event files.
+/// A mark in the names of event files.
 pub(super) const MARK: &str = "tfevents";
-/// How deep below a directory its event files are looked for, as `tensorboard --logdir` does without end.
+/// How deep below a directory its event files are looked for, as `tensorboard --logdir` does
+/// without end.
 const MAX_DEPTH: usize = 4;
 /// Most directories that are looked into.
 const MAX_DIRECTORIES: usize = 10_000;
 
-/// What there is at a directory and below it.
+/// The event files at a directory and below it.
 #[derive(Default)]
 pub(super) struct Found {
     /// The event files of each run, by its directory.
     pub(super) runs: BTreeMap<PathBuf, Vec<PathBuf>>,
-    /// What is to be said of directories that were not looked into.
+    /// A note on directories that were not looked into.
     pub(super) note: Option<String>,
     directories: usize,
 }
 
-/// Looks for event files. Directories below one that has event files hold what the writer of its files has put there, such as
-/// hyperparameters.
+/// Looks for event files. It does not look below a directory with event files, where their writer
+/// puts other things, such as hyperparameters.
 ///
 /// # Errors
 /// When a directory cannot be read.
@@ -49,7 +51,8 @@ impl Found {
         if let Some(limit) = limit {
             self.note.get_or_insert_with(|| {
                 format!(
-                    "{limit} were not looked into for event files, such as {}: give a path nearer to the runs",
+                    "{limit} were not looked into for event files, such as {}: give a path nearer \
+                     to the runs",
                     dir.display()
                 )
             });
@@ -78,7 +81,8 @@ impl Found {
         Ok(())
     }
 
-    /// The Trainer of Hugging Face makes a directory of the date for each start of a run: those beside one another are one.
+    /// Hugging Face's Trainer makes a directory with the date at each start of a run; sister
+    /// directories are one run.
     fn join_starts(&mut self) {
         let mut starts: BTreeMap<PathBuf, Vec<PathBuf>> = BTreeMap::new();
         for dir in self.runs.keys().filter(|dir| is_start_of_trainer(dir)) {

@@ -1,14 +1,14 @@
-//! verl's logger `console`: what it prints among all else that a trainer and Ray say, one line a step,
-//! `step:3 - actor/entropy:0.42 - critic/score/mean:0.5 - ...` (verl/utils/logger).
+//! verl's logger `console`: a line a step, `step:3 - actor/entropy:0.42 - critic/score/mean:0.5 -
+//! ...` (verl/utils/logger), among all other output of the trainer and of Ray.
 
 use super::lines::{self, Long};
 use super::points::Points;
 use crate::Result;
 use std::path::Path;
 
-/// What stands between a line's parts.
+/// The text between a line's parts.
 const BETWEEN: &str = " - ";
-/// What stands before the step.
+/// The text before the step.
 const MARK: &str = "step:";
 /// Most digits of a step: so many has the largest number of 64 bits.
 const DIGITS: usize = 20;
@@ -32,7 +32,8 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<Vec<String
     let note = match passed {
         0 => None,
         count => Some(format!(
-            "{}: lines of more than {} bytes are passed over: {count}, such as progress bars make them",
+            "{}: lines of more than {} bytes are passed over: {count}, such as progress bars make \
+             them",
             path.display(),
             lines::MAX_LINE
         )),
@@ -46,8 +47,8 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<Vec<String
     Ok(found.then(|| note.into_iter().chain(cut_off).collect()))
 }
 
-/// The step of a line, behind what Ray and loggers put before lines, and what comes behind it. A line may be long and full of
-/// marks: of each, only what is beside it is looked at.
+/// The step of a line and the text after it. Ray and loggers put texts before lines. A line may be
+/// long and full of marks, so only the text beside each mark is looked at.
 fn step(line: &[u8]) -> Option<(u64, &str)> {
     let line = std::str::from_utf8(line).ok()?.trim_end();
     line.match_indices(MARK).find_map(|(place, _)| {

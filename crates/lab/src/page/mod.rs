@@ -1,4 +1,5 @@
-//! Web pages of one file: nothing is fetched, light and dark as the reader's system is, readable on a phone and in print.
+//! Web pages of one file: they fetch nothing, follow the reader's light or dark system, and can be
+//! read on a phone and in print.
 
 mod packed;
 
@@ -7,7 +8,7 @@ pub use packed::Packed;
 use crate::visible::visible;
 use std::fmt::Write;
 
-/// What all pages look like.
+/// The style that all pages share.
 const STYLE: &str = include_str!("page.css");
 
 /// A page in the making.
@@ -15,18 +16,18 @@ const STYLE: &str = include_str!("page.css");
 pub struct Page {
     /// Its title.
     pub title: String,
-    /// What it looks like beyond what all pages do, as CSS.
+    /// CSS beyond the style that all pages share.
     pub style: String,
     /// HTML below the title.
     pub body: String,
     /// Text that it carries compressed.
     pub packed: Vec<Packed>,
-    /// JavaScript that runs when the page is there.
+    /// JavaScript that runs once the page is loaded.
     pub script: String,
 }
 
 impl Page {
-    /// The page as HTML. What it may load is nothing, which browsers are told.
+    /// The page as HTML. A policy tells browsers that it may load nothing.
     pub fn html(&self) -> String {
         let Self { title, style, body, packed, script } = self;
         let title = legible(title);
@@ -35,11 +36,15 @@ impl Page {
         let mut html = String::new();
         let _ = write!(
             html,
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-             content=\"width=device-width, initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" \
-             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; \
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta \
+             name=\"viewport\" \
+             content=\"width=device-width, initial-scale=1\">\n<meta \
+             http-equiv=\"Content-Security-Policy\" \
+             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+             img-src data: blob:; \
              base-uri 'none'; form-action 'none'\">\n\
-             <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n\
+             <meta name=\"color-scheme\" content=\"light \
+             dark\">\n<title>{title}</title>\n<style>\n{STYLE}{style}</style>\n\
              </head>\n<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n{packed}<script>\n{unpacked}{script}</script>\n</body>\n\
              </html>\n"
         );
@@ -63,13 +68,13 @@ pub fn escaped(text: &str) -> String {
     html
 }
 
-/// Text from elsewhere as HTML: whatever is hidden in it is written out, so that no direction mark turns what stands around it
-/// and no terminal obeys it where the page is printed on one.
+/// Foreign text as HTML. Hidden characters are written out: a direction mark would turn the text
+/// around it, and a terminal would obey control characters.
 pub fn legible(text: &str) -> String {
     escaped(&visible(text))
 }
 
-/// As [`legible`], with what stands between backticks as code.
+/// As [`legible`], with code for text between backticks.
 pub fn with_code(text: &str) -> String {
     let mut html = String::new();
     let mut rest = text;
@@ -82,8 +87,8 @@ pub fn with_code(text: &str) -> String {
     html + &legible(rest)
 }
 
-/// The beginning of a box that scrolls sideways where its table is wider than the page, by keyboard too; `label` says what is in
-/// it, as HTML.
+/// The start of a box that scrolls sideways, by keyboard too, if its table is wider than the page;
+/// `label` describes its content, as HTML.
 pub fn scrolling(label: &str) -> String {
     format!("<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\">")
 }

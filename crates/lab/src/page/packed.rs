@@ -22,7 +22,8 @@ impl Packed {
         Self { name: "plotly", base64: BASE64_STANDARD.encode(PLOTLY) }
     }
 
-    /// Compresses text, to the same bytes every time. The name is one of an HTML element, and must be safe as one.
+    /// Compresses text, to the same bytes every time. The name is one of an HTML element, and must
+    /// be safe as one.
     ///
     /// # Errors
     /// When it cannot be compressed.
@@ -34,7 +35,7 @@ impl Packed {
         Ok(Self { name, base64: BASE64_STANDARD.encode(packed) })
     }
 
-    /// The element that holds it. Browsers take its type for data and run nothing of it.
+    /// The element that holds it. Browsers take its type for data and do not run it.
     pub(super) fn html(&self) -> String {
         let Self { name, base64 } = self;
         format!("<script type=\"application/gzip\" id=\"packed-{name}\">{base64}</script>\n")

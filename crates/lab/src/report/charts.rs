@@ -1,13 +1,13 @@
-//! Which metrics are drawn together. A chart is on the page if a run has one of its metrics.
+//! The charts and their metrics. A chart is on the page if a run has one of its metrics.
 
-/// What a chart's values are.
+/// The unit of a chart's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// From 0 to 1, shown as percentages.
     Share,
     /// Anything else, by its name.
     Named(&'static str),
-    /// The same, of numbers above 0 that go through orders of magnitude: the axis is logarithmic at first.
+    /// Numbers above 0 that span orders of magnitude, by name: the axis is logarithmic at first.
     Magnitude(&'static str),
 }
 
@@ -18,12 +18,13 @@ pub(super) struct Declared {
     pub id: &'static str,
     /// Its heading.
     pub title: &'static str,
-    /// What its values are.
+    /// The unit of its values.
     pub unit: Unit,
     /// How to read it, as a sentence.
     pub reading: &'static str,
-    /// Metrics, and what a legend calls them. `*` in a metric is the name of an evaluation set, `#` a whole number; the same
-    /// signs in the other name stand for what was found. Without a name it is the metric's own.
+    /// Metrics and their names in legends. `*` in a metric stands for an evaluation set, `#` for a
+    /// whole number; in the name they stand for the text that was found. Without a name the legend
+    /// has the metric's own.
     pub lines: &'static [(&'static str, &'static str)],
 }
 
@@ -36,7 +37,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "entropy",
         title: "Entropy while sampling",
         unit: NATS,
-        reading: "What exploration is left. Where the curve has come down to the floor, the policy gives nearly the same answers \
+        reading: "What exploration is left. Where the curve has come down to the floor, the \
+                  policy gives nearly the same answers \
                   again and again, and little more will be learnt.",
         lines: &[
             ("policy/entropy", "all responses"),
@@ -51,7 +53,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "eval-entropy",
         title: "Entropy in evaluations",
         unit: NATS,
-        reading: "The same on problems that are not trained on, at the temperature of the evaluation.",
+        reading: "The same on problems that are not trained on, at the temperature of the \
+                  evaluation.",
         lines: &[
             ("eval/*/entropy", "*"),
             ("eval/*/entropy_initial_states", "*, in the states from before the first step"),
@@ -61,14 +64,16 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "accuracy",
         title: "Accuracy in evaluations",
         unit: Unit::Share,
-        reading: "Mean over problems of the share of correct responses. What was bought with the entropy.",
+        reading: "Mean over problems of the share of correct responses. What was bought with the \
+                  entropy.",
         lines: &[("eval/*/mean@#", "* mean@#"), ("eval/mean_of_sets", "mean of the sets")],
     },
     Declared {
         id: "accuracy-of-several",
         title: "Accuracy of several responses",
         unit: Unit::Share,
-        reading: "pass@k: one of k responses is correct. maj@k: the most frequent answer is. Where mean@k rises and pass@k \
+        reading: "pass@k: one of k responses is correct. maj@k: the most frequent answer is. \
+                  Where mean@k rises and pass@k \
                   does not, the policy has only become surer of what it could do before.",
         lines: &[("eval/*/pass@#", "* pass@#"), ("eval/*/maj@#", "* maj@#")],
     },
@@ -83,7 +88,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "reward",
         title: "Reward",
         unit: Unit::Named("reward"),
-        reading: "Of the responses sampled for training. It follows the difficulty of each step's prompts, so it jumps more than \
+        reading: "Of the responses sampled for training. It follows the difficulty of each step's \
+                  prompts, so it jumps more than \
                   the accuracy of evaluations.",
         lines: &[
             ("reward/mean", "reward"),
@@ -103,7 +109,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "search",
         title: "Giving up, and false steps",
         unit: Unit::Share,
-        reading: "Responses that end without an answer after a search, and steps whose arithmetic is wrong or that use numbers \
+        reading: "Responses that end without an answer after a search, and steps whose arithmetic \
+                  is wrong or that use numbers \
                   that are not there.",
         lines: &[
             ("reward/gave_up", "gave up"),
@@ -116,7 +123,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "signal",
         title: "Prompts without a signal",
         unit: Unit::Share,
-        reading: "Prompts whose responses are all right or all wrong say nothing about which is better. When these two come to \
+        reading: "Prompts whose responses are all right or all wrong say nothing about which is \
+                  better. When these two come to \
                   most prompts, the step learns from few.",
         lines: &[("reward/solved_all", "solved by all responses"), ("reward/solved_none", "solved by none")],
     },
@@ -155,8 +163,10 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "covariance",
         title: "Distribution of the covariance",
         unit: NATS,
-        reading: "Covariance of log-prob and advantage by token: the mean says how fast entropy falls. A few tokens of the upper \
-                  end drive most of it (the paper's table 1), and these are what Clip-Cov and KL-Cov hold back.",
+        reading: "Covariance of log-prob and advantage by token: the mean says how fast entropy \
+                  falls. A few tokens of the upper \
+                  end drive most of it (the paper's table 1), and these are what Clip-Cov and \
+                  KL-Cov hold back.",
         lines: &[
             ("cov/p99", "99th percentile"),
             ("cov/max", "largest"),
@@ -185,15 +195,18 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "strength",
         title: "What holds the entropy",
         unit: Unit::Magnitude("fraction, coefficient"),
-        reading: "How strongly the covariance method acts, as the autopilot has set it: the fraction of tokens that it picks, \
-                  and the weight of KL-Cov's penalty where that is steered. At a bound for long, it cannot hold its target.",
+        reading: "How strongly the covariance method acts, as the autopilot has set it: the \
+                  fraction of tokens that it picks, \
+                  and the weight of KL-Cov's penalty where that is steered. At a bound for long, \
+                  it cannot hold its target.",
         lines: &[("cov/fraction", "fraction"), ("cov/coefficient", "coefficient")],
     },
     Declared {
         id: "quadrants",
         title: "Who was picked",
         unit: Unit::Share,
-        reading: "Shares of the picked tokens: unlikely or likely under the policy, in worse or better responses.",
+        reading: "Shares of the picked tokens: unlikely or likely under the policy, in worse or \
+                  better responses.",
         lines: &[
             ("cov/quadrant_low_logprob_negative_advantage", "unlikely, worse"),
             ("cov/quadrant_low_logprob_positive_advantage", "unlikely, better"),
@@ -212,7 +225,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "clip",
         title: "Clipped tokens",
         unit: Unit::Share,
-        reading: "Tokens whose gradient the clipping of the ratio takes. Above some percent, the updates of a rollout go further \
+        reading: "Tokens whose gradient the clipping of the ratio takes. Above some percent, the \
+                  updates of a rollout go further \
                   than it supports.",
         lines: &[
             ("policy/clip_fraction", "all"),
@@ -225,8 +239,10 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "kl",
         title: "KL divergence",
         unit: NATS,
-        reading: "How far the updates of a step move the policy from the one that sampled, and training from the \
-                  reference model. The first is an estimate from the sampled tokens alone, which may be below 0.",
+        reading: "How far the updates of a step move the policy from the one that sampled, and \
+                  training from the \
+                  reference model. The first is an estimate from the sampled tokens alone, which \
+                  may be below 0.",
         lines: &[
             ("policy/kl_old", "KL from the sampling policy, an estimate"),
             ("policy/log_ratio_abs", "mean |log ratio|"),
@@ -237,7 +253,8 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "kl-initial",
         title: "Distance from the first policy",
         unit: NATS,
-        reading: "KL divergence per token from the policy before the first step, estimated on the responses that it has sampled.",
+        reading: "KL divergence per token from the policy before the first step, estimated on the \
+                  responses that it has sampled.",
         lines: &[("eval/*/kl_initial", "on *")],
     },
     Declared {
@@ -258,14 +275,16 @@ pub(super) const CHARTS: &[Declared] = &[
         id: "loss",
         title: "Loss",
         unit: Unit::Named("loss"),
-        reading: "In reinforcement learning it says little of progress; cross-entropy of fine-tuning does.",
+        reading: "In reinforcement learning it says little of progress; cross-entropy of \
+                  fine-tuning does.",
         lines: &[("policy/loss", "policy"), ("sft/loss", "examples"), ("eval/loss", "held-out examples")],
     },
     Declared {
         id: "throughput",
         title: "Throughput",
         unit: Unit::Named("tokens per second"),
-        reading: "Sampling, and passing forward and backward. Sampling that slows down as lengths stay is worth a look at the \
+        reading: "Sampling, and passing forward and backward. Sampling that slows down as lengths \
+                  stay is worth a look at the \
                   machine.",
         lines: &[
             ("throughput/rollout_tokens_per_s", "sampling"),
@@ -298,7 +317,7 @@ pub(super) const CHARTS: &[Declared] = &[
     },
 ];
 
-/// What a legend calls a metric, if the declared line `(pattern, name)` means it.
+/// A metric's name in a legend, if the declared line `(pattern, name)` matches it.
 pub(super) fn named(line: (&str, &str), metric: &str) -> Option<String> {
     let (pattern, name) = line;
     let found = matched(pattern, metric)?;
@@ -313,7 +332,7 @@ pub(super) fn named(line: (&str, &str), metric: &str) -> Option<String> {
     Some(if shown.is_empty() { metric.to_owned() } else { shown })
 }
 
-/// What stands in a metric for the signs of a pattern, in order; none where it is another metric.
+/// The texts in a metric for the signs of a pattern, in order; none if it does not match.
 fn matched<'a>(pattern: &str, metric: &'a str) -> Option<Vec<&'a str>> {
     let Some(at) = pattern.find(['*', '#']) else {
         return (pattern == metric).then(Vec::new);

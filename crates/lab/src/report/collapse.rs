@@ -2,85 +2,89 @@
 
 use super::MAX_SETS;
 use super::curves::swatch;
+use super::law_section::set_names;
 use super::methods::Methods;
 use super::number::{DRAWABLE, percent, plain};
-use super::run::{Run, place};
+use super::run::{PageRun, place};
 use super::text::{listed, short_name, words};
 use crate::collapse::{GAINED, PAPER, Quantity, SPENT, TWELFTHS, at, growth, is_more, share, step_by};
-use crate::law::points::Measured;
+use crate::law::Point;
 use crate::page::scrolling;
 use crate::seeds::Members;
 use std::fmt::Write;
 
 /// The section: a table for each evaluation set.
-pub(super) fn html(runs: &[Run], methods: &Methods) -> String {
-    let mut sets: Vec<&str> = Vec::new();
-    for measured in runs.iter().flat_map(|run| &run.measured).filter(|m| m.points.len() > 1) {
-        if !sets.contains(&measured.set.as_str()) {
-            sets.push(&measured.set);
-        }
-    }
+pub(super) fn html(runs: &[PageRun], methods: &Methods) -> String {
+    let has_course = |set: &&str| runs.iter().any(|run| points(run, set).is_some());
+    let sets: Vec<&str> = set_names(runs).into_iter().filter(has_course).collect();
     if sets.is_empty() {
         return String::new();
     }
     let mut html = String::from(
-        "<section id=\"collapse\">\n<h2>How early it was spent</h2>\n<p>Share of the fall in entropy, and of the gain in \
-         accuracy, by each twelfth of the run, of what the whole run came to; between evaluations in a straight line. In the \
-         paper’s runs most of both went in the first twelfth: what follows costs most of the time and brings little.</p>\n",
+        "<section id=\"collapse\">\n<h2>How early it was spent</h2>\n<p>Share of the fall in \
+         entropy, \
+         and of the gain in accuracy, by each twelfth of the run, of what the whole run came to; \
+         between evaluations in a straight line. In the paper’s runs most of both went in the \
+         first \
+         twelfth: what follows costs most of the time and brings little.</p>\n",
     );
     for set in sets.iter().copied().take(MAX_SETS) {
         html += &table(runs, methods, set);
     }
     if sets.len() > MAX_SETS {
-        let _ =
-            writeln!(html, "<p class=\"quiet\">These are {MAX_SETS} of {} evaluation sets.</p>", sets.len());
+        let all = sets.len();
+        let _ = writeln!(html, "<p class=\"quiet\">These are {MAX_SETS} of {all} evaluation sets.</p>");
     }
     html + "</section>\n"
 }
 
-/// A column: a run, or a group over its seeds.
-struct Column {
-    /// Its picture and its name, as HTML.
-    head: String,
-    /// What its runs have measured on the set, with their places.
-    measured: Vec<(usize, Measured)>,
+/// The points of a run on a set, if there are several.
+fn points<'a>(run: &'a PageRun, set: &str) -> Option<&'a [Point]> {
+    let points = &run.set(set)?.measured.points;
+    (points.len() > 1).then_some(points)
 }
 
-impl Column {
-    /// The mean over runs of the share that is reached in so many twelfths; none where no run has shares.
+/// A column: a run, or a group over its seeds.
+struct Column<'a> {
+    /// Its picture and its name, as HTML.
+    head: String,
+    /// The places of its runs, with their points.
+    runs: Vec<(usize, &'a [Point])>,
+}
+
+impl Column<'_> {
+    /// The mean over runs of the share that is reached by so many twelfths; none without shares.
     fn share(&self, quantity: Quantity, twelfth: u32) -> Option<f64> {
-        let of = |(_, Measured { points, .. }): &(usize, Measured)| {
-            share(points, quantity, step_by(points, twelfth)?)
-        };
-        let shares: Vec<f64> = self.measured.iter().filter_map(of).collect();
+        let of = |(_, points): &(usize, &[Point])| share(points, quantity, step_by(points, twelfth)?);
+        let shares: Vec<f64> = self.runs.iter().filter_map(of).collect();
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     }
 }
 
-/// A column for each run, or for each group where some have several seeds.
-fn columns(runs: &[Run], methods: &Methods, set: &str) -> Vec<Column> {
-    let of_run = |i: usize| -> Option<(usize, Measured)> {
-        runs[i].measured.iter().find(|m| m.set == set && m.points.len() > 1).map(|m| (i, m.clone()))
-    };
+/// A column for each run, or for each group if some have several seeds.
+fn columns<'a>(runs: &'a [PageRun], methods: &Methods, set: &str) -> Vec<Column<'a>> {
+    let of_run = |i: usize| Some((i, points(&runs[i], set)?));
     if methods.is_empty() {
-        let column = |(i, run): (usize, &Run)| {
+        let column = |(i, run): (usize, &PageRun)| {
             let swatch = if runs.len() == 1 { String::new() } else { swatch(i) };
-            Some(Column { head: swatch + &run.html(), measured: vec![of_run(i)?] })
+            Some(Column { head: swatch + &run.html(), runs: vec![of_run(i)?] })
         };
         return runs.iter().enumerate().filter_map(column).collect();
     }
     let column = |(i, group): (usize, &Members)| {
-        let measured: Vec<(usize, Measured)> = group.counted.iter().filter_map(|run| of_run(*run)).collect();
-        let seeds =
-            if measured.len() == 1 { "1 seed".into() } else { format!("mean of {} seeds", measured.len()) };
-        let name = words(&group.name);
-        let head = format!("{}<bdi>{name}</bdi><br><small class=\"quiet\">{seeds}</small>", swatch(i));
-        (!measured.is_empty()).then_some(Column { head, measured })
+        let runs: Vec<_> = group.counted.iter().filter_map(|run| of_run(*run)).collect();
+        let seeds = match runs.len() {
+            1 => "1 seed".into(),
+            n => format!("mean of {n} seeds"),
+        };
+        let (swatch, name) = (swatch(i), words(&group.name));
+        let head = format!("{swatch}<bdi>{name}</bdi><br><small class=\"quiet\">{seeds}</small>");
+        (!runs.is_empty()).then_some(Column { head, runs })
     };
     methods.groups().iter().enumerate().filter_map(column).collect()
 }
 
-fn table(runs: &[Run], methods: &Methods, set: &str) -> String {
+fn table(runs: &[PageRun], methods: &Methods, set: &str) -> String {
     let columns = columns(runs, methods, set);
     if columns.is_empty() {
         return String::new();
@@ -90,8 +94,8 @@ fn table(runs: &[Run], methods: &Methods, set: &str) -> String {
         "<h3>On {name}</h3>\n{}<table class=\"collapse\">\n<thead><tr><th></th>",
         scrolling(&format!("How early it was spent on {name}"))
     );
-    // The course itself has room beside the shares.
-    let alone = if runs.len() == 1 { columns[0].measured.first() } else { None };
+    // The course itself has room beside the shares of a single run.
+    let alone = if runs.len() == 1 { columns[0].runs.first() } else { None };
     let span = if alone.is_some() { 5 } else { 2 };
     for Column { head, .. } in &columns {
         let _ = write!(html, "<th colspan=\"{span}\" class=\"group\">{head}</th>");
@@ -110,12 +114,15 @@ fn table(runs: &[Run], methods: &Methods, set: &str) -> String {
         let paper = PAPER.iter().find(|row| row.0 == twelfth);
         let class = if paper.is_some() { " class=\"with-paper\"" } else { "" };
         let _ = write!(html, "<tr{class}><td>{twelfth}/12</td>");
-        if let Some((_, Measured { points, .. })) = alone
+        if let Some((_, points)) = alone
             && let Some(step) = step_by(points, twelfth)
         {
             let entropy = at(points, |point| point.entropy, step).map_or("–".into(), plain);
             let accuracy = at(points, GAINED, step).map_or("–".into(), percent);
-            let step = if step < 1e15 { ((step * 10.0).round() / 10.0).to_string() } else { plain(step) };
+            let step = match step {
+                step if step < 1e15 => ((step * 10.0).round() / 10.0).to_string(),
+                step => plain(step),
+            };
             let _ = write!(html, "<td class=\"group\">{step}</td><td>{entropy}</td><td>{accuracy}</td>");
         }
         for column in &columns {
@@ -127,27 +134,29 @@ fn table(runs: &[Run], methods: &Methods, set: &str) -> String {
         let _ = writeln!(html, "<td class=\"group\">{entropy}</td><td>{gain}</td></tr>");
     }
     html += "</tbody>\n</table></div>\n";
-    let measured: Vec<&(usize, Measured)> = columns.iter().flat_map(|column| &column.measured).collect();
+    let measured: Vec<(usize, &[Point])> =
+        columns.iter().flat_map(|column| column.runs.iter().copied()).collect();
     html + &if methods.is_empty() {
-        measured.into_iter().map(|(i, measured)| without_shares(&runs[*i], measured)).collect()
+        measured.into_iter().map(|(i, points)| without_shares(&runs[i], points)).collect()
     } else {
         left_out(runs, &measured, set)
     }
 }
 
-/// The quantities, their names, and what is said where one has no shares.
+/// The quantities, their names, and the verbs for one without shares.
 const QUANTITIES: [(Quantity, &str, &str, &str); 2] =
     [(SPENT, "entropy", "hardly fell", "did not fall"), (GAINED, "accuracy", "hardly rose", "did not rise")];
 
 /// Why a run has no shares.
-fn without_shares(run: &Run, Measured { points, .. }: &Measured) -> String {
+fn without_shares(run: &PageRun, points: &[Point]) -> String {
     let mut html = String::new();
     for (quantity, name, hardly, not) in QUANTITIES {
         if growth(points, quantity).is_none() {
-            let what = format!("{name} {}", if is_more(points, quantity) { hardly } else { not });
+            let course = if is_more(points, quantity) { hardly } else { not };
             let _ = writeln!(
                 html,
-                "<p class=\"quiet\">{}: {what} from the first evaluation to the last, so there are no shares of it.</p>",
+                "<p class=\"quiet\">{}: {name} {course} from the first evaluation to the last, so \
+                 there are no shares of it.</p>",
                 run.html()
             );
         }
@@ -155,29 +164,31 @@ fn without_shares(run: &Run, Measured { points, .. }: &Measured) -> String {
     html
 }
 
-/// What the means of groups are not over, in a sentence; empty where they are over all runs.
-fn left_out(runs: &[Run], measured: &[&(usize, Measured)], set: &str) -> String {
+/// The runs that the means of groups leave out, in a sentence; empty if there are none.
+fn left_out(runs: &[PageRun], measured: &[(usize, &[Point])], set: &str) -> String {
     let names = |places: &[usize]| -> String {
-        words(&listed(&places.iter().map(|place| runs[*place].label.clone()).collect::<Vec<_>>()))
+        let names = places.iter().map(|place| runs[*place].data.name.clone());
+        words(&listed(&names.collect::<Vec<_>>()))
     };
-    let mut said = Vec::new();
+    let mut reasons = Vec::new();
     for (quantity, name, _, not) in QUANTITIES {
-        let without = measured.iter().filter(|(_, measured)| growth(&measured.points, quantity).is_none());
+        let without = measured.iter().filter(|(_, points)| growth(points, quantity).is_none());
         let without: Vec<usize> = without.map(|(run, _)| *run).collect();
         if !without.is_empty() {
-            said.push(format!("of {name}, which {not} or hardly: {}", names(&without)));
+            reasons.push(format!("of {name}, which {not} or hardly: {}", names(&without)));
         }
     }
-    let counts = |run: &usize| measured.iter().any(|(counted, _)| counted == run);
-    let has_set = |run: &usize| runs[*run].measured.iter().any(|m| m.set == set && m.points.len() > 1);
-    let others: Vec<usize> = (0..runs.len()).filter(has_set).filter(|run| !counts(run)).collect();
+    let is_counted = |run: &usize| measured.iter().any(|(counted, _)| counted == run);
+    let others = (0..runs.len()).filter(|run| points(&runs[*run], set).is_some());
+    let others: Vec<usize> = others.filter(|run| !is_counted(run)).collect();
     if !others.is_empty() {
-        said.push(format!("unfinished, or of a seed that is there already: {}", names(&others)));
+        let names = names(&others);
+        reasons.push(format!("unfinished, or of a seed that is there already: {names}"));
     }
-    if said.is_empty() {
+    if reasons.is_empty() {
         return String::new();
     }
-    format!("<p class=\"quiet\">Left out of the means, {}.</p>\n", said.join("; "))
+    format!("<p class=\"quiet\">Left out of the means, {}.</p>\n", reasons.join("; "))
 }
 
 fn percent_of_whole(share: f64) -> String {

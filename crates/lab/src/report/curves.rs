@@ -1,26 +1,28 @@
-//! The curves over steps: from declared charts and the runs' numbers to what is drawn, and the places on the page for it.
+//! The curves over steps: from declared charts and the runs' numbers to lines and their places on
+//! the page.
 
 use super::charts::{CHARTS, Unit, named};
 use super::limits::Limits;
 use super::methods::{Methods, has_mean};
 use super::number::DRAWABLE;
 use super::parts;
-use super::run::Run;
+use super::run::PageRun;
 use super::text::{listed, seen, short_name, shortened, words};
-use super::thin::{means, thin};
+use super::thin::thin;
 use crate::log::Series;
-use crate::seeds::range_of;
+use crate::seeds::{range_of, rounded, stretches};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Longest text of a menu, in characters.
 const LONGEST_OPTION: usize = 60;
-/// Metrics of one run that share a frame; of more, one is drawn at a time.
+/// Most metrics of one run in a frame; if there are more, one is drawn at a time.
 const MAX_IN_FRAME: usize = 24;
-/// Points of one line: more than twice as many as a wide screen has columns for one.
+/// Most points of one line: more than two for each column of a wide screen.
 const MAX_OF_LINE: usize = 3000;
-/// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it is cut.
+/// Fewest points of a line whose means over stretches are drawn too, and into how many stretches it
+/// is cut.
 const NOISY: usize = 300;
 const STRETCHES: usize = 100;
 
@@ -29,29 +31,30 @@ const STRETCHES: usize = 100;
 pub(super) struct Chart {
     /// The element that it is drawn in.
     pub id: String,
-    /// What x is.
+    /// Title of the x axis.
     pub x: &'static str,
-    /// What y is.
+    /// Title of the y axis.
     pub y: String,
     /// Whether y is a share.
     pub share: bool,
     /// Whether y is on a logarithmic axis at first, which the page says and not its script.
     #[serde(skip)]
     pub logarithmic: bool,
-    /// Whether lines of one run share the frame: told apart by colour where there is one run, else one metric at a time.
+    /// Whether lines of one run share the frame: colours tell metrics apart if there is one run;
+    /// with several runs one metric is drawn at a time.
     pub together: bool,
     /// The lines.
     pub lines: Vec<Line>,
 }
 
-/// What is drawn of one metric of one run.
+/// One metric of one run, as it is drawn.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Line {
     /// The run's number.
     pub run: usize,
     /// The metric, as a number among the chart's.
     pub metric: usize,
-    /// What the legend calls the metric.
+    /// The metric's name in the legend.
     pub name: String,
     /// How it is drawn.
     #[serde(rename = "as")]
@@ -72,7 +75,7 @@ pub(super) struct Line {
     /// Means over stretches of steps, where there are many points.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub means: Vec<(f64, f64)>,
-    /// What is said of each point on hovering, beside its numbers.
+    /// Texts of the points on hovering, beside their numbers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
 }
@@ -88,7 +91,7 @@ pub(super) enum Style {
     Marked,
     /// Points alone.
     Points,
-    /// What is fitted or predicted.
+    /// A fit or a prediction.
     Dotted,
     /// From `y` to `high`.
     Band,
@@ -108,13 +111,13 @@ pub(super) struct Curves {
     has_means: bool,
 }
 
-/// What the page says of a chart.
+/// A chart's texts on the page.
 struct Shown {
     title: String,
     reading: &'static str,
-    /// Metrics by number, with what the legend calls them.
+    /// Metrics by number, with their names in the legend.
     metrics: Vec<(String, String)>,
-    /// What is not drawn, in sentences.
+    /// Metrics that are not drawn, in sentences.
     remarks: Vec<String>,
 }
 
@@ -124,13 +127,13 @@ pub(super) struct Frame<'a> {
     pub id: String,
     /// Its heading.
     pub title: String,
-    /// What its values are.
+    /// The unit of its values.
     pub unit: Unit,
     /// How to read it, as a sentence.
     pub reading: &'static str,
     /// Whether all lines of one run may be drawn at once.
     pub together: bool,
-    /// What is drawn.
+    /// Its metrics.
     pub metrics: Vec<Metric<'a>>,
 }
 
@@ -144,10 +147,10 @@ pub(super) struct Metric<'a> {
 
 impl Curves {
     /// The curves that the runs have.
-    pub fn of(runs: &[Run], methods: &Methods, limits: Limits) -> Self {
+    pub fn of(runs: &[PageRun], methods: &Methods, limits: Limits) -> Self {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for run in runs {
-            names.extend(run.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name));
+            names.extend(run.data.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name));
         }
         let (mut kept, mut zero) = (Vec::new(), Vec::new());
         for Frame { id, title, unit, reading, together, metrics } in frames(runs, &names) {
@@ -208,13 +211,13 @@ impl Curves {
         curves
     }
 
-    /// What is drawn.
+    /// The charts, in the order of the page.
     pub fn charts(&self) -> &[Chart] {
         &self.charts
     }
 
     /// The places for it, with a legend of the runs.
-    pub fn html(&self, runs: &[Run], methods: &Methods) -> String {
+    pub fn html(&self, runs: &[PageRun], methods: &Methods) -> String {
         if self.charts.is_empty() && self.zero.is_empty() {
             return String::new();
         }
@@ -226,8 +229,10 @@ impl Curves {
         if self.charts.is_empty() {
             return html + "</section>\n";
         }
-        html += "<p class=\"quiet\"><span class=\"on-screen\"><span class=\"by-mouse\">Drag to zoom, double-click for the \
-                 whole; point at a curve for its values.</span><span class=\"by-touch\">Tap a curve for its values; zooming \
+        html += "<p class=\"quiet\"><span class=\"on-screen\"><span class=\"by-mouse\">Drag to \
+                 zoom, double-click for the \
+                 whole; point at a curve for its values.</span><span class=\"by-touch\">Tap a \
+                 curve for its values; zooming \
                  is in the menu of each chart.</span> ";
         if runs.len() > 1 {
             html += "The names of the runs switch them on and off in all charts. ";
@@ -237,7 +242,8 @@ impl Curves {
             html += "Faint: the values; strong: their means over stretches of steps. ";
         }
         if self.is_thinned {
-            html += "Long curves are drawn with fewer points: of each stretch of steps the least and the largest value, so that \
+            html += "Long curves are drawn with fewer points: of each stretch of steps the least \
+                     and the largest value, so that \
                      no spike is lost. ";
         }
         html += "</p>\n";
@@ -246,7 +252,7 @@ impl Curves {
             html += &methods.html();
         }
         if runs.len() > 1 {
-            // Where there are means, the script shows the legend of what is drawn.
+            // If there are means, the script shows the legend of the lines in view.
             html += &legend(runs, if has_means { "legend single" } else { "legend" });
         }
         html += "<div class=\"charts\">\n";
@@ -257,8 +263,9 @@ impl Curves {
     }
 }
 
-/// The metrics of runs by where they are drawn: the declared charts, among them those of parts of sets, then all else.
-fn frames<'a>(runs: &'a [Run], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
+/// The metrics of runs by frame: declared charts, charts of parts of sets among them, then all
+/// others.
+fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
     let of_parts = parts::metrics(runs);
     let mut rest = names.clone();
     let mut frames = Vec::new();
@@ -300,22 +307,23 @@ fn frames<'a>(runs: &'a [Run], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
     frames
 }
 
-/// The chart that those of parts of sets come after.
+/// The charts of parts of sets come after this chart.
 const BEFORE_PARTS: &str = "accuracy-of-several";
 
 impl<'a> Metric<'a> {
     /// A metric by its name in logs, and in legends.
-    pub fn of(runs: &'a [Run], metric: &str, name: String) -> Self {
-        let series = |run: &'a Run| run.log.series(metric).filter(|series| !series.values.is_empty());
+    pub fn of(runs: &'a [PageRun], metric: &str, name: String) -> Self {
+        let series =
+            |run: &'a PageRun| run.data.log.series(metric).filter(|series| !series.values.is_empty());
         Self { metric: metric.to_owned(), name: seen(&name), of_runs: runs.iter().map(series).collect() }
     }
 
-    /// What legends call it.
+    /// Its name in legends.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a run has measured of it.
+    /// Its series in a run.
     pub fn of_run(&self, run: usize) -> Option<&'a Series> {
         self.of_runs.get(run).copied().flatten()
     }
@@ -324,7 +332,7 @@ impl<'a> Metric<'a> {
         self.of_runs.iter().flatten().all(|series| series.values.iter().all(|value| *value == 0.0))
     }
 
-    /// How many of its values are too large to be drawn, and whether any is not.
+    /// The number of its values that are too large to be drawn, and whether it has others.
     fn too_large(&self) -> (usize, bool) {
         let all = self.of_runs.iter().flatten().flat_map(|series| &series.values);
         let (mut large, mut has_others) = (0, false);
@@ -339,15 +347,15 @@ fn is_drawable(value: f64) -> bool {
     value.abs() < DRAWABLE
 }
 
-/// Whether a metric is of one response, and so the mean over responses once more, which the names have.
+/// Whether a metric of one response repeats the mean over responses.
 fn is_mean_again(metric: &str, names: &BTreeSet<&str>) -> bool {
     let Some((of_set, "pass@1" | "maj@1")) = metric.rsplit_once('/') else { return false };
     let means = format!("{of_set}/mean@");
     names.range(means.as_str()..).next().is_some_and(|name| name.starts_with(&means))
 }
 
-/// At most so many metrics that are worth a line, and sentences on the others: those that are 0 throughout or too large and,
-/// where the lines of one run would cover one another, those that are equal to one before.
+/// At most so many metrics that are worth a line, and sentences on the others: metrics that are 0
+/// throughout or too large, and, in a frame of one run, metrics equal to one before.
 fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool, most: usize) -> (Vec<Metric<'_>>, Vec<String>) {
     let (mut kept, mut remarks): (Vec<Metric<'_>>, Vec<String>) = Default::default();
     let (mut zero, mut large, mut more): (Vec<String>, Vec<String>, Vec<String>) = Default::default();
@@ -382,8 +390,8 @@ fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -
     let all: Vec<(u64, f64)> = series.iter().filter(|(_, value)| is_drawable(*value)).collect();
     let points = thin(&all, most);
     let style = if points.len() <= 60 { Style::Marked } else { Style::Line };
-    let stretches = STRETCHES.min(most / 4);
-    let means = if all.len() < NOISY || stretches < 10 { Vec::new() } else { means(&all, stretches) };
+    let count = STRETCHES.min(most / 4);
+    let means = if all.len() < NOISY || count < 10 { Vec::new() } else { stretches(&all, count) };
     Line {
         run,
         metric,
@@ -396,13 +404,8 @@ fn line(series: &Series, run: usize, metric: usize, name: String, most: usize) -
     }
 }
 
-/// A number with as many digits as can be seen.
-pub(super) fn rounded(value: f64) -> f64 {
-    format!("{value:.5e}").parse().unwrap_or(value)
-}
-
 /// Buttons that switch runs on and off, of a class of report.css.
-pub(super) fn legend(runs: &[Run], class: &str) -> String {
+pub(super) fn legend(runs: &[PageRun], class: &str) -> String {
     let mut html = format!("<div class=\"{class}\" role=\"group\" aria-label=\"runs\">\n");
     for (i, run) in runs.iter().enumerate() {
         let _ = writeln!(
@@ -417,7 +420,10 @@ pub(super) fn legend(runs: &[Run], class: &str) -> String {
 
 /// A run's colour, dash and marker as a small picture, which the script draws.
 pub(super) fn swatch(run: usize) -> String {
-    format!("<svg class=\"swatch\" data-run=\"{run}\" width=\"34\" height=\"12\" aria-hidden=\"true\"></svg>")
+    format!(
+        "<svg class=\"swatch\" data-run=\"{run}\" width=\"34\" height=\"12\" \
+         aria-hidden=\"true\"></svg>"
+    )
 }
 
 impl Shown {
@@ -442,12 +448,14 @@ impl Shown {
             let checked = if chart.logarithmic { " checked" } else { "" };
             let _ = write!(
                 html,
-                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"{checked}> logarithmic</label>"
+                "<label><input type=\"checkbox\" autocomplete=\"off\" data-log=\"{id}\"{checked}> \
+                 logarithmic</label>"
             );
         }
         let _ = write!(
             html,
-            "</div></div>\n<div class=\"plot\" id=\"plot-{id}\" role=\"img\" aria-label=\"{}\"></div>\n<figcaption>",
+            "</div></div>\n<div class=\"plot\" id=\"plot-{id}\" role=\"img\" \
+             aria-label=\"{}\"></div>\n<figcaption>",
             words(&self.title)
         );
         html += &words(self.reading);

@@ -3,10 +3,11 @@
 /// Most bytes of a page.
 pub(super) const MAX_BYTES: usize = 5_000_000;
 
-/// What is drawn at most.
+/// Limits of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Points of all curves over steps. With the digits that they have, 240,000 mostly come to less than 2 MB when packed.
+    /// Points of all curves over steps. With the digits that they have, 240,000 mostly come to less
+    /// than 2 MB when packed.
     pub points: usize,
     /// Metrics of a chart.
     pub metrics: usize,
@@ -21,7 +22,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Half as much, with all metrics as long as their curves still have a shape; none where there is nothing left to leave out.
+    /// Half as much, with all metrics as long as their curves still have a shape; none where there
+    /// is nothing left to leave out.
     pub fn tighter(self) -> Option<Self> {
         let metrics = if self.points > 60_000 { self.metrics } else { (self.metrics / 2).max(4) };
         let next = Self {

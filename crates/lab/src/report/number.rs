@@ -1,6 +1,6 @@
 //! Numbers as the page shows them.
 
-/// What is this large or larger has no place in a chart.
+/// A number of this size or larger has no place in a chart.
 pub(super) const DRAWABLE: f64 = 1e30;
 
 /// A share from 0 to 1 as a percentage.

@@ -1,71 +1,52 @@
 //! The runs side by side: a row for each run and evaluation set.
 
 use super::curves::swatch;
-use super::law_section::{LawSection, ceiling};
+use super::law_section::ceiling;
 use super::number::{percent, plain};
-use super::run::{Run, accuracies, ends, place};
+use super::run::{PageRun, place};
 use super::text::short_name;
 use crate::law::Point;
 use crate::page::scrolling;
+use crate::run::EvaluatedSet;
 use std::fmt::Write;
 
 /// The best accuracy, the earliest of equal ones.
 pub(super) fn best(points: &[Point]) -> Option<Point> {
-    points.iter().copied().reduce(|best, point| if point.accuracy > best.accuracy { point } else { best })
+    let better = |best: Point, point: Point| if point.accuracy > best.accuracy { point } else { best };
+    points.iter().copied().reduce(better)
 }
 
 /// The table.
-pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
+pub(super) fn html(runs: &[PageRun]) -> String {
     let mut html = String::from("<section id=\"overview\">\n") + &scrolling("Runs");
     html.push_str(
         "<table class=\"runs\">\n<thead><tr><th>run</th><th>steps</th><th>on</th>\
-         <th>entropy, nats</th><th>accuracy</th><th>best</th><th>predicted ceiling</th><th>tokens per response</th>\
-         <th>truncated</th></tr></thead>\n<tbody>\n",
+         <th>entropy, nats</th><th>accuracy</th><th>best</th><th>predicted ceiling</th>\
+         <th>tokens per response</th><th>truncated</th></tr></thead>\n<tbody>\n",
     );
     for (i, run) in runs.iter().enumerate() {
         let swatch = if runs.len() > 1 { swatch(i) } else { String::new() };
-        let steps = run.log.last_step().map_or("none".into(), |step| step.to_string());
+        let log = &run.data.log;
+        let steps = log.last_step().map_or("none".into(), |step| step.to_string());
         let of_metric = |metric: &str, shown: fn(f64) -> String| {
-            let series = run.log.series(metric).filter(|series| !series.values.is_empty());
-            series.map_or("–".into(), |series| {
-                from_to(series.values[0], series.values[series.values.len() - 1], shown)
-            })
+            let ends = log.series(metric).and_then(|series| series.first().zip(series.last()));
+            ends.map_or("–".into(), |(first, last)| from_to(first.1, last.1, shown))
         };
-        let [length, truncated] =
-            [of_metric("response/length_mean", plain), of_metric("response/truncated", percent)];
-        let rows = run.measured.len().max(1);
+        let length = of_metric("response/length_mean", plain);
+        let truncated = of_metric("response/truncated", percent);
+        let sets: Vec<String> = run.sets().map(|set| cells(run, set)).collect();
+        let rows = sets.len().max(1);
         for row in 0..rows {
             html += "<tr>";
             if row == 0 {
+                let name = run.html();
                 let _ = write!(
                     html,
-                    "<td rowspan=\"{rows}\">{swatch}{}</td><td rowspan=\"{rows}\">{steps}</td>",
-                    run.html()
+                    "<td rowspan=\"{rows}\">{swatch}{name}</td><td rowspan=\"{rows}\">{steps}</td>"
                 );
             }
-            let measured = run.measured.get(row);
-            if let Some((measured, (first, last))) = measured.and_then(|m| Some((m, ends(m)?))) {
-                let accuracies = accuracies(run, measured);
-                let accuracy = accuracies.first().zip(accuracies.last());
-                let best = best(&accuracies).map_or("–".into(), |best| {
-                    format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step)
-                });
-                let held = law.study(i, row).and_then(|study| study.holds());
-                let ceiling = held.map_or("no law".into(), ceiling);
-                let _ = write!(
-                    html,
-                    "<td>{}</td><td>{}</td><td>{}</td><td>{best}</td><td>{ceiling}</td>",
-                    short_name(place(&measured.set)),
-                    from_to(first.entropy, last.entropy, plain),
-                    accuracy.map_or("–".into(), |(first, last)| from_to(
-                        first.accuracy,
-                        last.accuracy,
-                        percent
-                    )),
-                );
-            } else {
-                html += "<td>–</td><td>–</td><td>–</td><td>–</td><td>–</td>";
-            }
+            let none = "<td>–</td><td>–</td><td>–</td><td>–</td><td>–</td>";
+            html += sets.get(row).map_or(none, String::as_str);
             if row == 0 {
                 let _ = write!(
                     html,
@@ -76,6 +57,20 @@ pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
         }
     }
     html + "</tbody>\n</table></div>\n</section>\n"
+}
+
+/// The cells of a set: its name, entropy, accuracy, best accuracy and ceiling.
+fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
+    let name = short_name(place(&set.measured.set));
+    let entropy = set.ends().map(|(first, last)| from_to(first.entropy, last.entropy, plain));
+    let accuracies = run.accuracies(set);
+    let accuracy = accuracies.first().zip(accuracies.last());
+    let accuracy = accuracy.map(|(first, last)| from_to(first.accuracy, last.accuracy, percent));
+    let best = best(&accuracies)
+        .map(|best| format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step));
+    let ceiling = set.study().holds().map_or("no law".into(), ceiling);
+    let [entropy, accuracy, best] = [entropy, accuracy, best].map(|cell| cell.unwrap_or("–".into()));
+    format!("<td>{name}</td><td>{entropy}</td><td>{accuracy}</td><td>{best}</td><td>{ceiling}</td>")
 }
 
 fn from_to(first: f64, last: f64, shown: fn(f64) -> String) -> String {

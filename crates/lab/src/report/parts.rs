@@ -1,11 +1,11 @@
-//! Parts of evaluation sets, such as the problems of each source: a chart of accuracy and one of entropy for each set that has
-//! some, and what a run says of them in a sentence.
+//! Parts of evaluation sets, such as the problems of each source: for each set with parts, a chart
+//! of accuracy, one of entropy, and a sentence for each run.
 
 use super::MAX_SETS;
 use super::charts::Unit;
 use super::curves::{Frame, Metric};
 use super::number::percent;
-use super::run::Run;
+use super::run::PageRun;
 use super::text::{seen, short_name};
 use crate::law::Point;
 use crate::law::points::Measured;
@@ -26,22 +26,24 @@ struct Part<'a> {
 }
 
 /// All metrics of parts.
-pub(super) fn metrics(runs: &[Run]) -> BTreeSet<&str> {
+pub(super) fn metrics(runs: &[PageRun]) -> BTreeSet<&str> {
     let mut all = BTreeSet::new();
     for run in runs {
-        let parts = run.log.parts();
+        let parts = run.data.log.parts();
         let of_part = |name: &&str| SetMetric::of(name).is_some_and(|metric| parts.contains_key(metric.set));
-        all.extend(run.log.all().map(|(name, _)| name).filter(of_part));
+        all.extend(run.data.log.all().map(|(name, _)| name).filter(of_part));
     }
     all
 }
 
 /// The charts of the first sets that have parts.
-pub(super) fn frames(runs: &[Run]) -> Vec<Frame<'_>> {
+pub(super) fn frames(runs: &[PageRun]) -> Vec<Frame<'_>> {
     let mut sets: BTreeMap<&str, BTreeMap<&str, Part<'_>>> = BTreeMap::new();
-    for measured in runs.iter().flat_map(|run| &run.parts) {
-        let Measured { set, part_of: Some(whole), accuracy, entropy, .. } = measured else { continue };
-        // Where evaluations have no entropy, it is of rollouts, which have no parts.
+    for measured in runs.iter().flat_map(|run| &run.data.parts) {
+        let Measured { set, part_of: Some(whole), accuracy, entropy, .. } = measured else {
+            continue;
+        };
+        // An entropy that is not the evaluations' own is of rollouts, which have no parts.
         let is_own = SetMetric::of(entropy).is_some_and(|metric| metric.set == set);
         let name = set.get(whole.len() + 1..).unwrap_or(set);
         let entropy = is_own.then_some(entropy.as_str());
@@ -66,19 +68,20 @@ pub(super) fn frames(runs: &[Run]) -> Vec<Frame<'_>> {
     frames
 }
 
-const ACCURACY: &str = "Problems of one source or size each. A step in one of them is something newly learnt, which the curve of \
+const ACCURACY: &str = "Problems of one source or size each. A step in one of them is something \
+                        newly learnt, which the curve of \
                         the whole set shows as a gentle rise.";
-const ENTROPY: &str =
-    "Where entropy is gone and accuracy is not there, that kind of problem is given the same wrong answers.";
+const ENTROPY: &str = "Where entropy is gone and accuracy is not there, that kind of problem is \
+                       given the same wrong answers.";
 
-/// What became of the parts of a set, as HTML.
-pub(super) fn sentence(run: &Run, set: &str) -> Option<String> {
+/// The course of the parts of a set, as HTML.
+pub(super) fn sentence(run: &PageRun, set: &str) -> Option<String> {
     let ends = |measured: &'_ Measured| -> Option<(String, Point, Point)> {
         let name = measured.set.get(set.len() + 1..)?;
         Some((short_name(name), *measured.points.first()?, *measured.points.last()?))
     };
     let parts: Vec<&Measured> =
-        run.parts.iter().filter(|part| part.part_of.as_deref() == Some(set)).collect();
+        run.data.parts.iter().filter(|part| part.part_of.as_deref() == Some(set)).collect();
     let said: Vec<String> = parts
         .iter()
         .filter_map(|part| ends(part))

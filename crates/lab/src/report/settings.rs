@@ -1,16 +1,16 @@
-//! The settings in which runs differ; of a single run, all of them.
+//! The settings in which runs differ; all settings of a single run.
 
 use super::curves::swatch;
-use super::run::Run;
+use super::run::PageRun;
 use super::text::{short_name, shortened, words};
 use crate::page::scrolling;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 
-/// Where a run is kept is no setting of it.
+/// The directory of a run is no setting.
 const LEFT_OUT: &str = "run.out";
-/// Most values that are shown, and characters of all of them together.
+/// Most values that are shown, and most characters of all values together.
 const MAX_VALUES: usize = 10_000;
 const MAX_CHARACTERS: usize = 400_000;
 
@@ -31,10 +31,12 @@ fn flat(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
 }
 
 /// The section.
-pub(super) fn html(runs: &[Run]) -> String {
+pub(super) fn html(runs: &[PageRun]) -> String {
     let mut html = String::from("<section id=\"settings\">\n<h2>Settings</h2>\n");
-    let with: Vec<(usize, &Run)> = runs.iter().enumerate().filter(|(_, run)| run.recipe.is_some()).collect();
-    let without: Vec<String> = runs.iter().filter(|run| run.recipe.is_none()).map(Run::html).collect();
+    let with: Vec<(usize, &PageRun)> =
+        runs.iter().enumerate().filter(|(_, run)| run.data.recipe.is_some()).collect();
+    let without: Vec<String> =
+        runs.iter().filter(|run| run.data.recipe.is_none()).map(PageRun::html).collect();
     if !without.is_empty() {
         let _ = writeln!(html, "<p>No recipe beside the log of {}.</p>", without.join(", "));
     }
@@ -42,7 +44,7 @@ pub(super) fn html(runs: &[Run]) -> String {
         .iter()
         .map(|(_, run)| {
             let mut all = Vec::new();
-            flat("", run.recipe.as_ref().unwrap_or(&Value::Null), &mut all);
+            flat("", run.data.recipe.as_ref().unwrap_or(&Value::Null), &mut all);
             all.retain(|(key, _)| key != LEFT_OUT);
             all
         })
@@ -81,7 +83,7 @@ pub(super) fn html(runs: &[Run]) -> String {
     html + "</section>\n"
 }
 
-fn table(runs: &[(usize, &Run)], rows: &[Row<'_>]) -> String {
+fn table(runs: &[(usize, &PageRun)], rows: &[Row<'_>]) -> String {
     let shown = rows.len().min(MAX_VALUES / runs.len().max(1));
     let most = (MAX_CHARACTERS / (shown * runs.len()).max(1)).clamp(20, 1000);
     let mut html = scrolling("Settings") + "<table class=\"settings\">\n<thead><tr><th>key</th>";

@@ -1,49 +1,51 @@
-//! What happened, in sentences. Every one has its numbers with it; what was not measured is not spoken of.
+//! The summary, in sentences. Every one has its numbers with it; nothing is said of quantities that
+//! were not measured.
 
 use super::MAX_SETS;
 use super::curves::swatch;
-use super::law_section::{LawSection, ceiling, refusals, remarks};
+use super::law_section::{ceiling, refusals, remarks};
 use super::number::{count, percent, plain};
 use super::overview::best;
 use super::parts;
-use super::run::{Run, accuracies, ends, place};
+use super::run::{PageRun, place};
 use super::text::{short_name, words};
-use crate::alarms::{Alarm, of_log};
 use crate::collapse::{GAINED, SPENT, growth, half_way, is_more};
+use crate::law::Point;
 use crate::law::points::{Measured, ROLLOUT};
-use crate::law::{Point, Study};
 use crate::log::{Series, of_set};
-use std::fmt::Write;
+use crate::run::EvaluatedSet;
+use serde_json::Value;
 
-/// A share of prompts without a signal that is worth a word.
+/// A share of prompts without a signal from which on it is printed strongly.
 const DULL: f64 = 0.5;
-/// A share of truncated responses that is.
+/// A share of truncated responses from which on the mean is told.
 const TRUNCATED: f64 = 0.02;
-
 /// Most alarms that are told.
 const MAX_ALARMS: usize = 20;
 /// More runs than these are folded up.
 const MANY: usize = 4;
-
-/// Metrics beside entropies whose last finite value tells of a run that diverged.
+/// Metrics beside entropies whose last finite value tells that a run diverged.
 const FINITE: [&str; 3] = ["policy/loss", "grad/norm", "sft/loss"];
+/// Entropies of runs without any accuracy.
+const ENTROPIES: [&str; 4] =
+    ["policy/entropy", "policy/entropy_token_mean", "policy/entropy_token_mean_filtered", "sft/entropy"];
 
 /// The section.
-pub(super) fn html(runs: &[Run], law: &LawSection) -> String {
+pub(super) fn html(runs: &[PageRun]) -> String {
     let mut html = String::from("<section id=\"summary\">\n<h2>What happened</h2>\n");
     let compared = compared(runs);
     if !compared.is_empty() {
         html += &list(&compared);
     }
     for (i, run) in runs.iter().enumerate() {
-        let said = list(&sentences(run, i, law));
+        let text = list(&sentences(run));
         let name = format!("{}{}", swatch(i), run.html());
         html += &match runs.len() {
-            1 => said,
+            1 => text,
             n if n > MANY => {
-                format!("<details class=\"run\">\n<summary>{name}</summary>\n{said}</details>\n")
+                format!("<details class=\"run\">\n<summary>{name}</summary>\n{text}</details>\n")
             }
-            _ => format!("<h3>{name}</h3>\n{said}"),
+            _ => format!("<h3>{name}</h3>\n{text}"),
         };
     }
     html + "</section>\n"
@@ -54,48 +56,47 @@ fn list(sentences: &[String]) -> String {
     format!("<ul>\n{items}</ul>\n")
 }
 
-/// What happened in a run, as HTML.
-fn sentences(run: &Run, number: usize, law: &LawSection) -> Vec<String> {
-    let Some(last) = run.log.last_step() else {
+/// A run in sentences, as HTML.
+fn sentences(run: &PageRun) -> Vec<String> {
+    let Some(last) = run.data.log.last_step() else {
         return vec!["Nothing has been measured yet: its log has no numbers.".into()];
     };
     let mut all = vec![extent(run, last)];
     all.extend(divergence(run, last));
     all.extend(alarms(run));
-    for (i, measured) in run.measured.iter().take(MAX_SETS).enumerate() {
-        all.extend(entropy(measured));
-        all.extend(accuracy(run, measured));
-        all.extend(parts::sentence(run, &measured.set));
-        all.extend(law.study(number, i).map(|study| the_law(measured, study)));
+    for set in run.sets().take(MAX_SETS) {
+        all.extend(entropy(set));
+        all.extend(accuracy(run, set));
+        all.extend(parts::sentence(run, &set.measured.set));
+        all.push(the_law(set));
     }
-    if run.measured.len() > MAX_SETS {
-        all.push(format!("The tables speak of the other {} evaluation sets.", run.measured.len() - MAX_SETS));
+    let sets = run.sets().len();
+    if sets > MAX_SETS {
+        all.push(format!("The tables speak of the other {} evaluation sets.", sets - MAX_SETS));
     }
-    if run.measured.is_empty() {
+    if sets == 0 {
         all.extend(sampled_entropy(run));
     }
-    all.extend(
-        [length(run), truncation(run), signal(run), covariance(run), updates(run)].into_iter().flatten(),
-    );
+    let others = [length(run), truncation(run), signal(run), covariance(run), updates(run)];
+    all.extend(others.into_iter().flatten());
     all
 }
 
-fn values<'a>(run: &'a Run, metric: &str) -> Option<&'a Series> {
-    run.log.series(metric).filter(|series| !series.values.is_empty())
+fn values<'a>(run: &'a PageRun, metric: &str) -> Option<&'a Series> {
+    run.data.log.series(metric)
 }
 
-fn first_and_last(series: &Series) -> (f64, f64) {
-    let first = series.values.first().copied().unwrap_or(f64::NAN);
-    (first, series.last().map_or(f64::NAN, |(_, value)| value))
+/// The first and the last value.
+fn ends(series: &Series) -> Option<(f64, f64)> {
+    Some((series.first()?.1, series.last()?.1))
 }
 
-fn mean(series: &Series) -> f64 {
-    series.values.iter().sum::<f64>() / series.values.len() as f64
+fn mean_of(run: &PageRun, metric: &str) -> Option<f64> {
+    Some(values(run, metric)?.mean())
 }
 
-/// The largest value and its first step.
-fn largest(series: &Series) -> Option<(u64, f64)> {
-    series.iter().reduce(|best, point| if point.1 > best.1 { point } else { best })
+fn sum_of(run: &PageRun, metric: &str) -> f64 {
+    values(run, metric).map_or(0.0, |series| series.values.iter().sum())
 }
 
 /// A difference of shares, in percentage points.
@@ -112,22 +113,24 @@ fn steps(number: u64) -> String {
     if number == 1 { "1 step".into() } else { format!("{} steps", count(number as f64)) }
 }
 
-fn extent(run: &Run, last: u64) -> String {
-    let planned = run.setting("run.steps").and_then(serde_json::Value::as_u64);
-    let time = run.log.seconds().map_or(String::new(), |(seconds, has_evaluation)| {
+fn extent(run: &PageRun, last: u64) -> String {
+    let planned = run.data.setting("run.steps").and_then(Value::as_u64);
+    let time = run.data.log.seconds().map_or(String::new(), |(seconds, has_evaluation)| {
         let what = if has_evaluation { "training and evaluation" } else { "training" };
         format!(", in {} of {what}", duration(seconds))
     });
+    let step = count(last as f64);
     match planned {
         Some(planned) if planned == last => {
             format!("It ran for all <b>{}</b> of its recipe{time}.", steps(last))
         }
         Some(planned) if planned > last => format!(
-            "It has come to step <b>{}</b> of the {} in its recipe{time}: it was interrupted, or is still running.",
-            count(last as f64),
+            "It has come to step <b>{step}</b> of the {} in its recipe{time}: it was interrupted, \
+             or \
+             is still running.",
             count(planned as f64)
         ),
-        _ => format!("Its log goes to step <b>{}</b>{time}.", count(last as f64)),
+        _ => format!("Its log goes to step <b>{step}</b>{time}."),
     }
 }
 
@@ -141,58 +144,51 @@ fn duration(seconds: f64) -> String {
 }
 
 /// Numbers that stop being finite while the log goes on, and updates that were left out.
-fn divergence(run: &Run, last: u64) -> Option<String> {
-    let of_steps = FINITE.into_iter().filter_map(|metric| Some((metric.to_owned(), values(run, metric)?)));
-    let entropy = run.log.entropy().map(|(metric, series)| (metric.to_owned(), series));
-    let gone = of_steps.chain(entropy).filter_map(|(metric, series)| {
+fn divergence(run: &PageRun, last: u64) -> Option<String> {
+    let log = &run.data.log;
+    let of_steps = FINITE.into_iter().filter_map(|metric| Some((metric, values(run, metric)?)));
+    let gone = of_steps.chain(log.entropy()).filter_map(|(metric, series)| {
         // A Trainer that logs every tenth step ends between two.
         let apart = series.steps.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(1);
         let (step, _) = series.last()?;
-        (last - step >= apart).then_some((metric, step))
+        (last - step >= apart).then(|| (metric.to_owned(), step))
     });
-    let of_sets = run.log.accuracies().into_iter().filter_map(|(set, accuracy)| {
+    let of_sets = log.accuracies().into_iter().filter_map(|(set, accuracy)| {
         let metric = of_set(set, "entropy");
-        let (step, _) = run.log.series(&metric)?.last()?;
-        let (evaluated, _) = run.log.series(&of_set(set, accuracy.what))?.last()?;
+        let (step, _) = log.series(&metric)?.last()?;
+        let (evaluated, _) = log.series(&of_set(set, accuracy.what))?.last()?;
         (step < evaluated).then_some((metric, step))
     });
-    let gone: Vec<String> = gone
-        .chain(of_sets.take(MAX_SETS))
-        .map(|(metric, step)| format!("{} after step {step}", code(&metric)))
-        .collect();
-    let skipped = values(run, "optimizer/skipped")
-        .map(|series| first_and_last(series).1)
-        .filter(|skipped| *skipped > 0.0);
-    let mut text = String::new();
+    let gone = gone.chain(of_sets.take(MAX_SETS));
+    let gone: Vec<String> =
+        gone.map(|(metric, step)| format!("{} after step {step}", code(&metric))).collect();
+    let mut sentences = Vec::new();
     if !gone.is_empty() {
-        let _ = write!(
-            text,
-            "<strong>It may have diverged</strong>: there is no finite value of {}, while the log goes on to step {last}.",
+        sentences.push(format!(
+            "<strong>It may have diverged</strong>: there is no finite value of {}, while the log \
+             goes on to step {last}.",
             gone.join(", ")
-        );
+        ));
     }
-    if let Some(skipped) = skipped {
-        let _ =
-            write!(text, " {} updates were left out because their gradient was not finite.", count(skipped));
-    }
-    (!text.is_empty()).then(|| text.trim_start().to_owned())
+    sentences.extend(run.data.skipped_updates().map(|skipped| {
+        format!("{} updates were left out because their gradient was not finite.", count(skipped))
+    }));
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// The alarms that training has given, or would have given.
-fn alarms(run: &Run) -> Vec<String> {
-    let said = |(step, alarm): (u64, Alarm)| {
-        format!("<strong>Alarm after step {step}</strong>: {}", words(&alarm.text))
-    };
-    let given = of_log(&run.log);
-    let more = given.len().saturating_sub(MAX_ALARMS);
-    let mut all: Vec<String> = given.into_iter().take(MAX_ALARMS).map(said).collect();
-    if more > 0 {
-        all.push(format!("There are {} more alarms.", count(more as f64)));
-    }
-    all
+/// The alarms that training gave, or would have given.
+fn alarms(run: &PageRun) -> Vec<String> {
+    let alarms = run.data.alarms();
+    let shown = alarms
+        .iter()
+        .take(MAX_ALARMS)
+        .map(|(step, alarm)| format!("<strong>Alarm after step {step}</strong>: {}", words(&alarm.text)));
+    let more = alarms.len().saturating_sub(MAX_ALARMS);
+    let more = (more > 0).then(|| format!("There are {} more alarms.", count(more as f64)));
+    shown.chain(more).collect()
 }
 
-/// Which entropy this is, in words.
+/// Where an entropy was measured, in words.
 fn which_entropy(measured: &Measured) -> String {
     let place = if measured.entropy.starts_with("eval/") {
         format!("Entropy in evaluations on <bdi>{}</bdi>", short_name(&measured.set))
@@ -202,68 +198,50 @@ fn which_entropy(measured: &Measured) -> String {
     format!("{place} ({})", code(&measured.entropy))
 }
 
-fn entropy(measured: &Measured) -> Option<String> {
-    let what = which_entropy(measured);
-    let (first, last) = ends(measured)?;
-    if measured.points.len() == 1 {
-        return Some(format!(
-            "{what}: {} nats after step {}, the only measurement.",
-            plain(first.entropy),
-            first.step
-        ));
-    }
+fn entropy(set: &EvaluatedSet) -> Option<String> {
+    let what = which_entropy(&set.measured);
+    let points = &set.measured.points;
+    let (first, last) = set.ends()?;
     let (from, to) = (plain(first.entropy), plain(last.entropy));
-    let Some(fall) = growth(&measured.points, SPENT) else {
+    if points.len() == 1 {
+        let step = first.step;
+        return Some(format!("{what}: {from} nats after step {step}, the only measurement."));
+    }
+    let Some(fall) = growth(points, SPENT) else {
+        let verb = if is_more(points, SPENT) { "hardly fell:" } else { "did not fall:" };
+        let (first, last) = (first.step, last.step);
         return Some(format!(
-            "{what} {} from {from} to <b>{to}</b> nats between steps {} and {}.",
-            if is_more(&measured.points, SPENT) { "hardly fell:" } else { "did not fall:" },
-            first.step,
-            last.step
+            "{what} {verb} from {from} to <b>{to}</b> nats between steps {first} and {last}."
         ));
     };
-    let half = half_way(&measured.points, SPENT).map_or(String::new(), |step| {
+    let half = half_way(points, SPENT).map_or(String::new(), |step| {
         format!("; half of the fall was over by step {step:.0} of {}", last.step)
     });
-    let share = if first.entropy > 0.0 {
-        format!(", by {}", percent(fall / first.entropy))
-    } else {
-        String::new() // of nothing there are no shares
+    let share = match first.entropy {
+        h if h > 0.0 => format!(", by {}", percent(fall / h)),
+        _ => String::new(), // of nothing there are no shares
     };
     Some(format!("{what} fell from {from} to <b>{to}</b> nats{share}{half}."))
 }
 
-fn accuracy(run: &Run, measured: &Measured) -> Option<String> {
-    let place =
-        if measured.set == ROLLOUT { "the training prompts".into() } else { short_name(&measured.set) };
-    let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(&measured.accuracy));
-    let points = accuracies(run, measured);
+fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
+    let Measured { set: name, accuracy, .. } = &set.measured;
+    let place = if name == ROLLOUT { "the training prompts".into() } else { short_name(name) };
+    let what = format!("Accuracy on <bdi>{place}</bdi> ({})", code(accuracy));
+    let points = run.accuracies(set);
     let (first, last) = (points.first()?, points.last()?);
-    if points.len() == 1 {
-        return Some(format!(
-            "{what}: {} after step {}, the only measurement.",
-            percent(first.accuracy),
-            first.step
-        ));
-    }
     let (from, to) = (percent(first.accuracy), percent(last.accuracy));
+    if points.len() == 1 {
+        let step = first.step;
+        return Some(format!("{what}: {from} after step {step}, the only measurement."));
+    }
     let half = growth(&points, GAINED).and_then(|_| half_way(&points, GAINED));
     let half = half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
-    let is_seen = from != to;
-    let verb = match last.accuracy - first.accuracy {
-        change if change > 0.0 => {
-            if is_seen {
-                "rose"
-            } else {
-                "hardly rose:"
-            }
-        }
-        change if change < 0.0 => {
-            if is_seen {
-                "fell"
-            } else {
-                "hardly fell:"
-            }
-        }
+    let verb = match (last.accuracy - first.accuracy, from != to) {
+        (change, true) if change > 0.0 => "rose",
+        (change, false) if change > 0.0 => "hardly rose:",
+        (change, true) if change < 0.0 => "fell",
+        (change, false) if change < 0.0 => "hardly fell:",
         _ => "stayed",
     };
     let best = best(&points)?;
@@ -275,107 +253,96 @@ fn accuracy(run: &Run, measured: &Measured) -> Option<String> {
     Some(format!("{what} {verb} from {from} to <b>{to}</b>{half}{best}."))
 }
 
-fn the_law(measured: &Measured, study: &Study) -> String {
+fn the_law(set: &EvaluatedSet) -> String {
+    let (measured, study) = (&set.measured, set.study());
     let place = short_name(place(&measured.set));
     let Some(fit) = study.holds() else {
         let why = words(&refusals(study));
         return format!("The law gives no prediction on <bdi>{place}</bdi>: {why}");
     };
-    let Some((_, last)) = ends(measured) else { return String::new() };
+    let Some((_, last)) = set.ends() else { return String::new() };
     let fitted = format!(
         "By the law fitted to {} evaluations on <bdi>{place}</bdi> (R² {})",
         measured.points.len(),
         plain(fit.r_squared)
     );
+    let ceiling = ceiling(fit);
     if !(0.0..=1.0).contains(&fit.ceiling.value) {
         return format!(
-            "{fitted}, accuracy would end {} when no entropy is left, which cannot be: the part of the way that was seen is too \
-             small to say where it ends.",
-            ceiling(fit)
+            "{fitted}, accuracy would end {ceiling} when no entropy is left, which cannot be: the \
+             part of the way that was seen is too small to say where it ends."
         );
     }
     let left = fit.ceiling.value - last.accuracy;
     let left = if left > 0.0 {
-        format!("the {} nats that are left would buy {} more", plain(last.entropy), points(left))
+        let nats = plain(last.entropy);
+        format!("the {nats} nats that are left would buy {} more", points(left))
     } else {
         format!("the last evaluation is {} above it already", points(-left))
     };
-    format!(
-        "{fitted}, accuracy ends at <b>{}</b> when no entropy is left; {left}.{}",
-        ceiling(fit),
-        words(&remarks(study))
-    )
+    let remarks = words(&remarks(study));
+    format!("{fitted}, accuracy ends at <b>{ceiling}</b> when no entropy is left; {left}.{remarks}")
 }
 
-/// For runs without any accuracy: fine-tuning, or logs that have none.
-fn sampled_entropy(run: &Run) -> Option<String> {
-    let metrics =
-        ["policy/entropy", "policy/entropy_token_mean", "policy/entropy_token_mean_filtered", "sft/entropy"];
-    let (metric, series) = metrics.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
-    let (from, to) = first_and_last(series);
+/// The entropy of runs without any accuracy: fine-tuning, or logs that have none.
+fn sampled_entropy(run: &PageRun) -> Option<String> {
+    let (metric, series) = ENTROPIES.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
+    let (from, to) = ends(series)?;
     let verb = if to < from { "fell" } else { "did not fall: it went" };
-    Some(format!("Entropy ({}) {verb} from {} to <b>{}</b> nats.", code(metric), plain(from), plain(to)))
+    let (metric, from, to) = (code(metric), plain(from), plain(to));
+    Some(format!("Entropy ({metric}) {verb} from {from} to <b>{to}</b> nats."))
 }
 
-fn length(run: &Run) -> Option<String> {
-    let (from, to) = first_and_last(values(run, "response/length_mean")?);
+fn length(run: &PageRun) -> Option<String> {
+    let (from, to) = ends(values(run, "response/length_mean")?)?;
     let verb = match to - from {
         change if change > 0.0 => "grew",
         change if change < 0.0 => "shrank",
         _ => "stayed",
     };
-    let longest = values(run, "response/length_max").and_then(largest);
+    let longest = values(run, "response/length_max").and_then(Series::largest);
     let longest = longest.map_or(String::new(), |(_, tokens)| format!("; the longest had {}", count(tokens)));
-    Some(format!(
-        "Sampled responses {verb} from {} to <b>{}</b> tokens in the mean{longest}.",
-        plain(from),
-        plain(to)
-    ))
+    let (from, to) = (plain(from), plain(to));
+    Some(format!("Sampled responses {verb} from {from} to <b>{to}</b> tokens in the mean{longest}."))
 }
 
-fn truncation(run: &Run) -> Option<String> {
+fn truncation(run: &PageRun) -> Option<String> {
     let series = values(run, "response/truncated")?;
-    let (step, most) = largest(series)?;
-    let limit = run.setting("rollout.max_tokens").and_then(serde_json::Value::as_u64);
+    let (step, most) = series.largest()?;
+    let limit = run.data.setting("rollout.max_tokens").and_then(Value::as_u64);
     let limit = limit.map_or(String::new(), |limit| format!(" of {limit} tokens"));
+    let at_most = percent(most);
     if most < TRUNCATED {
-        return Some(format!(
-            "At most {} of a step’s responses were cut off at the limit{limit}.",
-            percent(most)
-        ));
+        return Some(format!("At most {at_most} of a step’s responses were cut off at the limit{limit}."));
     }
+    let (mean, last) = (percent(series.mean()), percent(ends(series)?.1));
     Some(format!(
-        "<b>{}</b> of the responses were cut off at the limit{limit} in the mean over steps, {} in the last step and {} at most \
-         (step {step}).",
-        percent(mean(series)),
-        percent(first_and_last(series).1),
-        percent(most)
+        "<b>{mean}</b> of the responses were cut off at the limit{limit} in the mean over steps, \
+         {last} in the last step and {at_most} at most (step {step})."
     ))
 }
 
-fn signal(run: &Run) -> Option<String> {
-    let (all, none) = (values(run, "reward/solved_all")?, values(run, "reward/solved_none")?);
-    let dull = mean(all) + mean(none);
-    let weight = if dull > DULL { "strong" } else { "b" };
+fn signal(run: &PageRun) -> Option<String> {
+    let (all, none) = (mean_of(run, "reward/solved_all")?, mean_of(run, "reward/solved_none")?);
+    let weight = if all + none > DULL { "strong" } else { "b" };
+    let [dull, all, none] = [all + none, all, none].map(percent);
     Some(format!(
-        "<{weight}>{}</{weight}> of the sampled prompts gave no signal in the mean over steps: {} were solved by all responses, \
-         {} by none.",
-        percent(dull),
-        percent(mean(all)),
-        percent(mean(none))
+        "<{weight}>{dull}</{weight}> of the sampled prompts gave no signal in the mean over steps: \
+         {all} were solved by all responses, {none} by none."
     ))
 }
 
-/// What the covariance method did, if the log says that there was one.
-fn covariance(run: &Run) -> Option<String> {
-    let method = run.setting("objective.covariance.method").and_then(serde_json::Value::as_str);
-    let picked = values(run, "cov/selected").map_or(0.0, |series| series.values.iter().sum());
-    let largest_covariance = values(run, "cov/max").and_then(largest);
+/// The effect of the covariance method, if the log says that there was one.
+fn covariance(run: &PageRun) -> Option<String> {
+    let method = run.data.setting("objective.covariance.method").and_then(Value::as_str);
+    let picked = sum_of(run, "cov/selected");
     if method == Some("none") || (method.is_none() && picked == 0.0) {
-        let (_, p99) = (largest_covariance?, values(run, "cov/p99")?);
-        let (from, to) = first_and_last(p99);
+        values(run, "cov/max")?;
+        let (from, to) = ends(values(run, "cov/p99")?)?;
         return Some(format!(
-            "No covariance method held tokens back. The covariance’s 99th percentile went from {} to {} nats.",
+            "No covariance method held tokens back. The covariance’s 99th percentile went from {} \
+             to \
+             {} nats.",
             plain(from),
             plain(to)
         ));
@@ -387,115 +354,104 @@ fn covariance(run: &Run) -> Option<String> {
         None => "The covariance method".into(),
     };
     if picked == 0.0 {
-        return Some(format!(
-            "<strong>{name} picked no token</strong> in {}: it had no effect.",
-            steps(run.log.last_step()?)
-        ));
+        let steps = steps(run.data.log.last_step()?);
+        return Some(format!("<strong>{name} picked no token</strong> in {steps}: it had no effect."));
     }
-    let eligible: f64 = values(run, "cov/eligible").map_or(0.0, |series| series.values.iter().sum());
+    let eligible = sum_of(run, "cov/eligible");
     let of = if eligible > 0.0 {
         format!(", {} of those that it could pick from", percent(picked / eligible))
     } else {
         String::new()
     };
-    let largest_share = values(run, "cov/gradient_share").and_then(largest);
-    let has_no_effect = largest_share.is_some_and(|(_, share)| share == 0.0);
-    let share =
-        values(run, "cov/gradient_share").filter(|_| !has_no_effect).map_or(String::new(), |series| {
-            let does = if method == Some("clip-cov") { "took away" } else { "was" };
-            format!(
-                "; its term {does} {} of the gradient by log-prob in the mean over steps",
-                percent(mean(series))
-            )
-        });
-    let share = if has_no_effect {
-        "; its term was 0 in the gradient of every step: <strong>it had no effect</strong>".to_owned()
-    } else {
-        share
+    let share = match values(run, "cov/gradient_share") {
+        None => String::new(),
+        Some(series) if series.largest().is_some_and(|(_, share)| share == 0.0) => {
+            "; its term was 0 in the gradient of every step: <strong>it had no effect</strong>".into()
+        }
+        Some(series) => {
+            let verb = if method == Some("clip-cov") { "took away" } else { "was" };
+            let mean = percent(series.mean());
+            format!("; its term {verb} {mean} of the gradient by log-prob in the mean over steps")
+        }
     };
     let unlikely = share_of_picked(run, "cov/quadrant_low_logprob_negative_advantage");
     let unlikely = unlikely.map_or(String::new(), |share| {
         format!(". {} of the picked were unlikely tokens of worse responses", percent(share))
     });
-    Some(format!("{name} picked <b>{}</b> tokens in all{of}{share}{unlikely}.", count(picked)))
+    let picked = count(picked);
+    Some(format!("{name} picked <b>{picked}</b> tokens in all{of}{share}{unlikely}."))
 }
 
 /// A share of the picked tokens, over all steps.
-fn share_of_picked(run: &Run, metric: &str) -> Option<f64> {
+fn share_of_picked(run: &PageRun, metric: &str) -> Option<f64> {
     let (picked, shares) = (values(run, "cov/selected")?, values(run, metric)?);
-    let both: Vec<(f64, f64)> = picked.iter().filter_map(|(step, n)| Some((n, shares.at(step)?))).collect();
+    let both = picked.iter().filter_map(|(step, n)| Some((n, shares.at(step)?)));
+    let both: Vec<(f64, f64)> = both.collect();
     let all: f64 = both.iter().map(|(n, _)| n).sum();
     (all > 0.0).then(|| both.iter().map(|(n, share)| n * share).sum::<f64>() / all)
 }
 
-fn updates(run: &Run) -> Option<String> {
-    let mut parts = Vec::new();
-    if let Some((step, norm)) =
-        values(run, "grad/norm_max").or_else(|| values(run, "grad/norm")).and_then(largest)
-    {
-        parts.push(format!("the largest gradient norm was {} (step {step})", plain(norm)));
-    }
-    if let Some(series) = values(run, "policy/clip_fraction") {
-        parts.push(format!(
-            "clipping took the gradient of {} of the tokens in the mean over steps",
-            percent(mean(series))
-        ));
-    }
-    if let Some((step, ratio)) = values(run, "policy/ratio_max").and_then(largest) {
-        parts.push(format!("the largest ratio of a token was {} (step {step})", plain(ratio)));
-    }
-    let text = parts.join("; ");
+fn updates(run: &PageRun) -> Option<String> {
+    let largest = |metric| values(run, metric).and_then(Series::largest);
+    let norm = largest("grad/norm_max").or_else(|| largest("grad/norm"));
+    let parts = [
+        norm.map(|(step, norm)| format!("the largest gradient norm was {} (step {step})", plain(norm))),
+        mean_of(run, "policy/clip_fraction").map(|share| {
+            let share = percent(share);
+            format!("clipping took the gradient of {share} of the tokens in the mean over steps")
+        }),
+        largest("policy/ratio_max")
+            .map(|(step, ratio)| format!("the largest ratio of a token was {} (step {step})", plain(ratio))),
+    ];
+    let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let mut letters = text.chars();
     letters.next().map(|first| format!("{}{}.", first.to_uppercase(), letters.as_str()))
 }
 
-/// Which run is ahead, on each evaluation set that several have.
-fn compared(runs: &[Run]) -> Vec<String> {
-    let mut sets: Vec<&str> = runs
-        .iter()
-        .flat_map(|run| &run.measured)
-        .map(|m| m.set.as_str())
-        .filter(|set| *set != ROLLOUT)
-        .collect();
+/// The run that is ahead on each evaluation set that several have.
+fn compared(runs: &[PageRun]) -> Vec<String> {
+    let sets = runs.iter().flat_map(PageRun::sets).map(|set| set.measured.set.as_str());
+    let mut sets: Vec<&str> = sets.filter(|set| *set != ROLLOUT).collect();
     sets.sort_unstable();
     sets.dedup();
     let mut all = Vec::new();
-    for set in sets.into_iter().take(MAX_SETS) {
-        let of_set: Vec<(&Run, &Measured)> =
-            runs.iter().filter_map(|run| Some((run, run.measured.iter().find(|m| m.set == set)?))).collect();
-        if of_set.len() > 1 {
-            let last = |points: &dyn Fn(&Run, &Measured) -> Option<Point>| -> Vec<(&Run, Point)> {
-                of_set.iter().filter_map(|(run, measured)| Some((*run, points(run, measured)?))).collect()
-            };
-            let accuracies = last(&|run, measured| accuracies(run, measured).pop());
-            let entropies = last(&|_, measured| measured.points.last().copied());
-            let accuracy =
-                ahead(&accuracies, |point| point.accuracy, |value| format!("<b>{}</b>", percent(value)));
-            let entropy =
-                ahead(&entropies, |point| point.entropy, |value| format!("<b>{}</b> nats", plain(value)));
-            all.push(format!(
-                "Of {} runs on <bdi>{}</bdi>, {} the highest accuracy, {}; {} the most entropy left, {}.",
-                of_set.len(),
-                short_name(set),
-                accuracy.0,
-                accuracy.1,
-                entropy.0,
-                entropy.1
-            ));
+    for name in sets.into_iter().take(MAX_SETS) {
+        let of_set: Vec<(&PageRun, &EvaluatedSet)> =
+            runs.iter().filter_map(|run| Some((run, run.set(name)?))).collect();
+        if of_set.len() < 2 {
+            continue;
         }
+        let last_accuracy = |run: &PageRun, set: &EvaluatedSet| run.accuracies(set).pop();
+        let accuracies: Vec<(&PageRun, Point)> =
+            of_set.iter().filter_map(|(run, set)| Some((*run, last_accuracy(run, set)?))).collect();
+        let entropies: Vec<(&PageRun, Point)> =
+            of_set.iter().filter_map(|(run, set)| Some((*run, set.ends()?.1))).collect();
+        let accuracy = ahead(&accuracies, |p| p.accuracy, |x| format!("<b>{}</b>", percent(x)));
+        let entropy = ahead(&entropies, |p| p.entropy, |x| format!("<b>{}</b> nats", plain(x)));
+        all.push(format!(
+            "Of {} runs on <bdi>{}</bdi>, {} the highest accuracy, {}; {} the most entropy left, \
+             {}.",
+            of_set.len(),
+            short_name(name),
+            accuracy.0,
+            accuracy.1,
+            entropy.0,
+            entropy.1
+        ));
     }
     all
 }
 
-/// Who ends with the most of a quantity, and how much that is and when. Runs whose numbers look the same are equal.
+/// The runs that end with the most of a quantity, and how much that is and when. Runs whose numbers
+/// look the same are equal.
 fn ahead(
-    of_set: &[(&Run, Point)],
+    of_set: &[(&PageRun, Point)],
     quantity: fn(&Point) -> f64,
     shown: fn(f64) -> String,
 ) -> (String, String) {
-    let most = of_set.iter().map(|(_, point)| quantity(point)).fold(f64::NEG_INFINITY, f64::max);
+    let most = of_set.iter().map(|(_, p)| quantity(p)).fold(f64::NEG_INFINITY, f64::max);
     let most = shown(most);
-    let first: Vec<&(&Run, Point)> =
+    let first: Vec<&(&PageRun, Point)> =
         of_set.iter().filter(|(_, point)| shown(quantity(point)) == most).collect();
     let names: Vec<String> = first.iter().take(MANY).map(|(run, _)| run.html()).collect();
     match (first.len(), &names[..]) {

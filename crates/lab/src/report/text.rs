@@ -1,4 +1,5 @@
-//! Texts from logs, recipes and paths as the page shows them: none hides anything, and none takes up the page.
+//! Texts from logs, recipes and paths as the page shows them: none hides anything, and none takes
+//! up the page.
 
 use crate::page::legible;
 use crate::visible::visible;
@@ -21,7 +22,7 @@ pub(super) fn short_name(name: &str) -> String {
     legible(&shortened(name, LONGEST_NAME))
 }
 
-/// A name as text that can be seen, for what is not HTML.
+/// A name as visible text, for places that are not HTML.
 pub(super) fn seen(name: &str) -> String {
     visible(&shortened(name, LONGEST_NAME)).into_owned()
 }
@@ -37,7 +38,8 @@ pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(begin.chain(['…']).chain(end.into_iter().rev()).collect())
 }
 
-/// Names in quotation marks, and how many more there are where these are too many for a sentence, as text.
+/// Names in quotation marks, and how many more there are where these are too many for a sentence,
+/// as text.
 pub(super) fn listed(names: &[String]) -> String {
     let quoted: Vec<String> = names.iter().take(MOST_NAMES).map(|name| format!("“{}”", seen(name))).collect();
     match names.len().saturating_sub(MOST_NAMES) {

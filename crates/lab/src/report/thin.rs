@@ -1,6 +1,7 @@
 //! Long series in fewer points, with every spike left in.
 
-/// At most `most` points of a series, in order: the first, the last, and the least and the largest of each stretch between.
+/// At most `most` points of a series, in order: the first, the last, and the least and the largest
+/// of each stretch between.
 pub(super) fn thin(points: &[(u64, f64)], most: usize) -> Vec<(u64, f64)> {
     let most = most.max(4);
     if points.len() <= most {
@@ -26,17 +27,6 @@ pub(super) fn thin(points: &[(u64, f64)], most: usize) -> Vec<(u64, f64)> {
     kept
 }
 
-/// Means over so many stretches of steps, each at its mean step.
-pub(super) fn means(points: &[(u64, f64)], stretches: usize) -> Vec<(f64, f64)> {
-    let stretch = |i: usize| &points[i * points.len() / stretches..(i + 1) * points.len() / stretches];
-    let mean = |stretch: &[(u64, f64)]| {
-        let n = stretch.len() as f64;
-        let sums = stretch.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 as f64 / n, y + point.1 / n));
-        (!stretch.is_empty()).then_some(sums)
-    };
-    (0..stretches).filter_map(|i| mean(stretch(i))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,15 +45,5 @@ mod tests {
         }
         assert_eq!(thin(&points[..7], 7), points[..7]);
         assert_eq!(thin(&[], 5), []);
-    }
-
-    #[test]
-    fn means_are_of_all_values_of_their_stretch() {
-        let points: Vec<(u64, f64)> = (0..100).map(|i| (i, if i % 2 == 0 { 1.0 } else { 3.0 })).collect();
-        for ((step, mean), expected) in means(&points, 2).into_iter().zip([24.5, 74.5]) {
-            assert!((step - expected).abs() < 1e-9 && (mean - 2.0).abs() < 1e-9, "{step} {mean}");
-        }
-        assert_eq!(means(&points[..2], 5).len(), 2);
-        assert_eq!(means(&[], 3), []);
     }
 }

@@ -1,4 +1,4 @@
-//! What must be said of numbers from few runs.
+//! Caveats on numbers from few runs.
 
 use super::evaluated::Evaluated;
 use super::{Against, Group, Mean, Measure, Paired, Row, Taken};
@@ -7,7 +7,8 @@ use std::collections::HashSet;
 /// Most metrics that a note names.
 const NAMED: usize = 6;
 
-/// Which runs of a group have not measured at their end what the group has measured: nothing older stands for it.
+/// Notes on runs without an end value of a metric that their group has: no older value stands for
+/// it.
 pub(super) fn without_end(
     named: &Group,
     group: &[(Option<u64>, Evaluated<'_>)],
@@ -31,15 +32,18 @@ pub(super) fn without_end(
         let titles = missing[..missing.len().min(NAMED)].join(", ");
         (!missing.is_empty()).then(|| {
             format!(
-                "{name} has no {titles}{others} at its end, step {end}, and is left out there: nothing of it could be judged, or \
-                 the run was ended at a step without an evaluation. An older value does not stand for it."
+                "{name} has no {titles}{others} at its end, step {end}, and is left out there: \
+                 nothing of it could be judged, or \
+                 the run was ended at a step without an evaluation. An older value does not stand \
+                 for it."
             )
         })
     };
     named.runs.iter().zip(group).filter_map(note).collect()
 }
 
-/// Cuts off intervals at what a number can be, which leaves out nothing that is true; a note where that has changed one.
+/// Cuts intervals off at impossible values, which excludes nothing true; a note if that changed
+/// one.
 pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
     let mut changed = false;
     for row in rows {
@@ -49,30 +53,35 @@ pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
         differences.for_each(|difference| changed |= difference.cut_off([least - most, most - least]));
     }
     changed.then(|| {
-        "Intervals are cut off at what a number can be, such as shares at 0 and 100 %, their differences at -100 and 100 %, \
+        "Intervals are cut off at what a number can be, such as shares at 0 and 100 %, their \
+         differences at -100 and 100 %, \
          entropies and errors at 0: by Student's t they would be wider."
             .into()
     })
 }
 
-/// What must be said of intervals and p-values from so few runs.
+/// Caveats on intervals and p-values from so few runs.
 pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
     for Group { name, .. } in groups.iter().filter(|group| group.runs.len() == 1) {
         notes.push(format!(
-            "{name} has one seed: there is no interval, and nothing tells its difference from chance."
+            "{name} has one seed: there is no interval, and nothing tells its difference from \
+             chance."
         ));
     }
     if groups.iter().any(|group| !group.unfinished.is_empty()) {
         notes.push(
-            "Means are over the runs that have finished. Of a method some of whose runs fail, these are the ones that did well."
+            "Means are over the runs that have finished. Of a method some of whose runs fail, \
+             these are the ones that did well."
                 .into(),
         );
     }
     if rows.iter().any(|row| row.measure.taken == Taken::Best) {
         notes.push(
-            "A best value is the largest of several noisy ones, that before the first step among them, and so above what its \
-             checkpoint would get on other problems; the more so the more evaluations there are. Best values are not compared."
+            "A best value is the largest of several noisy ones, that before the first step among \
+             them, and so above what its \
+             checkpoint would get on other problems; the more so the more evaluations there are. \
+             Best values are not compared."
                 .into(),
         );
     }
@@ -84,7 +93,8 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
         || tests.iter().any(|test| test.difference.has_no_spread())
     {
         notes.push(
-            "No spread: all seeds have the same number, as happens where few problems are counted. How much others would differ \
+            "No spread: all seeds have the same number, as happens where few problems are \
+             counted. How much others would differ \
              cannot be told, so there is neither an interval nor a t test."
                 .into(),
         );
@@ -100,8 +110,9 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
     notes
 }
 
-/// How small an exact p-value can be. Measures that only some runs have, such as the law's, are tested over fewer seeds than the
-/// others: the sentence is about the most seeds that are tested, and names the fewest beside them.
+/// How small an exact p-value can be. Measures that only some runs have, such as the law's, are
+/// tested over fewer seeds than the others: the sentence is about the most seeds that are tested,
+/// and names the fewest beside them.
 fn least_exact(tests: &[&Paired]) -> Option<String> {
     let exact = || tests.iter().filter(|test| test.p_exact.is_some());
     let most = exact().max_by_key(|test| test.difference.runs.len())?;
@@ -114,8 +125,10 @@ fn least_exact(tests: &[&Paired]) -> Option<String> {
     };
     let least = most.p_exact_least;
     Some(format!(
-        "p: two-sided paired t test over the seeds that both have, which takes differences for normally distributed; exact: \
-         sign-flip permutation test, which does not. With {pairs} seeds the exact p-value is never below {least:.3}{beside}{}.",
+        "p: two-sided paired t test over the seeds that both have, which takes differences for \
+         normally distributed; exact: \
+         sign-flip permutation test, which does not. With {pairs} seeds the exact p-value is \
+         never below {least:.3}{beside}{}.",
         if least > 0.05 { ", so it cannot tell anything at the level of 0.05 (6 seeds can)" } else { "" }
     ))
 }

@@ -1,11 +1,11 @@
 //! Which group each is compared with, and whether it may be.
 
-use super::{Control, Group, Run, groups};
+use super::{Control, Entry, Group, groups};
 
-/// For each group the place of the one that it is compared with; none of the first unless it is told otherwise, and where the two
-/// cannot be compared, which is said.
+/// For each group the place of the group it is compared with. None for the first, unless it names
+/// one, and none if two cannot be compared, which a note says.
 pub(super) fn controls(
-    runs: &[Run<'_>],
+    runs: &[Entry<'_>],
     places: &[Vec<usize>],
     named: &[Group],
     notes: &mut Vec<String>,
@@ -16,7 +16,8 @@ pub(super) fn controls(
             Control::GroupOf(run) => places.iter().position(|places| places.contains(run))?,
             Control::Absent(name) => {
                 notes.push(format!(
-                    "{} is not compared: of {name}, which it is to be compared with, there is no run here.",
+                    "{} is not compared: of {name}, which it is to be compared with, there is no \
+                     run here.",
                     named[group].name
                 ));
                 return None;
@@ -27,9 +28,10 @@ pub(super) fn controls(
     (0..places.len()).map(&mut control).collect()
 }
 
-/// Whether two groups are evaluated alike. Says why not, and where they train for other numbers of steps.
+/// Whether two groups are evaluated alike. Says why not, and where they train for other numbers of
+/// steps.
 pub(super) fn are_comparable(
-    runs: &[Run<'_>],
+    runs: &[Entry<'_>],
     places: &[Vec<usize>],
     named: &[Group],
     [control, group]: [usize; 2],
@@ -45,7 +47,7 @@ pub(super) fn are_comparable(
             changes.join(", ")
         ));
     } else if old.steps() != new.steps() {
-        let steps = |run: &Run<'_>| run.steps().unwrap_or_default();
+        let steps = |run: &Entry<'_>| run.steps().unwrap_or_default();
         notes.push(format!("{new_name} trains for {} steps, {old_name} for {}.", steps(new), steps(old)));
     }
     changes.is_empty()

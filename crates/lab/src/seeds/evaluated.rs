@@ -1,24 +1,27 @@
-//! What a run says beyond its last values: how its entropy was held and spent, its law, what its beginning predicts.
+//! The numbers of a run beyond its last values: how its entropy was held and spent, its law,
+//! predictions from its beginning.
 
 use super::held;
 use super::measure::{Held, LawNumber, Measure, Nats, PredictionNumber, Taken, accuracies, measures};
 use super::section::Section;
 use crate::collapse::{GAINED, PAPER, Quantity, SPENT, growth, share, step_by};
-use crate::law::points::{Measured, ROLLOUT, of_run};
-use crate::law::{Form, Point, Prediction, SEED, Study};
+use crate::law::points::ROLLOUT;
+use crate::law::{Form, Point, Prediction};
 use crate::log::{RunLog, SetMetric, of_set};
+use crate::run::{EvaluatedSet, Run};
 use serde_json::Value;
 
 /// Percent of a run's evaluations that its end is predicted from. The paper takes 15.
 const PREFIXES: [u8; 2] = [15, 30];
 
-/// A prefix that ends later than so many times its share of the steps is not what it is called.
+/// A prefix is left out if it ends later than so many times its share of the steps.
 const LATE: f64 = 1.25;
 
 /// Sets of a run that are studied: the intervals of a law take long.
 const STUDIED: usize = 24;
 
-/// A fall in entropy that is a smaller share of where it began has no shares of its own: they would be noise.
+/// A fall in entropy by a smaller share of its first value has no shares of its own: they would be
+/// noise.
 const LEAST_FALL: f64 = 0.2;
 /// Nor has a smaller gain in accuracy.
 const LEAST_GAIN: f64 = 0.05;
@@ -27,9 +30,10 @@ const LEAST_GAIN: f64 = 0.05;
 pub(super) struct Evaluated<'a> {
     log: &'a RunLog,
     recipe: Option<&'a Value>,
-    /// The step that it has ended at; none where no recipe tells. Other trainers need not evaluate there.
+    /// The step that it has ended at; none where no recipe tells. Other trainers need not evaluate
+    /// there.
     pub end: Option<u64>,
-    sets: Vec<Studied>,
+    sets: Vec<Predicted<'a>>,
     /// Entropies of rollouts, as points without accuracy.
     entropies: Vec<Point>,
     /// H / H* of the steps that have a target.
@@ -37,37 +41,41 @@ pub(super) struct Evaluated<'a> {
 }
 
 /// An evaluation set of the run.
-struct Studied {
-    measured: Measured,
-    study: Study,
-    /// What each prefix predicts; none where it is no such prefix.
+struct Predicted<'a> {
+    set: &'a EvaluatedSet,
+    /// The prediction of each prefix; none if the prefix is longer than its share of the steps.
     predictions: [Option<Prediction>; PREFIXES.len()],
 }
 
-impl Studied {
-    fn of(measured: Measured) -> Self {
-        let study = Study::of(measured.points.clone(), SEED);
+impl<'a> Predicted<'a> {
+    fn of(set: &'a EvaluatedSet) -> Self {
+        let points = &set.study().points;
         let prediction = |percent: u8| {
             let share = f64::from(percent) / 100.0;
-            let prediction = Prediction::of(&study.points, share)?;
-            let is_late = prediction.share_of_steps(&study.points)? > LATE * share;
+            let prediction = Prediction::of(points, share)?;
+            let is_late = prediction.share_of_steps(points)? > LATE * share;
             (!is_late).then_some(prediction)
         };
-        let predictions = PREFIXES.map(prediction);
-        Self { measured, study, predictions }
+        Self { set, predictions: PREFIXES.map(prediction) }
+    }
+
+    /// The metric that is its accuracy.
+    fn accuracy(&self) -> &'a str {
+        &self.set.measured.accuracy
     }
 }
 
 impl<'a> Evaluated<'a> {
-    /// Studies the first evaluation sets of a run, which has made all of its steps if it has a recipe.
-    pub fn of(log: &'a RunLog, recipe: Option<&'a Value>) -> Self {
-        let sets = of_run(log).into_iter().filter(|measured| measured.set != ROLLOUT).take(STUDIED);
+    /// Takes in a run and its first evaluation sets. A run with a recipe has made all of its steps.
+    pub fn of(run: &'a Run, recipe: Option<&'a Value>) -> Self {
+        let log = &run.log;
+        let sets = run.sets.iter().filter(|set| set.measured.set != ROLLOUT).take(STUDIED);
         let point = |(step, entropy)| Point { step, entropy, accuracy: 0.0 };
         Self {
             log,
             recipe,
             end: recipe.and(log.last_step()),
-            sets: sets.map(Studied::of).collect(),
+            sets: sets.map(Predicted::of).collect(),
             entropies: log.entropy().into_iter().flat_map(|(_, series)| series.iter()).map(point).collect(),
             ratios: held::ratios(log),
         }
@@ -78,7 +86,8 @@ impl<'a> Evaluated<'a> {
         self.log.series("entropy/target")?.last().map(|(_, target)| target)
     }
 
-    /// All measures that the run has, the most important first; accuracies are looked for at these entropies too.
+    /// All measures that the run has, the most important first; accuracies are looked for at these
+    /// entropies too.
     pub fn measures(&self, targets: &[Nats]) -> Vec<Measure> {
         let mut all = measures(self.log, self.end);
         let mut add = |metric: &str, taken, section| {
@@ -110,11 +119,11 @@ impl<'a> Evaluated<'a> {
             if let Some((metric, _)) = self.log.entropy() {
                 add(metric, Taken::ByTwelfth(twelfths), Section::Collapse);
             }
-            for Studied { measured, .. } in &self.sets {
-                add(&measured.accuracy, Taken::ByTwelfth(twelfths), Section::Collapse);
+            for set in &self.sets {
+                add(set.accuracy(), Taken::ByTwelfth(twelfths), Section::Collapse);
             }
         }
-        for Studied { measured, .. } in &self.sets {
+        for set in &self.sets {
             let numbers = [
                 LawNumber::Refused,
                 LawNumber::RSquared(Form::Law),
@@ -125,14 +134,14 @@ impl<'a> Evaluated<'a> {
                 LawNumber::B,
             ];
             for number in numbers {
-                add(&measured.accuracy, Taken::Law(number), Section::Law);
+                add(set.accuracy(), Taken::Law(number), Section::Law);
             }
             for percent in PREFIXES {
                 let of_forms = |number: fn(Form) -> PredictionNumber| Form::ALL.map(number);
                 let over = [Form::Linear, Form::Constant].map(PredictionNumber::ErrorOver);
                 let numbers = of_forms(PredictionNumber::ErrorAtEnd).into_iter().chain(over);
                 for number in numbers.chain(of_forms(PredictionNumber::Rmse)) {
-                    add(&measured.accuracy, Taken::Predicted(percent, number), Section::Prediction);
+                    add(set.accuracy(), Taken::Predicted(percent, number), Section::Prediction);
                 }
             }
         }
@@ -141,7 +150,7 @@ impl<'a> Evaluated<'a> {
 
     /// The run's number, if it has one.
     pub fn number(&self, measure: &Measure) -> Option<f64> {
-        let studied = || self.sets.iter().find(|set| set.measured.accuracy == measure.metric);
+        let studied = || self.sets.iter().find(|set| set.accuracy() == measure.metric);
         match measure.taken {
             Taken::Held(number) => self.held(number),
             Taken::AtEntropy(target) => {
@@ -156,11 +165,11 @@ impl<'a> Evaluated<'a> {
                     let least = LEAST_FALL * self.entropies.first()?.entropy;
                     share_by(&self.entropies, SPENT, least, twelfths)
                 }
-                // What the whole run came to is not known without its end.
+                // Shares of the whole run need its end.
                 _ => share_by(self.to_the_end(studied()?)?, GAINED, LEAST_GAIN, twelfths),
             },
             Taken::Law(number) => {
-                let Studied { study, .. } = studied()?;
+                let study = studied()?.set.study();
                 let r_squared = |form: Form| {
                     study.r_squared.iter().find(|(of, _)| *of == form).map(|(_, r_squared)| *r_squared)
                 };
@@ -191,10 +200,11 @@ impl<'a> Evaluated<'a> {
         }
     }
 
-    /// The points of a set, if the last of them is of the run's end.
-    fn to_the_end<'b>(&self, Studied { measured, .. }: &'b Studied) -> Option<&'b [Point]> {
-        let last = measured.points.last()?.step;
-        self.end.is_none_or(|end| end == last).then_some(&measured.points)
+    /// The points of a set, if the last is of the run's last step.
+    fn to_the_end(&self, Predicted { set, .. }: &Predicted<'a>) -> Option<&'a [Point]> {
+        let points = &set.measured.points;
+        let last = points.last()?.step;
+        self.end.is_none_or(|end| end == last).then_some(points)
     }
 
     /// Whether the metric was ever measured.
@@ -216,9 +226,9 @@ impl<'a> Evaluated<'a> {
     }
 }
 
-/// The share of a quantity's growth by so many twelfths; none where it grew by less than `least`.
+/// The share of a quantity's growth by so many twelfths; none if it grew by less than `least`.
 fn share_by(points: &[Point], quantity: Quantity, least: f64, twelfths: u32) -> Option<f64> {
     let grown = growth(points, quantity)?;
-    // What is as much but for rounding is as much.
+    // A growth that is equal but for rounding counts as equal.
     (grown >= least * (1.0 - 1e-9)).then(|| share(points, quantity, step_by(points, twelfths)?)).flatten()
 }

@@ -1,6 +1,6 @@
 //! Which runs differ in nothing but their seed, and which groups of runs may be compared.
 
-use super::Run;
+use super::Entry;
 use crate::recipes::deciding;
 use isentrope_settings::differences;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Longest name of a group that is made of settings, in characters.
 const LONGEST: usize = 60;
 
-/// What decides a run's results beside its seed.
+/// The recipe without its seed and the keys that change no result.
 pub fn without_seed(recipe: &Value) -> Value {
     let mut recipe = deciding(recipe);
     if let Some(run) = recipe.get_mut("run").and_then(Value::as_object_mut) {
@@ -19,8 +19,8 @@ pub fn without_seed(recipe: &Value) -> Value {
     recipe
 }
 
-/// The same without the day that prompts name: where a recipe names none, a run takes the one that it begins on, so that seeds
-/// which are added later have another.
+/// As [`without_seed`], also without the day in prompts. If a recipe names no day, a run takes the
+/// one it begins on, so that seeds which are added later have another.
 fn deciding_of_all_seeds(recipe: &Value) -> Value {
     let mut recipe = without_seed(recipe);
     if let Some(data) = recipe.get_mut("data").and_then(Value::as_object_mut) {
@@ -29,9 +29,9 @@ fn deciding_of_all_seeds(recipe: &Value) -> Value {
     recipe
 }
 
-/// Places of the runs in groups that differ in nothing but the seed, in the order in which they are first met. A run whose
-/// recipe is not known is a group of its own.
-pub(super) fn grouped(runs: &[Run<'_>]) -> Vec<Vec<usize>> {
+/// Places of runs in groups that differ in nothing but the seed, in the order of their first runs.
+/// A run without a recipe is a group of its own.
+pub(super) fn grouped(runs: &[Entry<'_>]) -> Vec<Vec<usize>> {
     let recipes: Vec<Option<Value>> = runs.iter().map(|run| run.recipe.map(deciding_of_all_seeds)).collect();
     let is_same = |i: usize, j: usize| {
         recipes[i].is_some() && recipes[i] == recipes[j] && runs[i].group == runs[j].group
@@ -51,7 +51,7 @@ pub(super) fn grouped(runs: &[Run<'_>]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Places in groups of those that are the same.
+/// Places in groups of equal ones.
 fn parted(places: Vec<usize>, is_same: impl Fn(usize, usize) -> bool) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for i in places {
@@ -63,8 +63,8 @@ fn parted(places: Vec<usize>, is_same: impl Fn(usize, usize) -> bool) -> Vec<Vec
     groups
 }
 
-/// What is to be said where the prompts of a group's runs name several days.
-pub(super) fn days(runs: &[Run<'_>], places: &[usize], name: &str) -> Option<String> {
+/// A note if the prompts of a group's runs name several days.
+pub(super) fn days(runs: &[Entry<'_>], places: &[usize], name: &str) -> Option<String> {
     let mut days: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for run in places.iter().map(|i| &runs[*i]) {
         if let Some(day) = run.day() {
@@ -74,16 +74,18 @@ pub(super) fn days(runs: &[Run<'_>], places: &[usize], name: &str) -> Option<Str
     let of_day = |(day, runs): (&&str, &Vec<&str>)| format!("{day} ({})", runs.join(", "));
     (days.len() > 1).then(|| {
         format!(
-            "The prompts of {name} name the day on which a run began, and that is not one day: {}. Set data.date to give all \
+            "The prompts of {name} name the day on which a run began, and that is not one day: \
+             {}. Set data.date to give all \
              seeds the same prompts.",
             days.iter().map(of_day).collect::<Vec<_>>().join(", ")
         )
     })
 }
 
-/// Names of groups: as given; else the directories that hold them, where each group has one of its own; else the names of lone
-/// runs; else the settings in which a group differs from the first, and the first from the others.
-pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
+/// Names of groups, the first kind that tells all apart: as given; the directories that hold them;
+/// the names of lone runs; the settings in which a group differs from the first, and the first from
+/// the others.
+pub(super) fn names(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let is_plain = |names: &[String]| {
         names.iter().all(|name| !name.is_empty())
             && names.iter().collect::<BTreeSet<_>>().len() == names.len()
@@ -91,7 +93,8 @@ pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let given: Option<Vec<String>> = groups.iter().map(|group| runs[group[0]].group.clone()).collect();
     let directories = || -> Option<Vec<String>> {
         let of = |group: &Vec<usize>| {
-            let parents: BTreeSet<&Path> = group.iter().filter_map(|i| runs[*i].log?.path.parent()).collect();
+            let parents: BTreeSet<&Path> =
+                group.iter().filter_map(|i| runs[*i].run?.log.path.parent()).collect();
             let only = parents.first().filter(|_| parents.len() == 1)?;
             Some(only.file_name()?.to_string_lossy().into_owned())
         };
@@ -104,7 +107,7 @@ pub(super) fn names(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     found.or_else(|| alone().filter(|names| is_plain(names))).unwrap_or_else(|| by_settings(runs, groups))
 }
 
-fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
+fn by_settings(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let all = |bare: fn(&Value) -> Value| -> Vec<Value> {
         groups.iter().map(|group| runs[group[0]].recipe.map(bare).unwrap_or_default()).collect()
     };
@@ -115,7 +118,7 @@ fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
     let all = if is_told_by_day { all(without_seed) } else { without_day };
     let name = |(i, own): (usize, &Value)| {
         let mut changes = Vec::new();
-        // The first is called by what it has where the others have something else.
+        // The first group is named by its own values of the settings in which others differ.
         for other in if i == 0 { &all[1..] } else { &all[..1] } {
             differences("", other, own, &mut changes);
         }
@@ -129,32 +132,36 @@ fn by_settings(runs: &[Run<'_>], groups: &[Vec<usize>]) -> Vec<String> {
         let settings = changes.iter().map(of_change).collect::<Vec<_>>().join(", ");
         match settings.chars().count() {
             0 => format!("group {}", i + 1),
-            n if n > LONGEST => format!("{}: {}…", i + 1, settings.chars().take(LONGEST).collect::<String>()),
+            n if n > LONGEST => {
+                format!("{}: {}…", i + 1, settings.chars().take(LONGEST).collect::<String>())
+            }
             _ => settings,
         }
     };
     all.iter().enumerate().map(name).collect()
 }
 
-/// Why two recipes' evaluations are not of the same problems in the same way, as the settings in which they differ; empty where
-/// they are.
+/// The settings in which two recipes' evaluations differ in problems or sampling; empty if they are
+/// comparable.
 pub(super) fn incomparable(old: &Value, new: &Value) -> Vec<String> {
     let mut changes = Vec::new();
     differences("", &evaluated(old), &evaluated(new), &mut changes);
     changes
 }
 
-/// What decides what a run is evaluated on, and how.
+/// The settings that decide the problems of evaluations and how they are sampled.
 fn evaluated(recipe: &Value) -> Value {
     let mut decides = Map::new();
     let mut eval = recipe["eval"].clone();
     if let Some(eval) = eval.as_object_mut() {
-        // The last evaluation is that of the last step. How many there are matters to the best of them alone.
+        // The number of evaluations decides the best of them alone; the last one is that of the
+        // last step.
         eval.remove("every");
     }
     let is_empty = |key: &str| eval[key].as_array().is_none_or(Vec::is_empty);
     let (has_files, has_benchmarks) = (!is_empty("files"), !is_empty("bench"));
-    // What is not set is as in training; but a benchmark has the longest response of its own definition.
+    // A setting that is absent is as in training; but a benchmark's own definition has its longest
+    // response.
     let mut or_as_trained = |key: &str, trained: [&Value; 2]| {
         if eval[key].is_null()
             && let Some(value) = trained.into_iter().find(|value| !value.is_null())

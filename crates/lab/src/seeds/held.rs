@@ -1,10 +1,10 @@
-//! How well an entropy is held at its target, and what accuracy another run has at that entropy.
+//! How well an entropy is held at its target, and the accuracy of another run at that entropy.
 
 use crate::law::Point;
 use crate::log::{RunLog, Series};
 use serde_json::Value;
 
-/// What the controller steers unless the recipe says otherwise, with the bounds that it then has (docs/autopilot.md).
+/// The metric that a controller steers by default, with its default bounds (docs/autopilot.md).
 const STEERED: [(&str, &str, [f64; 2]); 2] =
     [("fraction", "cov/fraction", [1e-5, 0.5]), ("coefficient", "cov/coefficient", [0.01, 100.0])];
 
@@ -30,7 +30,7 @@ pub(super) fn ratios(log: &RunLog) -> Vec<(u64, f64)> {
 fn over_last_half(steps: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
     let steps: Vec<(u64, f64)> = steps.collect();
     let (last, _) = steps.last()?;
-    // Steps are far below half of what 64 bits hold.
+    // Steps are far below 2^63.
     let late: Vec<f64> = steps.iter().filter(|(step, _)| 2 * step > *last).map(|(_, x)| *x).collect();
     (!late.is_empty()).then(|| late.iter().sum::<f64>() / late.len() as f64)
 }
@@ -51,7 +51,7 @@ pub(super) fn share_held(ratios: &[(u64, f64)]) -> Option<f64> {
 
 /// The first step at which entropy is within 10 % of the target; none where there is none.
 pub(super) fn reached(ratios: &[(u64, f64)]) -> Option<u64> {
-    // 0.9 and 1.1 are within, whatever rounding makes of them.
+    // 0.9 and 1.1 count as within, whatever rounding does to them.
     ratios.iter().find(|(_, ratio)| (ratio - 1.0).abs() <= REACHED + 1e-12).map(|(step, _)| *step)
 }
 
@@ -61,7 +61,8 @@ pub(super) fn least_after(ratios: &[(u64, f64)]) -> Option<f64> {
     ratios.iter().filter(|(step, _)| *step >= from).map(|(_, ratio)| *ratio).reduce(f64::min)
 }
 
-/// The metric that a run's controller steers, with its bounds; none where the recipe tells of no controller.
+/// The metric that a run's controller steers, with its bounds; none where the recipe tells of no
+/// controller.
 pub(super) fn steered(recipe: &Value) -> Option<(&'static str, [f64; 2])> {
     let covariance = recipe.pointer("/objective/covariance")?;
     if covariance["target_entropy"].is_null() {
@@ -79,8 +80,8 @@ pub(super) fn share_at_bound(steered: &Series, bounds: [f64; 2]) -> Option<f64> 
     over_last_half(steered.iter().map(|(step, x)| (step, share(is_at(x)))))
 }
 
-/// The accuracy at which the entropy of evaluations first falls to a target, in a straight line between evaluations; none where
-/// it never does.
+/// The accuracy at which the entropy of evaluations first falls to a target, in a straight line
+/// between evaluations; none where it never does.
 pub(super) fn accuracy_at(points: &[Point], target: f64) -> Option<f64> {
     let falls = |pair: &&[Point]| pair[0].entropy > target && pair[1].entropy <= target;
     let pair = points.windows(2).find(falls)?;

@@ -1,4 +1,4 @@
-//! What is compared of a run: one number for each course that it has recorded.
+//! Measures of a run: one number for each course that it has recorded.
 
 use super::section::Section;
 use crate::law::Form;
@@ -9,11 +9,12 @@ use std::collections::HashSet;
 /// A number of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
-    /// The metric that it is taken from (docs/metrics.md); the accuracy of a set where it is of the law.
+    /// The metric that it is taken from (docs/metrics.md); numbers of the law have the accuracy of
+    /// their set.
     pub metric: String,
     /// How.
     pub taken: Taken,
-    /// Where it stands in tables.
+    /// Its table.
     pub section: Section,
 }
 
@@ -24,21 +25,22 @@ pub enum Taken {
     End,
     /// The largest value.
     Best,
-    /// The mean over the last tenth of the steps, for what every step measures with noise.
+    /// The mean over the last tenth of the steps, for metrics that every step measures with noise.
     LastTenth,
-    /// The area under the curve over the number of steps, by the trapezoidal rule: the mean over the run.
+    /// The area under the curve over the number of steps, by the trapezoidal rule: the mean over
+    /// the run.
     Mean,
-    /// The end less what was before the first step.
+    /// The end less the value before the first step.
     Change,
     /// How an entropy is held at its target.
     Held(Held),
     /// An accuracy where the entropy of its set first falls to this.
     AtEntropy(Nats),
-    /// The share of an entropy's fall, or of the gain in an accuracy, that so many twelfths of the run have brought.
+    /// The share of an entropy's fall, or of an accuracy's gain, by so many twelfths of the run.
     ByTwelfth(u32),
     /// A number of the law R = -a exp(H) + b, as fitted to all evaluations of the run.
     Law(LawNumber),
-    /// How forms do on the rest when they are fitted to the first so many percent of the evaluations.
+    /// Errors of forms that are fitted to the first so many percent of the evaluations.
     Predicted(u8, PredictionNumber),
 }
 
@@ -53,16 +55,16 @@ pub enum Held {
     Reached,
     /// The least of H / H* from there on.
     Least,
-    /// Share of the last half's steps at which what is steered is at a bound.
+    /// Share of the last half's steps at which the steered metric is at a bound.
     AtBound,
 }
 
-/// An entropy in nats, to three digits, which is as much as is known of one.
+/// An entropy in nats, to three digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Nats(u64);
 
 impl Nats {
-    /// None of what is no entropy above 0.
+    /// None if it is not above 0.
     pub fn of(entropy: f64) -> Option<Self> {
         let rounded: f64 = format!("{entropy:.2e}").parse().ok()?;
         (rounded.is_finite() && rounded > 0.0).then(|| Self(rounded.to_bits()))
@@ -103,7 +105,7 @@ pub enum LawNumber {
 }
 
 impl Measure {
-    /// What its numbers are multiplied by to be shown, and with how many digits after the point.
+    /// The factor of shown numbers, and their digits after the point.
     pub(super) fn scale(&self) -> (f64, usize) {
         match self.taken {
             Taken::ByTwelfth(_) | Taken::Held(Held::Share | Held::AtBound) => return (100.0, 1),
@@ -123,7 +125,8 @@ impl Measure {
         }
     }
 
-    /// What its numbers can be, and so their mean: the least and the greatest, infinite where there is none.
+    /// The least and the greatest that its numbers, and so their mean, can be; infinite if there is
+    /// no bound.
     pub(super) fn range(&self) -> [f64; 2] {
         const ANY: [f64; 2] = [f64::NEG_INFINITY, f64::INFINITY];
         const FROM_0: [f64; 2] = [0.0, f64::INFINITY];
@@ -140,7 +143,7 @@ impl Measure {
             Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::AtEntropy(_) => {
                 match self.name() {
                     _ if self.is_of_shares() => SHARE,
-                    // A policy's loss and what the theory says of changes have a sign.
+                    // A policy's loss and the theory's changes have a sign.
                     _ if ["policy/loss", "theory/"].iter().any(|of| self.metric.starts_with(of)) => ANY,
                     name if ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of)) => FROM_0,
                     _ => ANY,
@@ -160,8 +163,8 @@ impl Measure {
         self.taken == Taken::Law(LawNumber::Refused)
     }
 
-    /// Whether groups are compared by it, with a test: what a method is to bring, of all runs. Best values, what only some runs
-    /// have, and parts and checks of the rest are not.
+    /// Whether groups are compared by it with a test: it is for the main effects, which all runs
+    /// have. It is not for best values, numbers of only some runs, parts, and checks.
     pub(super) fn is_compared(&self) -> bool {
         match self.section {
             Section::Main => self.taken != Taken::Best,
@@ -170,8 +173,8 @@ impl Measure {
         }
     }
 
-    /// Whether its numbers are compared as ratios too, of all metrics that there are: above 0, and spread evenly on a
-    /// logarithmic scale, as entropies of sets at their first temperature are.
+    /// Whether its numbers are compared as ratios too, of all metrics that there are: above 0, and
+    /// spread evenly on a logarithmic scale, as entropies of sets at their first temperature are.
     pub(super) fn has_ratio(&self, all: &HashSet<&str>) -> bool {
         let is_entropy = self.taken == Taken::End && self.section == Section::Main;
         let set = SetMetric::of(&self.metric).filter(|metric| is_entropy && metric.what == "entropy");
@@ -203,8 +206,8 @@ impl Measure {
         }
     }
 
-    /// The run's number, if it has recorded the metric; none of what takes more than the course of one metric. `end` is the
-    /// step that the run has ended at, where that is known.
+    /// The run's number, if it has recorded the metric; none of measures that take more than one
+    /// metric. `end` is the run's last step, if known.
     pub(super) fn of(&self, log: &RunLog, end: Option<u64>) -> Option<f64> {
         let series = log.series(&self.metric)?;
         match self.taken {
@@ -225,12 +228,13 @@ impl Measure {
     }
 }
 
-/// What a metric's numbers can be: the least and the greatest, infinite where there is none.
+/// The least and the greatest that a metric's numbers can be; infinite if there is no bound.
 pub(crate) fn range_of(metric: &str) -> [f64; 2] {
     Measure { metric: metric.to_owned(), taken: Taken::End, section: Section::Main }.range()
 }
 
-/// The accuracies of a run's sets, parts left out: every mean@k, then pass@k and maj@k of the largest k.
+/// The accuracies of a run's sets, parts left out: every mean@k, then pass@k and maj@k of the
+/// largest k.
 pub(super) fn accuracies(log: &RunLog) -> Vec<String> {
     log.evaluation_sets().into_iter().flat_map(|set| accuracies_of(log, set)).collect()
 }
@@ -240,12 +244,13 @@ fn accuracies_of(log: &RunLog, set: &str) -> Vec<String> {
         log.beginning(&of_set(set, prefix)).into_iter().map(str::to_owned).collect()
     };
     let k = |name: &String| name.rsplit('@').next().and_then(|k| k.parse::<u64>().ok());
-    // Of one response, pass@k and maj@k are mean@k again.
+    // With one response, pass@k and maj@k are mean@k again.
     let largest = |prefix: &&str| names(prefix).into_iter().filter(|name| k(name) > Some(1)).max_by_key(k);
     names("mean@").into_iter().chain(["pass@", "maj@"].iter().filter_map(largest)).collect()
 }
 
-/// All measures that a run has as the course of one metric, the most important first. `end` is as in [`Measure::of`].
+/// All measures that a run has as the course of one metric, the most important first. `end` is as
+/// in [`Measure::of`].
 pub(super) fn measures(log: &RunLog, end: Option<u64>) -> Vec<Measure> {
     let mut all = Vec::new();
     let mut add = |metric: &str, taken| {
@@ -258,7 +263,7 @@ pub(super) fn measures(log: &RunLog, end: Option<u64>) -> Vec<Measure> {
     for set in log.evaluation_sets() {
         for name in accuracies_of(log, set) {
             add(&name, Taken::End);
-            // Of problems of one size, the end is enough.
+            // Problems of one size need no best value.
             if name.contains("/mean@") && !name.ends_with("_numbers") {
                 add(&name, Taken::Best);
             }
@@ -290,7 +295,8 @@ pub(super) fn measures(log: &RunLog, end: Option<u64>) -> Vec<Measure> {
     all
 }
 
-/// The last value and its step; none where the run has gone on after it, since an older value is not the end.
+/// The last value and its step; none where the run has gone on after it, since an older value is
+/// not the end.
 fn at_end(series: &Series, end: Option<u64>) -> Option<(u64, f64)> {
     series.last().filter(|(step, _)| end.is_none_or(|end| *step == end))
 }

@@ -1,21 +1,27 @@
-//! Statistics over seeds: runs that differ in nothing but the seed are one group, whose numbers have a mean and an interval;
-//! groups are compared over the seeds that they share, each with the first or with the one that it names.
+//! Statistics over seeds: runs that differ in nothing but the seed are one group, whose numbers have
+//! a mean and an interval; groups are compared over the seeds that they share, each with the first
+//! or with the one that it names.
 //!
-//! [`Summary::of`] knows numbers and recipes alone; [`section()`] shows a summary in a web page, [`text`] on a terminal,
-//! [`markdown`] in a file.
+//! [`Summary::of`] computes them from numbers and recipes; [`section()`] shows a summary in a web
+//! page, [`text`] on a terminal, [`markdown`] in a file. [`KeptRuns`] are the runs of docs/results.
 
 mod caveats;
 mod contrasts;
+mod curves;
 mod evaluated;
 mod groups;
 mod held;
+mod kept;
 mod measure;
 mod section;
 mod show;
 mod student;
 mod title;
 
+pub use curves::MeanCurve;
+pub(crate) use curves::{MOST, rounded, stretches};
 pub use groups::without_seed;
+pub use kept::{GroupCurves, KeptRuns};
 pub(crate) use measure::range_of;
 pub use measure::{Held, LawNumber, Measure, Nats, PredictionNumber, Taken};
 pub use section::Section;
@@ -23,7 +29,7 @@ pub use show::{markdown, section, text};
 pub use student::{EXACT_UP_TO, Mean, Paired, quantile, within};
 
 use self::evaluated::Evaluated;
-use crate::log::RunLog;
+use crate::run::Run;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
@@ -31,23 +37,23 @@ use std::collections::{BTreeMap, HashSet};
 /// Most entropies at which accuracies are looked for.
 const MOST_TARGETS: usize = 4;
 
-/// A run to be taken in.
+/// A run of a group.
 #[derive(Clone, Debug)]
-pub struct Run<'a> {
-    /// What notes call it.
+pub struct Entry<'a> {
+    /// Its name in notes.
     pub name: String,
-    /// What its group is called, where that is known. Runs of groups of other names are not of one.
+    /// The name of its group, if known. Runs with different group names are in different groups.
     pub group: Option<String>,
-    /// What it has measured; none of a run that was to be made and has recorded nothing.
-    pub log: Option<&'a RunLog>,
-    /// Its resolved recipe's values, if they are known, with the day that it has taken as `data.date`. Without them it has no
-    /// seed, and is a group of its own.
+    /// Its numbers; none of a planned run that has recorded nothing.
+    pub run: Option<&'a Run>,
+    /// The values of its resolved recipe, if they are known, with the day of its prompts as
+    /// `data.date`. A run without a recipe has no seed, and is a group of its own.
     pub recipe: Option<&'a Value>,
-    /// What its group is compared with; that of a group's first run counts.
+    /// The group that its group is compared with; that of a group's first run counts.
     pub control: Control,
 }
 
-/// What a group is compared with.
+/// The group that a group is compared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Control {
     /// The first group.
@@ -59,7 +65,7 @@ pub enum Control {
     Absent(String),
 }
 
-impl Run<'_> {
+impl Entry<'_> {
     fn seed(&self) -> Option<u64> {
         self.recipe?.pointer("/run/seed")?.as_u64()
     }
@@ -74,25 +80,25 @@ impl Run<'_> {
     }
 
     fn last_step(&self) -> Option<u64> {
-        self.log?.last_step()
+        self.run?.log.last_step()
     }
 }
 
-/// What runs say over seeds.
+/// Statistics of runs over seeds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// The groups in the order of their first runs; the first is what others are compared with unless they are told otherwise.
+    /// The groups in the order of their first runs. The first is the default control of the others.
     pub groups: Vec<Group>,
-    /// What is known of them.
+    /// One row for each measure.
     pub rows: Vec<Row>,
-    /// What the reader must know: what was left out, what cannot be compared, how sure one can be. Sentences.
+    /// Caveats, in sentences: runs left out, groups that cannot be compared, how sure one can be.
     pub notes: Vec<String>,
 }
 
 /// Runs that differ in nothing but the seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Group {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The runs that count.
     pub runs: Vec<String>,
@@ -116,15 +122,16 @@ impl Group {
 /// One measure of all groups.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What is measured.
+    /// The measure.
     pub measure: Measure,
     /// `[groups]`; none where no run that counts has measured it.
     pub means: Vec<Option<Mean>>,
-    /// `[groups]`: the difference to the group that each is compared with over the seeds that both have; none of what is not
-    /// compared.
+    /// `[groups]`: the difference to the group's control over the seeds that both have; none of
+    /// measures that are not compared.
     pub against: Vec<Option<Against>>,
-    /// `[groups]`, of entropies at the end, at the first temperature: the multiple of the first group's over the same seeds, the
-    /// mean and its interval taken of the logarithms. Empty of all else.
+    /// `[groups]`, of entropies at the end, at the first temperature: the multiple of the first
+    /// group's over the same seeds, the mean and its interval taken of the logarithms. Empty of all
+    /// else.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ratio_to_first: Vec<Option<Mean>>,
 }
@@ -140,8 +147,8 @@ pub struct Against {
 }
 
 impl Summary {
-    /// Takes in runs, of which the first is of the first group.
-    pub fn of(runs: &[Run<'_>]) -> Self {
+    /// Computes the statistics; the first run is of the first group.
+    pub fn of(runs: &[Entry<'_>]) -> Self {
         let mut notes = Vec::new();
         let places = groups::grouped(runs);
         let (groups, counted) = taken_in(runs, &places, &mut notes);
@@ -158,19 +165,19 @@ impl Summary {
     }
 }
 
-/// Runs of one group by their places.
+/// The runs of one group by their places.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// What the group is called.
+    /// The group's name.
     pub name: String,
-    /// All of them.
+    /// All runs.
     pub all: Vec<usize>,
-    /// Those that count: finished, and one of each seed.
+    /// The runs that count: finished, and one of each seed.
     pub counted: Vec<usize>,
 }
 
 /// The groups of runs, as a [`Summary`] has them.
-pub fn members(runs: &[Run<'_>]) -> Vec<Members> {
+pub fn members(runs: &[Entry<'_>]) -> Vec<Members> {
     let places = groups::grouped(runs);
     let (groups, counted) = taken_in(runs, &places, &mut Vec::new());
     let of = |((group, counted), all): ((Group, Vec<usize>), Vec<usize>)| Members {
@@ -183,7 +190,7 @@ pub fn members(runs: &[Run<'_>]) -> Vec<Members> {
 
 /// The groups, and for each the places of the runs that count; says which do not.
 fn taken_in(
-    runs: &[Run<'_>],
+    runs: &[Entry<'_>],
     places: &[Vec<usize>],
     notes: &mut Vec<String>,
 ) -> (Vec<Group>, Vec<Vec<usize>>) {
@@ -217,9 +224,9 @@ fn taken_in(
     (groups, counted)
 }
 
-/// Which runs of a group have made all of their steps. Where the recipe does not say how many these are, they are as many as the
-/// longest run of the group has made.
-fn by_state(runs: &[Run<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
+/// Splits a group into runs that have made all of their steps, and others. If the recipe does not
+/// say how many steps, the longest run of the group does.
+fn by_state(runs: &[Entry<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let longest = places.iter().filter_map(|i| runs[*i].last_step()).max();
     places.iter().partition(|i| {
         let made = runs[**i].last_step();
@@ -228,7 +235,7 @@ fn by_state(runs: &[Run<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
 }
 
 /// The first run of each seed, and the others.
-fn by_seed(runs: &[Run<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
+fn by_seed(runs: &[Entry<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let mut seen = Vec::new();
     places.iter().partition(|i| {
         let seed = runs[**i].seed();
@@ -238,23 +245,24 @@ fn by_seed(runs: &[Run<'_>], places: &[usize]) -> (Vec<usize>, Vec<usize>) {
     })
 }
 
-/// What is compared with what, by places of groups.
+/// Which groups are compared, by places.
 struct Comparisons {
     /// `[groups]`: the group that each is compared with.
     controls: Vec<Option<usize>>,
-    /// `[groups]`: whether it may be compared with the first, as a multiple of which entropies are told.
+    /// `[groups]`: whether it may be compared with the first, as a multiple of which entropies are
+    /// told.
     with_first: Vec<bool>,
 }
 
 fn rows(
-    runs: &[Run<'_>],
+    runs: &[Entry<'_>],
     named: &[Group],
     counted: &[Vec<usize>],
     comparisons: &Comparisons,
     notes: &mut Vec<String>,
 ) -> Vec<Row> {
     let of = |group: &Vec<usize>| -> Vec<(Option<u64>, Evaluated<'_>)> {
-        let evaluated = |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].log?, runs[*i].recipe)));
+        let evaluated = |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].run?, runs[*i].recipe)));
         group.iter().filter_map(evaluated).collect()
     };
     let groups: Vec<Vec<(Option<u64>, Evaluated<'_>)>> = counted.iter().map(of).collect();
@@ -275,7 +283,8 @@ fn rows(
     all.into_iter().zip(has_ratio).map(row).collect()
 }
 
-/// The entropies that groups hold in the end: of a group whose seeds have targets of their own, the mean.
+/// The entropies that groups hold in the end: of a group whose seeds have targets of their own, the
+/// mean.
 fn targets(groups: &[Vec<(Option<u64>, Evaluated<'_>)>]) -> Vec<Nats> {
     let mut targets: Vec<Nats> = Vec::new();
     for group in groups {
@@ -309,7 +318,7 @@ fn row(
     };
     let mean = |group: &Vec<(Option<u64>, f64)>| {
         let mean = Mean::of(group.iter().map(|(_, x)| *x).collect())?;
-        // Of so many runs it is known, and no share of others is meant.
+        // A count is exact: it stands for these runs and for no others.
         Some(if measure.is_count() { Mean { interval: None, ..mean } } else { mean })
     };
     let against = |group: usize| {

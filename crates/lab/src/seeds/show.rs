@@ -54,7 +54,7 @@ pub fn text(summary: &Summary) -> String {
     text
 }
 
-/// Tables of means and of differences, those of each section under its heading, with the notes below.
+/// Tables of means and of differences, by section, with the notes below.
 pub fn markdown(summary: &Summary) -> String {
     let mut text = String::new();
     for section in Section::ALL {
@@ -75,7 +75,7 @@ pub fn markdown(summary: &Summary) -> String {
     text
 }
 
-/// A table of Markdown with a first column and others; what it holds breaks none of it.
+/// A Markdown table; its cells are escaped.
 fn table(first: &str, heads: &[String], lines: &[Vec<String>]) -> String {
     let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
     let row = |cells: &[String]| cells.iter().map(cell).collect::<Vec<_>>().join(" | ");
@@ -109,7 +109,8 @@ fn tables(summary: &Summary, rows: &[&Row]) -> String {
     text
 }
 
-/// A group's name, and how it differs from the one that it is compared with; none where no row compares them.
+/// A group's name, and how it differs from the one that it is compared with; none where no row
+/// compares them.
 fn differences(summary: &Summary, rows: &[&Row], group: usize) -> Option<Vec<String>> {
     let control = &rows.iter().find_map(|row| row.against[group].as_ref())?.group;
     let of = |row: &&Row| {
@@ -159,7 +160,8 @@ fn ratio_between(ratio: &Mean) -> String {
     }
 }
 
-/// A mean with its interval, and of how many seeds where some have no such number; of a count, the count.
+/// A mean with its interval, and of how many seeds where some have no such number; of a count, the
+/// count.
 fn said(measure: &Measure, mean: &Mean, group: &Group) -> String {
     if measure.is_count() {
         return format!("{:.0} of {}", mean.runs.iter().sum::<f64>(), mean.runs.len());
@@ -172,7 +174,7 @@ fn said(measure: &Measure, mean: &Mean, group: &Group) -> String {
     with_interval(measure, mean, number) + &seeds
 }
 
-/// A section of a page: what is known of all groups, with intervals, differences and notes. Empty where no group has two
+/// The section of a page: means with intervals, differences, notes. Empty if no group has two
 /// seeds.
 pub fn section(summary: &Summary) -> String {
     let has_seeds = summary.groups.iter().any(|group| group.runs.len() > 1);
@@ -182,8 +184,10 @@ pub fn section(summary: &Summary) -> String {
     let mut html = String::from("<section id=\"seeds\">\n<h2>Over seeds</h2>\n");
     let _ = writeln!(
         html,
-        "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its seeds with 95\u{a0}% intervals by \
-         Student's t; below them stands how the group differs from another over the same seeds, and from which.</p>"
+        "<p>Runs that differ in nothing but the seed are one group. Numbers are means over its \
+         seeds with 95\u{a0}% intervals by \
+         Student's t; below them stands how the group differs from another over the same seeds, \
+         and from which.</p>"
     );
     for part in Section::ALL {
         let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.measure.section == part).collect();
@@ -258,7 +262,7 @@ fn number(measure: &Measure, value: f64) -> String {
 fn signed(measure: &Measure, value: f64) -> String {
     let (scale, digits) = measure.scale();
     let shown = format!("{:+.digits$}", scale * value);
-    // What rounds to nothing has no sign.
+    // A number that rounds to nothing has no sign.
     if shown.contains(|c: char| c.is_ascii_digit() && c != '0') {
         shown
     } else {
@@ -290,7 +294,7 @@ fn with_interval(measure: &Measure, mean: &Mean, shown: fn(&Measure, f64) -> Str
     [shown(measure, mean.value), between(measure, mean, shown)].join(" ").trim().to_owned()
 }
 
-/// What the tests say, and of how many pairs.
+/// The p-values of both tests, and the number of pairs.
 fn p_values(test: &Paired) -> String {
     match test.difference.runs.len() {
         1 => tests(test),

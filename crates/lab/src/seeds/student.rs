@@ -1,4 +1,5 @@
-//! Means over a few runs: Student's t distribution, intervals of means, and tests of paired differences.
+//! Means over a few runs: Student's t distribution, intervals of means, and tests of paired
+//! differences.
 
 use serde::Serialize;
 
@@ -7,22 +8,23 @@ use serde::Serialize;
 pub struct Mean {
     /// The mean.
     pub value: f64,
-    /// Its 95 % interval, by Student's t; none of a single run or of equal numbers, which say nothing of the spread: that few
-    /// seeds solve as many problems does not mean that all would.
+    /// Its 95 % interval, by Student's t; none of a single run or of equal numbers, which tell
+    /// nothing of the spread: three seeds with one count do not mean that all would have it.
     pub interval: Option<[f64; 2]>,
     /// The runs' own numbers.
     pub runs: Vec<f64>,
 }
 
-/// What the same seeds say of two groups of runs.
+/// The comparison of two groups of runs over the seeds that both have.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Paired {
     /// The differences, one for each seed that both have.
     pub difference: Mean,
-    /// Two-sided p-value of the paired t test; none of a single pair or of equal differences, whose spread is not known.
+    /// Two-sided p-value of the paired t test; none of a single pair or of equal differences, whose
+    /// spread is unknown.
     pub p: Option<f64>,
-    /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which assumes no distribution; none of
-    /// more than [`EXACT_UP_TO`] pairs.
+    /// Two-sided p-value of the sign-flip permutation test over all assignments of signs, which
+    /// assumes no distribution; none of more than [`EXACT_UP_TO`] pairs.
     pub p_exact: Option<f64>,
     /// The least that `p_exact` can be with so many pairs: 2 assignments out of 2^n.
     pub p_exact_least: f64,
@@ -31,17 +33,17 @@ pub struct Paired {
 /// Every assignment of signs is tried up to this many pairs.
 pub const EXACT_UP_TO: usize = 20;
 
-/// A difference that is a smaller share of its numbers is rounding.
+/// A difference by a smaller share of its numbers is rounding.
 const ROUNDING: f64 = 1e-12;
 
 impl Mean {
-    /// Of numbers of runs; none of none.
+    /// The mean of runs' numbers; none without any.
     pub fn of(runs: Vec<f64>) -> Option<Self> {
         let size = runs.iter().fold(0.0, |size: f64, x| size.max(x.abs()));
         Self::of_size(runs, size)
     }
 
-    /// Of numbers that come of others of this size.
+    /// The mean of numbers that are differences or ratios of others of this size.
     fn of_size(runs: Vec<f64>, size: f64) -> Option<Self> {
         let n = runs.len() as f64;
         let degrees = runs.len().checked_sub(1)?;
@@ -57,12 +59,13 @@ impl Mean {
         Some(Self { value, interval, runs })
     }
 
-    /// The ratio new / old of (old, new) numbers above 0, a pair for each seed: the geometric mean, with the interval of the
-    /// logarithms' mean. None without pairs, or where a number is not above 0.
+    /// The ratio new / old of (old, new) numbers above 0, a pair for each seed: the geometric mean,
+    /// with the interval of the logarithms' mean. None without pairs, or where a number is not
+    /// above 0.
     pub fn of_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
         let log = |(old, new): &(f64, f64)| (*old > 0.0 && *new > 0.0).then(|| libm::log(new / old));
         let logs: Vec<f64> = pairs.iter().map(log).collect::<Option<_>>()?;
-        // Of ratios that are 1 but for rounding there is no spread either.
+        // Ratios that are 1 but for rounding have no spread either.
         let Self { value, interval, runs } = Self::of_size(logs, 1.0)?;
         let exp = |log: f64| libm::exp(log);
         Some(Self {
@@ -77,7 +80,8 @@ impl Mean {
         self.runs.len() > 1 && self.interval.is_none()
     }
 
-    /// Cuts the interval off at the least and the greatest that the number can be; whether that has changed it.
+    /// Cuts the interval off at the least and the greatest that the number can be; whether that has
+    /// changed it.
     pub(super) fn cut_off(&mut self, [least, most]: [f64; 2]) -> bool {
         let before = self.interval;
         self.interval = before.map(|ends| ends.map(|end| end.clamp(least, most)));
@@ -86,7 +90,7 @@ impl Mean {
 }
 
 impl Paired {
-    /// Of (old, new) numbers, a pair for each seed; none without any.
+    /// The comparison of (old, new) numbers, a pair for each seed; none without any.
     pub fn of(pairs: &[(f64, f64)]) -> Option<Self> {
         let difference = |(old, new): &(f64, f64)| {
             let difference = new - old;
@@ -111,7 +115,7 @@ fn error(numbers: &[f64], value: f64) -> f64 {
     (numbers.iter().map(|x| (x - value) * (x - value)).sum::<f64>() / (n - 1.0) / n).sqrt()
 }
 
-/// The share of all assignments of signs whose sum is at least as far from 0 as that of the numbers as they are.
+/// The share of all assignments of signs whose sum is at least as far from 0 as the given one.
 fn sign_flip(differences: &[f64]) -> f64 {
     let found = differences.iter().sum::<f64>().abs();
     // Sums in another order may differ in their last bits.
@@ -124,13 +128,14 @@ fn sign_flip(differences: &[f64]) -> f64 {
     far as f64 / f64::from(all)
 }
 
-/// Probability that Student's t with so many degrees of freedom (from 1) lies within -t and t, for t from 0
-/// (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
+/// Probability that Student's t with so many degrees of freedom (from 1) lies within -t and t, for
+/// t from 0 (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4).
 pub fn within(t: f64, degrees: usize) -> f64 {
     let n = degrees as f64;
     let angle = libm::atan(t / n.sqrt());
     let (sine, cosine) = (libm::sin(angle), libm::cos(angle));
-    // Powers of the cosine with coefficients (2 4 .. k-1) / (3 5 .. k) for odd, (1 3 .. k-1) / (2 4 .. k) for even degrees.
+    // Powers of the cosine with coefficients (2 4 .. k-1) / (3 5 .. k) for odd, (1 3 .. k-1) / (2 4
+    // .. k) for even degrees.
     let (mut term, mut sum) = if degrees % 2 == 1 { (cosine, cosine) } else { (1.0, 1.0) };
     let mut k = if degrees % 2 == 1 { 3 } else { 2 };
     while k + 2 <= degrees {

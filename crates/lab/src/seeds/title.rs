@@ -1,4 +1,4 @@
-//! What measures are called, in tables and in table.json.
+//! Names of measures, in tables and in table.json.
 
 use super::measure::{Held, LawNumber, Measure, PredictionNumber, Taken};
 use crate::collapse::TWELFTHS;
@@ -6,7 +6,7 @@ use crate::law::Form;
 use serde::{Serialize, Serializer};
 
 impl Taken {
-    /// What it is called in table.json.
+    /// Its name in table.json.
     fn key(self) -> String {
         let form = |form: Form| match form {
             Form::Law => "law",
@@ -61,7 +61,7 @@ pub(super) fn part(twelfths: u32) -> String {
 }
 
 impl Measure {
-    /// What it is called: `countdown: pass@8 at the end, %`.
+    /// Its name: `countdown: pass@8 at the end, %`.
     pub fn title(&self) -> String {
         let name = self.metric_title();
         let taken = match self.taken {
@@ -74,12 +74,14 @@ impl Measure {
                 return format!("{name} where entropy falls to {} nats{}", target.value(), self.unit());
             }
             Taken::Held(number) => return format!("{name}: {}{}", number.title(), self.unit()),
-            Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => return self.title_of_science(),
+            Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => {
+                return self.title_of_science();
+            }
         };
         format!("{name} {taken}{}", self.unit())
     }
 
-    /// What its metric is called: `countdown: pass@8`.
+    /// Its metric's name: `countdown: pass@8`.
     pub(super) fn metric_title(&self) -> String {
         match self.metric.strip_prefix("eval/").and_then(|rest| rest.rsplit_once('/')) {
             Some((set, name)) => format!("{set}: {name}"),
@@ -94,7 +96,9 @@ impl Measure {
             Taken::ByTwelfth(twelfths) if split.is_none() => {
                 format!("fall over by {} of the run", part(twelfths))
             }
-            Taken::ByTwelfth(twelfths) => format!("gain in {name} made by {} of the run", part(twelfths)),
+            Taken::ByTwelfth(twelfths) => {
+                format!("gain in {name} made by {} of the run", part(twelfths))
+            }
             Taken::Law(LawNumber::A) => "a".into(),
             Taken::Law(LawNumber::B) => "b".into(),
             Taken::Law(LawNumber::Ceiling) => "ceiling b - a".into(),

@@ -1,12 +1,13 @@
 //! Metrics of runs as plots.
 
-use super::run::ShownRun;
 use super::text::{GAP, Look, Paint};
 use crate::log::Series;
 use crate::number::number;
+use crate::run::{Run, SetName};
 use crate::text_plot::{Curve, TextPlot};
 
-/// Columns that a plot should have at least, where several stand beside one another, and where there is no room below.
+/// Columns that a plot should have at least, where several stand beside one another, and where
+/// there is no room below.
 const NARROW: usize = 48;
 const NARROWEST: usize = 34;
 /// With more points to a column than this a noisy curve is a solid band, and means are drawn.
@@ -22,8 +23,9 @@ pub(super) struct Panel {
     curves: Vec<Curve>,
 }
 
-/// The plots of runs: those of the metrics asked for, then what is looked at first: entropy, accuracy, reward (or loss), length.
-pub(super) fn panels(runs: &[ShownRun], metrics: &[String], look: &Look) -> Vec<Panel> {
+/// The plots of runs: first the metrics asked for, then the usual: entropy, accuracy, reward (or
+/// loss), length.
+pub(super) fn panels(runs: &[Run], metrics: &[String], look: &Look) -> Vec<Panel> {
     let asked = metrics.iter().map(|metric| of_metrics(runs, look.clean(metric), &[metric], look));
     let usual = [
         entropies(runs, look),
@@ -49,14 +51,15 @@ pub(super) fn lines(panels: &[Panel], beside: usize, height: usize, look: &Look)
     lines
 }
 
-/// How many of so many plots stand beside one another: as many as have room, in rows that are as full as can be.
+/// How many of so many plots stand beside one another: as many as have room, in rows that are as
+/// full as can be.
 pub(super) fn beside(panels: usize, width: usize) -> usize {
     let most = ((width + GAP) / (NARROW + GAP)).clamp(1, MOST_BESIDE);
     let rows = panels.div_ceil(most).max(1);
     panels.div_ceil(rows).max(1)
 }
 
-/// The same where all plots must fit into so many rows, if they can.
+/// As [`beside`], if all plots must fit into so many rows, as far as they can.
 pub(super) fn beside_in_rows(panels: usize, rows: usize, width: usize) -> usize {
     let most = ((width + GAP) / (NARROWEST + GAP)).clamp(1, MOST_BESIDE);
     beside(panels, width).max(panels.div_ceil(rows.max(1))).min(most).max(1)
@@ -71,7 +74,7 @@ impl Panel {
         let mut lines = plot.lines_in(wide, high, look.colors, look.charset);
         let title: String = format!("{}{remark}", self.title);
         lines.insert(0, look.paint(Paint::Heading, &super::text::wrapped(&title, width).swap_remove(0)));
-        // A plot is as wide as its place, so that what stands beside it stands in columns.
+        // Padding to the full width keeps plots side by side in columns.
         if let Some(first) = lines.first_mut() {
             let space = width.saturating_sub(super::text::shown_width(first));
             first.push_str(&" ".repeat(space));
@@ -79,7 +82,7 @@ impl Panel {
         lines
     }
 
-    /// The curves as they are drawn in so many columns, and what is to be said of that: of very many points, a mean per column.
+    /// The curves for so many columns, and a remark: of very many points, a mean per column.
     fn thinned(&self, width: usize) -> (Vec<Curve>, String) {
         let densest = self.curves.iter().map(|curve| curve.points.len()).max().unwrap_or(0);
         if densest <= DENSEST * width {
@@ -102,7 +105,7 @@ impl Panel {
 }
 
 /// The first of several metrics that a run has, for all runs.
-fn of_metrics<S: AsRef<str>>(runs: &[ShownRun], title: String, metrics: &[S], look: &Look) -> Panel {
+fn of_metrics<S: AsRef<str>>(runs: &[Run], title: String, metrics: &[S], look: &Look) -> Panel {
     let curves = runs.iter().filter_map(|run| {
         let series = metrics.iter().find_map(|metric| run.log.series(metric.as_ref()))?;
         let name = if runs.len() > 1 { look.clean(&run.name) } else { String::new() };
@@ -112,12 +115,13 @@ fn of_metrics<S: AsRef<str>>(runs: &[ShownRun], title: String, metrics: &[S], lo
 }
 
 /// Names of curves of sets: the run's, if there are several, then the set's.
-fn named(runs: &[ShownRun], run: &ShownRun, set: &str, look: &Look) -> String {
+fn named(runs: &[Run], run: &Run, set: &str, look: &Look) -> String {
     if runs.len() > 1 { look.clean(&format!("{} {set}", run.name)) } else { look.clean(set) }
 }
 
-/// Rollouts' entropies, and for one run those of its evaluations too. Where a run has none of rollouts, those of evaluations.
-fn entropies(runs: &[ShownRun], look: &Look) -> Panel {
+/// Rollouts' entropies, and for one run those of its evaluations too. A run without rollouts has
+/// those of its evaluations.
+fn entropies(runs: &[Run], look: &Look) -> Panel {
     let mut curves = Vec::new();
     let mut is_supervised = false;
     for run in runs {
@@ -129,7 +133,7 @@ fn entropies(runs: &[ShownRun], look: &Look) -> Panel {
             curves.push(curve(if runs.len() > 1 { look.clean(&run.name) } else { what.into() }, series));
         }
         if runs.len() == 1 || own.is_none() {
-            for set in &run.sets {
+            for set in &run.set_names {
                 if let Some(series) = set.series(&run.log, "entropy") {
                     curves
                         .push(curve(named(runs, run, &format!("evaluation of {}", set.name), look), series));
@@ -146,20 +150,20 @@ fn entropies(runs: &[ShownRun], look: &Look) -> Panel {
 }
 
 /// Accuracy on every set.
-fn accuracies(runs: &[ShownRun], look: &Look) -> Panel {
+fn accuracies(runs: &[Run], look: &Look) -> Panel {
     let of_set = |run| {
-        move |set: &super::EvaluationSet| {
-            let run: &ShownRun = run;
+        move |set: &SetName| {
+            let run: &Run = run;
             let name = named(runs, run, &format!("{}, {}", set.name, set.accuracy), look);
             Some(curve(name, set.series(&run.log, &set.accuracy)?))
         }
     };
-    let curves = runs.iter().flat_map(|run| run.sets.iter().filter_map(of_set(run)).collect::<Vec<_>>());
+    let curves = runs.iter().flat_map(|run| run.set_names.iter().filter_map(of_set(run)).collect::<Vec<_>>());
     Panel { title: "accuracy of evaluations".into(), curves: curves.collect() }
 }
 
-/// Losses of supervised fine-tuning, on what is learnt and on what is held out.
-fn losses(runs: &[ShownRun], look: &Look) -> Panel {
+/// Losses of supervised fine-tuning, on training and on held-out examples.
+fn losses(runs: &[Run], look: &Look) -> Panel {
     let mut curves = Vec::new();
     for run in runs {
         for (metric, what) in [("sft/loss", "training"), ("eval/loss", "held-out")] {

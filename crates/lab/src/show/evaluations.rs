@@ -1,13 +1,13 @@
 //! Evaluations as tables, one per run and set.
 
-use super::run::ShownRun;
-use super::sets::EvaluationSet;
 use super::text::{Look, table};
 use crate::number::{fixed, number, percent};
+use crate::run::{Run, SetName};
 
-/// The tables of all runs beside one another, each with so many rows at most: the first evaluation, then the last ones.
-pub(super) fn lines(runs: &[ShownRun], rows: usize, look: &Look) -> Vec<String> {
-    let tables = runs.iter().flat_map(|run| run.sets.iter().map(move |set| (run, set)));
+/// The tables of all runs beside one another, each with so many rows at most: the first evaluation,
+/// then the last ones.
+pub(super) fn lines(runs: &[Run], rows: usize, look: &Look) -> Vec<String> {
+    let tables = runs.iter().flat_map(|run| run.set_names.iter().map(move |set| (run, set)));
     let blocks: Vec<Vec<String>> = tables
         .map(|(run, set)| {
             let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
@@ -19,10 +19,10 @@ pub(super) fn lines(runs: &[ShownRun], rows: usize, look: &Look) -> Vec<String> 
     look.beside(&blocks)
 }
 
-fn of_set(run: &ShownRun, set: &EvaluationSet, most: usize, look: &Look) -> Vec<String> {
+fn of_set(run: &Run, set: &SetName, most: usize, look: &Look) -> Vec<String> {
     let columns = columns(run, set);
     let mut steps: Vec<u64> = set.series(&run.log, &set.accuracy).map_or(Vec::new(), |s| s.steps.clone());
-    // The mark of what is left out takes a row too.
+    // The mark of skipped rows takes a row too.
     let skipped = if steps.len() > most { (steps.len() + 1).saturating_sub(most.max(3)) } else { 0 };
     if skipped > 0 {
         steps.drain(1..=skipped);
@@ -59,8 +59,8 @@ pub(super) fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Ve
     table(look, names, rows)
 }
 
-/// What is told of a set: accuracy, entropy, length, then what else there is to say.
-fn columns(run: &ShownRun, set: &EvaluationSet) -> Vec<String> {
+/// The columns of a set's table: accuracy, entropy, length, then the others that say something.
+fn columns(run: &Run, set: &SetName) -> Vec<String> {
     let measured: Vec<&str> = set.measured(&run.log).collect();
     let samples = set.samples().unwrap_or(1);
     let mut columns = vec![set.accuracy.clone()];

@@ -1,27 +1,31 @@
-//! What runs say of the law, in words.
+//! The law of runs, in words.
 
-use super::run::{ShownRun, Studied};
 use super::text::Look;
 use crate::law::{Fit, Interval, Study};
 use crate::number::{fixed, percent};
+use crate::run::{EvaluatedSet, Run};
+
+/// Sets of a run whose law is shown.
+const SHOWN: usize = 8;
 
 /// A paragraph for each set of each run.
-pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
+pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     for run in runs {
         let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
-        let laws = run.laws();
-        if laws.studies.is_empty() && run.log.last_step().is_some() {
+        if run.sets.is_empty() && run.log.last_step().is_some() {
             lines.extend(look.heading(&format!("law {whose}unknown")));
-            let why = "it takes evaluations with accuracy and entropy (eval.every in the recipe), and there are none";
+            let why = "it takes evaluations with accuracy and entropy (eval.every in the recipe), \
+                       and there are none";
             lines.extend(look.paragraph(&look.clean(why), 2));
         }
-        for study in &laws.studies {
-            lines.extend(of_study(study, &whose, look));
+        for set in run.sets.iter().take(SHOWN) {
+            lines.extend(of_set(set, &whose, look));
         }
-        if laws.others > 0 {
-            let sets = if laws.others == 1 { "set" } else { "sets" };
-            lines.extend(look.heading(&format!("law {whose}and {} other {sets}", laws.others)));
+        let others = run.sets.len().saturating_sub(SHOWN);
+        if others > 0 {
+            let sets = if others == 1 { "set" } else { "sets" };
+            lines.extend(look.heading(&format!("law {whose}and {others} other {sets}")));
             let all = format!("isentrope law {} has them all", run.log.path.display());
             lines.extend(look.paragraph(&look.clean(&all), 2));
         }
@@ -29,17 +33,13 @@ pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
     lines
 }
 
-fn of_study(of: &Studied, whose: &str, look: &Look) -> Vec<String> {
-    let Studied { measured, study } = of;
+fn of_set(set: &EvaluatedSet, whose: &str, look: &Look) -> Vec<String> {
+    let (measured, study) = (&set.measured, set.study());
     let mut lines = look.heading(&format!("law {whose}{}", measured.set));
     let count = study.points.len();
-    let meant = format!(
-        "R: {}; H: {}; {count} point{}",
-        measured.accuracy,
-        measured.entropy,
-        if count == 1 { "" } else { "s" }
-    );
-    let said = match study.holds() {
+    let points = if count == 1 { "point" } else { "points" };
+    let names = format!("R: {}; H: {}; {count} {points}", measured.accuracy, measured.entropy);
+    let law = match study.holds() {
         Some(fit) => vec![formula(fit), ceiling(fit, study)],
         None => vec![format!("not to be relied on here: {}", study.refusals.join("; "))],
     };
@@ -47,9 +47,8 @@ fn of_study(of: &Studied, whose: &str, look: &Look) -> Vec<String> {
         spent if spent >= 0.0 => format!("{} of the entropy is spent", percent(spent)),
         risen => format!("the entropy has risen by {}", percent(-risen)),
     });
-    let notes =
-        study.remarks.iter().cloned().chain(spent).chain([meant]).chain(measured.notes.iter().cloned());
-    for text in said.into_iter().chain(notes) {
+    let notes = study.remarks.iter().cloned().chain(spent).chain([names]);
+    for text in law.into_iter().chain(notes).chain(measured.notes.iter().cloned()) {
         lines.extend(look.paragraph(&look.clean(&text), 2));
     }
     lines
@@ -69,8 +68,8 @@ fn ceiling(fit: &Fit, study: &Study) -> String {
     } else {
         String::new()
     };
-    let now = study.points.last();
-    let now =
-        now.map(|point| format!("; now {} at H = {}", percent(point.accuracy), fixed(point.entropy, 3)));
-    format!("ceiling {}{interval} where H = 0{}", percent(value), now.unwrap_or_default())
+    let now = study.points.last().map_or(String::new(), |point| {
+        format!("; now {} at H = {}", percent(point.accuracy), fixed(point.entropy, 3))
+    });
+    format!("ceiling {}{interval} where H = 0{now}", percent(value))
 }

@@ -1,23 +1,25 @@
-//! The list of what runs have measured.
+//! The list of the metrics of runs.
 
-use super::run::ShownRun;
 use super::text::{GAP, Look, shown_width, table, wrapped};
 use crate::number::number;
+use crate::run::Run;
 use unicode_width::UnicodeWidthStr;
 
 /// A list per run, beside one another: name, first and last value, and at which step that was.
-pub(super) fn lines(runs: &[ShownRun], look: &Look) -> Vec<String> {
+pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
     let blocks: Vec<Vec<String>> = runs.iter().map(|run| of_run(run, runs.len() > 1, look)).collect();
     look.beside(&blocks)
 }
 
-fn of_run(run: &ShownRun, is_named: bool, look: &Look) -> Vec<String> {
+fn of_run(run: &Run, is_named: bool, look: &Look) -> Vec<String> {
     let names: Vec<String> = run.log.all().map(|(name, _)| look.clean(name)).collect();
     let rows: Vec<Vec<String>> = run
         .log
         .all()
         .map(|(_, series)| match (series.iter().next(), series.last()) {
-            (Some((_, first)), Some((step, last))) => vec![number(first), number(last), step.to_string()],
+            (Some((_, first)), Some((step, last))) => {
+                vec![number(first), number(last), step.to_string()]
+            }
             _ => ["never finite", "-", "-"].map(str::to_owned).into(),
         })
         .collect();

@@ -1,24 +1,19 @@
-//! What a terminal shows of runs, as lines of text: [`page`] is everything, [`screen`] what fits a terminal, [`news`] a line per
-//! step. [`ShownRun`] is what they are made of, [`Look`] what the terminal is like.
+//! Runs on a terminal, as lines of text: [`page`] is everything, [`screen`] what fits a terminal,
+//! [`news`] a line per step. [`Look`] describes the terminal.
 
 mod curves;
 mod evaluations;
+mod heading;
 mod law;
 mod metrics;
 mod news;
 mod parts;
 mod responses;
-mod run;
-mod sets;
-mod state;
 mod tail;
 mod text;
 mod trace;
 
 pub use news::news;
-pub use run::{Laws, ShownRun, Studied};
-pub use sets::EvaluationSet;
-pub use state::{Condition, State};
 pub use text::Look;
 pub use trace::Trace;
 
@@ -34,7 +29,9 @@ const SCREEN_ROWS: usize = 4;
 /// Responses on a screen.
 const SCREEN_RESPONSES: usize = 3;
 
-/// What is to be shown.
+use crate::run::Run;
+
+/// Additions to the usual.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Metrics to plot beside the usual ones.
@@ -44,7 +41,7 @@ pub struct Wanted {
 }
 
 /// Everything about runs, from top to bottom.
-pub fn page(runs: &[ShownRun], wanted: &Wanted, look: &Look) -> Vec<String> {
+pub fn page(runs: &[Run], wanted: &Wanted, look: &Look) -> Vec<String> {
     let panels = curves::panels(runs, &wanted.metrics, look);
     let blocks = [
         heading(runs, look),
@@ -57,11 +54,13 @@ pub fn page(runs: &[ShownRun], wanted: &Wanted, look: &Look) -> Vec<String> {
     joined(blocks)
 }
 
-/// What fits a screen of so many lines: what the runs are, the plots as large as there is room, then what else fits.
-pub fn screen(runs: &[ShownRun], wanted: &Wanted, height: usize, look: &Look) -> Vec<String> {
+/// As much as fits a screen of so many lines: the heads of the runs, plots as large as there is
+/// room for, then whatever else fits.
+pub fn screen(runs: &[Run], wanted: &Wanted, height: usize, look: &Look) -> Vec<String> {
     let mut panels = curves::panels(runs, &wanted.metrics, look);
     let mut blocks = vec![heading(runs, look)];
-    // Below the plots stands what has room when they are smallest; what is left makes them larger.
+    // Blocks below the plots get the room that the smallest plots leave; the rest makes plots
+    // larger.
     let [least, most] = SCREEN_PLOT;
     let free = height.saturating_sub(blocks[0].len() + 1);
     if free < LOWEST_PLOT {
@@ -96,18 +95,18 @@ pub fn screen(runs: &[ShownRun], wanted: &Wanted, height: usize, look: &Look) ->
     lines
 }
 
-/// The list of what runs have measured.
-pub fn list_metrics(runs: &[ShownRun], look: &Look) -> Vec<String> {
+/// A list of the metrics of runs.
+pub fn list_metrics(runs: &[Run], look: &Look) -> Vec<String> {
     metrics::lines(runs, look)
 }
 
-/// What runs are and how far they are.
-pub fn heading(runs: &[ShownRun], look: &Look) -> Vec<String> {
-    runs.iter().flat_map(|run| run.heading(look)).collect()
+/// The heads of runs: state, settings, warnings.
+pub fn heading(runs: &[Run], look: &Look) -> Vec<String> {
+    runs.iter().flat_map(|run| heading::lines(run, look)).collect()
 }
 
-/// What runs say of the law.
-pub fn law(runs: &[ShownRun], look: &Look) -> Vec<String> {
+/// The law of runs, in words.
+pub fn law(runs: &[Run], look: &Look) -> Vec<String> {
     law::lines(runs, look)
 }
 

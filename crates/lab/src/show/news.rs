@@ -1,10 +1,10 @@
-//! Steps as lines, for those who follow a run without a terminal.
+//! A line for each step, for readers without a terminal.
 
-use super::run::ShownRun;
 use super::text::Look;
 use crate::number::{fixed, number, percent};
+use crate::run::Run;
 
-/// What is told of a step, as names of metrics and what they are called.
+/// Metrics in a step's line, with their names there.
 const TOLD: [(&str, &str); 7] = [
     ("reward/mean", "reward"),
     ("sft/loss", "loss"),
@@ -15,18 +15,13 @@ const TOLD: [(&str, &str); 7] = [
     ("grad/norm", "gradient"),
 ];
 
-/// The lines of a run's steps after one, or of all; with the run's name before each if asked for, and with more metrics.
-pub fn news(
-    run: &ShownRun,
-    after: Option<u64>,
-    is_named: bool,
-    metrics: &[String],
-    look: &Look,
-) -> Vec<String> {
+/// The lines of a run's steps after one, or of all; with the run's name before each if asked for,
+/// and with more metrics.
+pub fn news(run: &Run, after: Option<u64>, is_named: bool, metrics: &[String], look: &Look) -> Vec<String> {
     let told: Vec<(&str, &str)> =
         TOLD.into_iter().chain(metrics.iter().map(|metric| (metric.as_str(), metric.as_str()))).collect();
     let series = told.iter().filter_map(|(metric, _)| run.log.series(metric));
-    let evaluated = run.sets.iter().filter_map(|set| set.series(&run.log, &set.accuracy));
+    let evaluated = run.set_names.iter().filter_map(|set| set.series(&run.log, &set.accuracy));
     let steps = series.chain(evaluated).flat_map(|series| {
         let first = after.map_or(0, |after| series.steps.partition_point(|step| *step <= after));
         series.steps[first..].iter().copied()
@@ -37,7 +32,7 @@ pub fn news(
     steps.into_iter().flat_map(|step| of_step(run, step, is_named, &told, look)).collect()
 }
 
-fn of_step(run: &ShownRun, step: u64, is_named: bool, told: &[(&str, &str)], look: &Look) -> Vec<String> {
+fn of_step(run: &Run, step: u64, is_named: bool, told: &[(&str, &str)], look: &Look) -> Vec<String> {
     let of = run.state.steps.map_or(String::new(), |steps| format!("/{steps}"));
     let whose = if is_named { format!("{}: ", run.name) } else { String::new() };
     let head = look.clean(&format!("{whose}step {step}{of}"));
@@ -50,7 +45,7 @@ fn of_step(run: &ShownRun, step: u64, is_named: bool, told: &[(&str, &str)], loo
     if !cells.is_empty() {
         lines.push(format!("{head}  {}", cells.join("  ")));
     }
-    for set in &run.sets {
+    for set in &run.set_names {
         let at = |what: &str| set.series(&run.log, what).and_then(|series| series.at(step));
         let Some(accuracy) = at(&set.accuracy) else { continue };
         let name = look.clean(&format!("{} {}", set.name, set.accuracy));

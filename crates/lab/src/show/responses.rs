@@ -1,25 +1,26 @@
 //! The last responses of a run with their verdicts.
 
-use super::run::ShownRun;
 use super::tail::{last_lines, row_of};
 use super::text::{Look, Paint, wrapped};
 use crate::Result;
 use crate::number::{fixed, number};
+use crate::run::Run;
 use crate::run_files::{EVALUATIONS, RunFiles};
 use isentrope_files::names;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// Lines of a prompt or response that are kept where its middle is left out: the first ones and the last ones.
+/// Lines of a prompt or response that are kept where its middle is left out: the first ones and the
+/// last ones.
 const KEPT: [usize; 2] = [8, 6];
-/// The same of what a verifier has said.
+/// As [`KEPT`], for the verifier's reason.
 const KEPT_REASON: [usize; 2] = [3, 1];
 
 /// A response as its file has it.
 type Row = Map<String, Value>;
 
 /// The last responses of a run, so many at most.
-pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String> {
+pub(super) fn lines(runs: &[Run], count: usize, look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
     for run in runs {
         let Some(files) = run.files().filter(|_| count > 0) else { continue };
@@ -42,7 +43,8 @@ pub(super) fn lines(runs: &[ShownRun], count: usize, look: &Look) -> Vec<String>
     lines
 }
 
-/// Where the last responses are from, and the responses: of the last rollout, else of the last evaluation.
+/// Where the last responses are from, and the responses: of the last rollout, else of the last
+/// evaluation.
 fn read(files: &RunFiles, count: usize) -> Result<Option<(String, Vec<Row>)>> {
     let Some((place, path)) = last_file(files)? else { return Ok(None) };
     let lines = last_lines(&path, count)?;
@@ -85,7 +87,7 @@ fn shown(rows: &[Row], look: &Look) -> Vec<String> {
     lines
 }
 
-/// What became of a response.
+/// The verdict on a response, with its numbers.
 fn verdict(row: &Row, look: &Look) -> Vec<String> {
     let verdict = row.get("verdict").and_then(Value::as_str).unwrap_or("not judged");
     let paint = match verdict {

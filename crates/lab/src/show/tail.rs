@@ -1,4 +1,4 @@
-//! The last lines of a file, which may be as long as it likes.
+//! The last lines of a file of any length.
 
 use crate::log::lines::without_line;
 use crate::{Error, Result};
@@ -10,8 +10,8 @@ use std::path::Path;
 /// How much of a file's end is read, in bytes.
 const MOST: u64 = 4 << 20;
 
-/// The last `count` lines of a file, the last one last; fewer where it has fewer, or where they are longer than 4 MiB. A last
-/// line without an end is being written and is left out.
+/// The last `count` lines of a file, in order; fewer if it has fewer, or if they are longer than
+/// 4 MiB. A last line without an end is being written and is left out.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -26,14 +26,14 @@ pub(super) fn last_lines(path: &Path, count: usize) -> Result<Vec<Vec<u8>>> {
     let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |last| last + 1);
     let whole = match begin {
         0 => &bytes[..end],
-        // What comes first is the rest of a line.
+        // The first piece is the rest of a line.
         _ => bytes[..end].splitn(2, |b| *b == b'\n').nth(1).unwrap_or_default(),
     };
     let lines: Vec<&[u8]> = whole.split(|b| *b == b'\n').filter(|line| !line.is_empty()).collect();
     Ok(lines[lines.len().saturating_sub(count)..].iter().map(|line| line.to_vec()).collect())
 }
 
-/// The object of a line of JSON; `place` says in an error which line of the file it is, since the parser saw no other.
+/// The object of a line of JSON; `place` names the line in an error.
 pub(super) fn row_of(line: &[u8], path: &Path, place: &str) -> Result<Map<String, Value>> {
     serde_json::from_slice(line)
         .map_err(|error| Error::invalid(path, format!("{place}: {}", without_line(&error))))

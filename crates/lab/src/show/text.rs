@@ -4,21 +4,21 @@ use crate::text_plot::Charset;
 use std::borrow::Cow;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns between what stands side by side.
+/// Columns between blocks side by side.
 pub(super) const GAP: usize = 3;
 /// Narrower than this nothing is broken.
 const NARROWEST: usize = 20;
 
-/// What the reader's terminal is like.
+/// The reader's terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// Columns.
     pub width: usize,
     /// Whether it shows colours, in ANSI's escapes.
     pub colors: bool,
-    /// What characters it shows.
+    /// The characters that it shows.
     pub charset: Charset,
-    /// Makes text from elsewhere harmless: it escapes what a terminal would obey.
+    /// Escapes characters of foreign text that a terminal would obey.
     pub visible: fn(&str) -> Cow<'_, str>,
 }
 
@@ -62,7 +62,7 @@ impl Look {
         format!("\x1b[{begin}m{text}\x1b[{end}m")
     }
 
-    /// Lines of text within the width, all of them so many columns in.
+    /// Lines of text within the width, each indented by so many columns.
     pub(super) fn paragraph(&self, text: &str, indent: usize) -> Vec<String> {
         let width = self.width.max(NARROWEST);
         let rest = wrapped(text, width - indent);
@@ -87,7 +87,8 @@ impl Look {
         lines.collect()
     }
 
-    /// Blocks of lines beside one another as far as the width allows, the rest below, with an empty line between.
+    /// Blocks of lines beside one another as far as the width allows, the rest below, with an empty
+    /// line between.
     pub(super) fn beside(&self, blocks: &[Vec<String>]) -> Vec<String> {
         let mut rows: Vec<(usize, Vec<&Vec<String>>)> = Vec::new();
         for block in blocks.iter().filter(|block| !block.is_empty()) {
@@ -135,7 +136,8 @@ pub(super) fn shown_width(line: &str) -> usize {
     first + parts.map(|part| part.split_once('m').map_or(0, |(_, text)| text.width())).sum::<usize>()
 }
 
-/// A text in lines of so many columns: broken between words, and within words that are wider. Escapes of colours take no room.
+/// A text in lines of so many columns: broken between words, and within words that are wider.
+/// Escapes of colours take no room.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = Vec::new();

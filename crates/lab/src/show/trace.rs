@@ -9,10 +9,12 @@ use std::time::SystemTime;
 /// How deep a directory is looked into, and at how many files at most.
 const DEPTH: usize = 4;
 const MOST: usize = 2000;
-/// Directories of a run of this program whose files are many; that there is a new one shows in the directory itself.
+/// Directories of a run of this program whose files are many; that there is a new one shows in the
+/// directory itself.
 const PASSED_OVER: [&str; 4] = ["checkpoints", ROLLOUTS, EVALUATIONS, TOKENS];
 
-/// What changes when a log does: lengths and times of files, and whether a process trains.
+/// The parts of a log that change as it grows: lengths and times of files, and whether a process
+/// trains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     files: Vec<(u64, Option<SystemTime>)>,

@@ -12,13 +12,13 @@ const RESOLUTION: f64 = 1e-12;
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    /// Places of ticks and what they say, ascending.
+    /// Places of ticks and their labels, ascending.
     pub(super) ticks: Vec<(f64, String)>,
 }
 
 impl Axis {
-    /// The axis that finite numbers need, with `most` ticks or fewer; none without numbers. Whole numbers have no ticks between
-    /// them.
+    /// The axis that finite numbers need, with `most` ticks or fewer; none without numbers. Whole
+    /// numbers have no ticks between them.
     pub(super) fn of(values: impl Iterator<Item = f64>, most: usize) -> Option<Self> {
         let (mut low, mut high, mut whole) = (f64::INFINITY, f64::NEG_INFINITY, true);
         for value in values.map(|v| v.clamp(-LARGEST, LARGEST)) {
@@ -90,7 +90,7 @@ fn shown(value: f64, largest: f64, exponent: i32) -> String {
         let digits = (-exponent).max(0) as usize;
         format!("{value:.digits$}")
     };
-    // What rounds to nothing has no sign.
+    // A number that rounds to nothing has no sign.
     match text.strip_prefix('-') {
         Some(rest) if rest.chars().all(|c| matches!(c, '0' | '.')) => rest.to_owned(),
         _ => text,

@@ -13,14 +13,14 @@ pub enum Charset {
 }
 
 impl Charset {
-    /// What the locale says by `LC_ALL`, `LC_CTYPE` or `LANG`, the first that is set and not empty. Without any of them it is
-    /// Unicode, which is what terminals show today.
+    /// The charset of the locale in `LC_ALL`, `LC_CTYPE` or `LANG`, the first that is set and not
+    /// empty. Without a locale it is Unicode, which is what terminals show today.
     pub fn of_environment() -> Self {
         let value = |name| env::var(name).ok().filter(|value| !value.is_empty());
         Self::of_locale(["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(value).as_deref())
     }
 
-    /// What a locale such as `de_DE.UTF-8` says.
+    /// The charset of a locale such as `de_DE.UTF-8`.
     pub fn of_locale(locale: Option<&str>) -> Self {
         let is_unicode = |locale: &str| {
             let locale = locale.to_ascii_lowercase();

@@ -1,4 +1,5 @@
-//! How well the theory foresees the entropy of a run that has tracked it: from `theory/*` of its log.
+//! How well the theory foresees the entropy of a run that has tracked it: from `theory/*` of its
+//! log.
 
 use crate::log::{RunLog, Series};
 use crate::{Error, Result};
@@ -7,11 +8,11 @@ use serde::Serialize;
 /// A number that should tell how the entropy changes in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// The metric that it is read from.
     pub metric: &'static str,
-    /// What the metric is multiplied by: a covariance says how fast the entropy falls.
+    /// The factor of the metric: a covariance says how fast the entropy falls.
     pub sign: f64,
     /// The metric of the change that it should tell, which averages as it does.
     pub change: &'static str,
@@ -26,7 +27,7 @@ const ROUNDING: f64 = 1e-24;
 const OF_RESPONSES: &str = "theory/entropy_change";
 const OF_TOKENS: &str = "theory/entropy_change_token_mean";
 
-/// What a tracked run has measured.
+/// The predictions that a tracked run measures.
 const PREDICTIONS: [Prediction; 4] = [
     Prediction {
         name: "-Cov(log pi, pi A) in groups",
@@ -53,26 +54,29 @@ const PREDICTIONS: [Prediction; 4] = [
 const UNVARYING: [(&str, &str); 2] =
     [("the same at each step", OF_RESPONSES), ("the same at each step, tokens", OF_TOKENS)];
 
-/// What predictions p and measured changes c of the steps of a run have in common.
+/// The agreement of predictions p with measured changes c over the steps of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Agreement {
     /// Steps where both were measured.
     pub steps: usize,
-    /// Pearson's correlation; none where either never varies, or where there are fewer than three steps, of which any two agree.
+    /// Pearson's correlation; none where either never varies, or where there are fewer than three
+    /// steps, of which any two agree.
     pub correlation: Option<f64>,
     /// Its 95 % interval by Fisher's z, as if steps were independent; none with fewer than four.
     pub correlation_interval: Option<[f64; 2]>,
-    /// Share of the steps where both have the same sign, of those where neither is 0; none where there is no such step.
+    /// Share of the steps where both have the same sign, among steps where neither is 0; none
+    /// without such steps.
     pub same_sign: Option<f64>,
-    /// k of the nearest c = k p, without a constant, as the theory has none: sum of p c over sum of p p; none where all p are 0.
+    /// k of the nearest c = k p, without a constant, as the theory has none: sum of p c over sum of
+    /// p p; none where all p are 0.
     pub slope: Option<f64>,
-    /// Share of the sum of c c that k p accounts for. The sum is about 0, not about the mean, so what never varies accounts for
-    /// much of it too: hold it against [`TheoryOfRun::unvarying`]; none where there is no slope, nothing to explain or fewer
-    /// than three steps.
+    /// Share of the sum of c c that k p accounts for. The sum is about 0, not about the mean, so a
+    /// constant accounts for much of it too: compare [`TheoryOfRun::unvarying`]. None without a
+    /// slope, without changes, or with fewer than three steps.
     pub explained: Option<f64>,
 }
 
-/// Means over a run of the prompts of one accuracy: each step weighs as many as it has such prompts.
+/// Means over a run of the prompts of one accuracy; a step weighs as many as it has such prompts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BucketMeans {
     /// The name in the metrics.
@@ -87,21 +91,22 @@ pub struct BucketMeans {
     pub group_covariance: Option<f64>,
 }
 
-/// What the theory comes to on a run.
+/// The theory's predictions on a run, held against its entropy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TheoryOfRun {
     /// The run's name.
     pub run: String,
     /// Steps that were tracked.
     pub steps: usize,
-    /// How the entropy has changed over them in all, in nats, mean over responses. Steps look at responses of their own, so this
-    /// need not be the difference between the entropies of the last and the first.
+    /// How the entropy has changed over them in all, in nats, mean over responses. Steps look at
+    /// responses of their own, so this need not be the difference between the entropies of the last
+    /// and the first.
     pub entropy_change: f64,
     /// In the order of the metrics.
     pub predictions: Vec<(Prediction, Agreement)>,
     /// The null of every prediction: a change that is the same at each step, of both averages.
     pub unvarying: Vec<(&'static str, Agreement)>,
-    /// From prompts that nobody solves to prompts that everybody does; only those that there were.
+    /// From prompts that no response solves to prompts that all solve, as far as there are any.
     pub buckets: Vec<BucketMeans>,
 }
 
@@ -116,7 +121,7 @@ const BUCKETS: [(&str, &str); 6] = [
 ];
 
 impl Agreement {
-    /// Of predictions and changes, in pairs.
+    /// The agreement of (prediction, change) pairs.
     pub fn of(pairs: &[[f64; 2]]) -> Self {
         let count = pairs.len() as f64;
         let mean = |i: usize| pairs.iter().map(|pair| pair[i]).sum::<f64>() / count;
@@ -125,7 +130,7 @@ impl Agreement {
             |i: usize, j: usize| pairs.iter().map(|p| (p[i] - means[i]) * (p[j] - means[j])).sum::<f64>();
         let product = |i: usize, j: usize| pairs.iter().map(|pair| pair[i] * pair[j]).sum::<f64>();
         let varying = |sum: f64| (sum > 0.0).then_some(sum);
-        // What never varies leaves rounding.
+        // A constant leaves nothing but rounding.
         let varies = |i: usize| centred(i, i) > ROUNDING * product(i, i);
         let enough = pairs.len() >= FEWEST;
         let signed: Vec<bool> = pairs
@@ -157,7 +162,7 @@ impl Agreement {
 }
 
 impl TheoryOfRun {
-    /// What a run has tracked; none where it has not.
+    /// The theory of a run; none if it has not tracked it.
     pub fn of(log: &RunLog) -> Option<Self> {
         let changes = log.series(OF_RESPONSES).filter(|series| !series.steps.is_empty())?;
         let predictions = PREDICTIONS.iter().filter_map(|prediction| {
@@ -181,14 +186,15 @@ impl TheoryOfRun {
         })
     }
 
-    /// The same, of a log that must have it.
+    /// As [`of`](Self::of), of a log that must have it.
     ///
     /// # Errors
     /// Says how a run comes to have it.
     pub fn require(log: &RunLog) -> Result<Self> {
         Self::of(log).ok_or_else(|| {
             Error::Refused(format!(
-                "{}: the run has not measured theory/entropy_change at any step; train with --set lab.track_theory=true",
+                "{}: the run has not measured theory/entropy_change at any step; train with --set \
+                 lab.track_theory=true",
                 log.path.display()
             ))
         })

@@ -5,10 +5,11 @@ use isentrope_random::{Draws, Purpose};
 
 /// How far rewards, logits and directions spread: standard deviations.
 const SPREAD: f64 = 1.0;
-/// How far the policy has moved from the one that sampled: standard deviation of the logarithm of the ratio.
+/// How far the policy has moved from the one that sampled: standard deviation of the logarithm of
+/// the ratio.
 const RATIO_SPREAD: f64 = 0.2;
 
-/// A policy, and what can be done to it.
+/// A policy, with rewards, directions and samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// It.
@@ -24,13 +25,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// Case `number` of a seed: logits, rewards and directions are normally distributed, actions are drawn from the policy.
+    /// Case `number` of a seed: logits, rewards and directions are normally distributed, actions
+    /// are drawn from the policy.
     ///
     /// # Panics
     /// Without a state or an action.
     pub fn random(states: usize, actions: usize, seed: u64, number: u64) -> Self {
         assert!(states > 0 && actions > 0, "a policy has states and actions");
-        // Each kind of numbers in a stream of its own.
+        // Each kind of numbers has a stream of its own.
         let stream = |kind: u64| Draws::of(seed, Purpose::Theory, number, kind);
         let normals = |kind, count: usize| -> Vec<f64> {
             let mut draws = stream(kind);

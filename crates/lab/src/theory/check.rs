@@ -1,4 +1,4 @@
-//! Whether a claim is right to first order: whether what it misses falls with the square of the step.
+//! Whether a claim is right to first order: whether its error falls with the square of the step.
 
 use super::case::Case;
 use super::claim::Claim;
@@ -6,23 +6,26 @@ use serde::Serialize;
 
 /// Step sizes, two to a decade, small enough that the second order shows alone.
 pub const STEPS: [f64; 7] = [1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2];
-/// How far the power of the step that errors fall with may be from 2, between any two neighbouring steps.
+/// How far the power of the step that errors fall with may be from 2, between any two neighbouring
+/// steps.
 const TOLERANCE: f64 = 0.1;
 
-/// What a claim has come to.
+/// The check of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// The claim's name.
     pub name: &'static str,
-    /// What is done to the policy.
+    /// The change of the policy.
     pub update: &'static str,
-    /// What that is said to do to its entropy.
+    /// The claimed change of its entropy.
     pub formula: &'static str,
     /// In the order of step sizes.
     pub steps: Vec<Step>,
-    /// The power of the step that the errors fall with, over all steps: 2 for what is right to first order, 1 for what is not.
+    /// The power of the step that the errors fall with, over all steps: 2 for a claim that is right
+    /// to first order, 1 for others.
     pub slope: f64,
-    /// Whether the claim is right to first order: the power is 2 between any two neighbouring steps.
+    /// Whether the claim is right to first order: the power is 2 between any two neighbouring
+    /// steps.
     pub holds: bool,
 }
 
@@ -37,7 +40,8 @@ pub struct Step {
     pub actual: f64,
     /// Mean |actual - predicted| over all cases.
     pub error: f64,
-    /// The power of the step that the errors fall with from this step size to the one before; none for the first.
+    /// The power of the step that the errors fall with from this step size to the one before; none
+    /// for the first.
     pub power: Option<f64>,
 }
 

@@ -1,15 +1,16 @@
-//! What the theory says: how the logits move, and what that does to the entropy, to first order in the step.
+//! Claims of the theory: how the logits move, and what that does to the entropy, to first order in
+//! the step.
 
 use super::case::Case;
 
 /// A statement that can be checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// What it is called in the paper.
+    /// Its name in the paper.
     pub name: &'static str,
-    /// What is done to the policy.
+    /// The change of the policy.
     pub update: &'static str,
-    /// What that does to its entropy.
+    /// The claimed change of its entropy.
     pub formula: &'static str,
     /// How the logits move for a step of 1, `[states, actions]`.
     pub direction: fn(&Case) -> Vec<f64>,
@@ -61,7 +62,8 @@ fn policy_gradient(case: &Case) -> Vec<f64> {
     gradient.map(|((p, advantage), visits)| visits * p * advantage).collect()
 }
 
-/// `A rho (1[a = y] - pi_a)`: the gradient of what one sampled action of each state adds to the surrogate objective.
+/// `A rho (1[a = y] - pi_a)`: the gradient of the surrogate objective's part from one sampled
+/// action of each state.
 fn gradient_of_samples(case: &Case) -> Vec<f64> {
     let Case { policy, advantages, sampled, ratios, .. } = case;
     let mut gradient: Vec<f64> = policy.probabilities().into_iter().map(|p| -p).collect();

@@ -29,14 +29,15 @@ impl Policy {
         self.logprobs().into_iter().map(libm::exp).collect()
     }
 
-    /// Entropy in nats, mean over the states as often as they are met.
+    /// Entropy in nats, mean over the states as often as they are visited.
     pub fn entropy(&self) -> f64 {
         -self.mean(&self.logprobs())
     }
 
-    /// How the entropy changes when the logits move by `step` times a direction, `[states, actions]`. Of a small change as many
-    /// digits are right as of a large one: it is no difference of two entropies, but a mean over the actions of
-    /// `-((p'/p - 1) ln p + (p'/p) ln (p'/p))`, where `ln (p'/p) = dz - ln(1 + mean (e^dz - 1))`.
+    /// How the entropy changes when the logits move by `step` times a direction, `[states,
+    /// actions]`. Of a small change as many digits are right as of a large one: it is no difference
+    /// of two entropies, but a mean over the actions of `-((p'/p - 1) ln p + (p'/p) ln (p'/p))`,
+    /// where `ln (p'/p) = dz - ln(1 + mean (e^dz - 1))`.
     pub fn entropy_change(&self, step: f64, direction: &[f64]) -> f64 {
         let logprobs = self.logprobs();
         self.mean_over_states(|_, probabilities, range| {
@@ -59,14 +60,16 @@ impl Policy {
         Self { logits, ..self.clone() }
     }
 
-    /// Mean of a quantity of states and actions: over the actions as the policy takes them, over states as they are met.
+    /// Mean of a quantity of states and actions, over the actions by the policy and over states by
+    /// their visits.
     pub fn mean(&self, of: &[f64]) -> f64 {
         self.mean_over_states(|_, probabilities, range| {
             probabilities.iter().zip(&of[range]).map(|(p, x)| p * x).sum()
         })
     }
 
-    /// Covariance of two quantities over the actions as the policy takes them, in each state, then the mean over states.
+    /// Covariance of two quantities over the actions as the policy takes them, in each state, then
+    /// the mean over states.
     pub fn covariance(&self, x: &[f64], y: &[f64]) -> f64 {
         self.mean_over_states(|_, probabilities, range| {
             let (x, y) = (&x[range.clone()], &y[range]);
@@ -76,8 +79,8 @@ impl Policy {
         })
     }
 
-    /// Mean over states, as often as they are met, of a quantity of a state: of its number, its probabilities and where they
-    /// stand among all.
+    /// Mean over states, by their visits, of a function of the state's number, its probabilities
+    /// and their range among all.
     pub fn mean_over_states(&self, of: impl Fn(usize, &[f64], std::ops::Range<usize>) -> f64) -> f64 {
         let probabilities = self.probabilities();
         let states = self.visits.iter().enumerate();

@@ -53,7 +53,8 @@ pub fn of_predictions(theory: &TheoryOfRun) -> String {
     let TheoryOfRun { steps, entropy_change, predictions, unvarying, .. } = theory;
     let of_steps = if *steps == 1 { "1 step".into() } else { format!("{steps} steps") };
     let mut text = format!(
-        "  theory of covariance: the entropy's change in {of_steps}, {entropy_change:+.4} nats in all, as predicted by\n"
+        "  theory of covariance: the entropy's change in {of_steps}, {entropy_change:+.4} nats in \
+         all, as predicted by\n"
     );
     let line = |[name, correlation, same_sign, slope, share]: [&str; 5]| {
         format!("    {name:30} {correlation:>20} {same_sign:>5} {slope:>9} {share:>8}\n")
@@ -75,7 +76,7 @@ pub fn of_predictions(theory: &TheoryOfRun) -> String {
     text
 }
 
-/// The same, and what prompts of each accuracy have contributed.
+/// The predictions of a run, and the contributions of prompts by accuracy.
 pub fn of_run(theory: &TheoryOfRun) -> String {
     let mut text = format!("\n  {}\n\n{}\n", theory.run, of_predictions(theory));
     let _ = writeln!(text, "  by the share of correct responses to the prompt");
@@ -88,7 +89,8 @@ pub fn of_run(theory: &TheoryOfRun) -> String {
     }
     let _ = writeln!(
         text,
-        "\n  Cov(pi A): of log pi and pi A over the responses to a prompt; docs/theory.md explains all of it"
+        "\n  Cov(pi A): of log pi and pi A over the responses to a prompt; docs/theory.md \
+         explains all of it"
     );
     text
 }

@@ -1,4 +1,4 @@
-//! Reading a file of token records, which anybody may have written.
+//! Reading a file of token records, which may come from anybody.
 
 use super::TokenRecord;
 use crate::{Error, Result};
@@ -10,7 +10,7 @@ use std::path::Path;
 const MAX_LINE: u64 = 64 << 20;
 /// Most tokens that are read of a file, prompts included: some hundred bytes of memory each.
 const MAX_TOKENS: usize = 1 << 22;
-/// Most bytes of lines that are read of a file: its texts are held as they are.
+/// Most bytes of lines that are read of a file: its texts are held in memory.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The records of a step.
@@ -22,7 +22,8 @@ pub struct TokenFile {
     pub cut_at: Option<String>,
 }
 
-/// Reads a file of records. Of a very long one the records at its beginning, up to four million tokens and 256 MiB.
+/// Reads a file of records. Of a very long one the records at its beginning, up to four million
+/// tokens and 256 MiB.
 ///
 /// # Errors
 /// When it cannot be read; malformed lines are named by file and line.
@@ -30,7 +31,7 @@ pub fn read(path: &Path) -> Result<TokenFile> {
     read_from(BufReader::new(open_regular(path)?), path)
 }
 
-/// The same of what comes from a reader; errors name `path`.
+/// As [`read`], from a reader; errors name `path`.
 ///
 /// # Errors
 /// As [`read`].

@@ -56,7 +56,7 @@ fn a_collapse_of_entropy_is_said_once_until_it_has_recovered() {
         json!({"policy/entropy": 0.09}),
     ];
     assert_eq!(said(&rows), [(4, Kind::Entropy)]);
-    // Of an entropy that is not above 0 there are no shares.
+    // An entropy that is not above 0 has no shares.
     let rows = series("policy/entropy", &[0.0, -0.5, -1.0, 2.0, 1.9, 0.1]);
     let alarms = of_log(&log(&rows));
     let [(6, alarm)] = &alarms[..] else { panic!("{alarms:?}") };
@@ -65,16 +65,21 @@ fn a_collapse_of_entropy_is_said_once_until_it_has_recovered() {
 
 #[test]
 fn an_entropy_that_was_asked_for_is_no_collapse() {
-    let row = |(entropy, target): (f64, f64)| json!({"policy/entropy": entropy, "entropy/target": target});
+    let row = |(entropy, target): (f64, f64)| {
+        json!({"policy/entropy": entropy,
+        "entropy/target": target})
+    };
     let rows = |pairs: &[(f64, f64)]| pairs.iter().copied().map(row).collect::<Vec<_>>();
     let start = (2.0, 0.1);
     assert_eq!(said(&rows(&[start, (0.15, 0.1), (0.11, 0.1), (0.091, 0.1), (0.1, 0.1)])), []);
-    // Below it by more than a tenth it is one; above a tenth of the start it is none, whatever the target.
+    // Below it by more than a tenth it is one; above a tenth of the start it is none, whatever the
+    // target.
     assert_eq!(said(&rows(&[start, (0.3, 1.0), (0.089, 0.1), (0.05, 0.1)])), [(3, Kind::Entropy)]);
     let text = &of_log(&log(&rows(&[start, (0.05, 0.1)])))[0].1.text;
     for part in [
         "policy/entropy is 0.050 nats, 2 % of the 2.000",
-        "Its target of 0.100 nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held",
+        "Its target of 0.100 nats (objective.covariance.target_entropy or \
+         objective.entropy_bonus.target) is not held",
         "objective.covariance.controller.max",
         "docs/autopilot.md",
     ] {
@@ -178,7 +183,10 @@ fn other_trainers_runs_are_told_in_their_settings() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.jsonl");
     let entropy = |step: u64| 1.0 / f64::from(1 << step);
-    let verl = |step: u64| json!({"step": step, "data": {"actor/entropy": entropy(step), "response_length/clip_ratio": 0.95}});
+    let verl = |step: u64| {
+        json!({"step": step, "data": {"actor/entropy": entropy(step),
+        "response_length/clip_ratio": 0.95}})
+    };
     let trl = |step: u64| json!({"step": step, "entropy": entropy(step), "frac_reward_zero_std": 0.75});
     for (row, keys) in [
         (

@@ -1,6 +1,7 @@
 //! A real browser that looks at a page: Chromium without a window, over the DevTools protocol.
 //!
-//! `ISENTROPE_TEST_BROWSER` names it; `ISENTROPE_TEST_SCREENSHOTS` a directory that pictures of the pages are kept in.
+//! `ISENTROPE_TEST_BROWSER` names it; `ISENTROPE_TEST_SCREENSHOTS` a directory that pictures of the
+//! pages are kept in.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -17,7 +18,7 @@ use tempfile::TempDir;
 /// How long a page may take until what is waited for is so.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a page is looked at with.
+/// The window and the colours that a page is looked at with.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// Width of the window, in CSS pixels.
@@ -33,7 +34,7 @@ pub struct Browser {
     output: BufReader<ChildStdout>,
     last: u64,
     session: String,
-    /// What the page has logged, and errors that it did not catch.
+    /// The page's log, and errors that it did not catch.
     pub complaints: Vec<String>,
     _profile: TempDir,
 }
@@ -43,7 +44,8 @@ impl Browser {
     pub fn open(file: &Path, look: Look, ready: &str) -> Self {
         let program = env::var("ISENTROPE_TEST_BROWSER").expect("ISENTROPE_TEST_BROWSER names a browser");
         let profile = tempfile::tempdir().unwrap();
-        // The browser speaks over descriptors 3 and 4, which the shell makes of its own input and output.
+        // The browser speaks over descriptors 3 and 4, which the shell makes of its own input and
+        // output.
         let mut process = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", &program])
             .args([
@@ -82,12 +84,14 @@ impl Browser {
         browser
     }
 
-    /// Changes the window and the system's colours, as of a reader who turns the phone or the lights.
+    /// Changes the window and the system's colours, as of a reader who turns the phone or the
+    /// lights.
     pub fn look(&mut self, Look { width, dark }: Look) {
         let scale = if width < 600 { 2 } else { 1 };
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            json!({"width": width, "height": 900, "deviceScaleFactor": scale, "mobile": width < 600}),
+            json!({"width": width, "height": 900, "deviceScaleFactor": scale,
+                "mobile": width < 600}),
         );
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
@@ -113,7 +117,9 @@ impl Browser {
 
     /// Keeps a picture of the whole page, if pictures are asked for.
     pub fn keep_picture(&mut self, name: &str) {
-        let Some(dir) = env::var_os("ISENTROPE_TEST_SCREENSHOTS").map(PathBuf::from) else { return };
+        let Some(dir) = env::var_os("ISENTROPE_TEST_SCREENSHOTS").map(PathBuf::from) else {
+            return;
+        };
         let reply =
             self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
         let picture = BASE64_STANDARD.decode(reply["data"].as_str().unwrap()).unwrap();
@@ -155,7 +161,7 @@ impl Browser {
         }
     }
 
-    /// What a page says without being asked: logs, errors, and whatever it wants from the network.
+    /// Collects logs, errors and requests to the network.
     fn heed(&mut self, message: &Value) {
         let parameters = &message["params"];
         match message["method"].as_str().unwrap_or_default() {

@@ -17,7 +17,8 @@ fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
 #[test]
 fn a_chart_has_the_runs_that_it_shows() {
     let text = "\"Step\",\"grpo - seed 2 - actor/entropy\",\"grpo - seed 2 - actor/entropy__MIN\",\
-                \"grpo - seed 2 - actor/entropy__MAX\",\"clip-cov - actor/entropy\",\"clip-cov - actor/entropy__MIN\",\
+                \"grpo - seed 2 - actor/entropy__MAX\",\"clip-cov - actor/entropy\",\"clip-cov - \
+                actor/entropy__MIN\",\
                 \"clip-cov - actor/entropy__MAX\",\"clip-cov - _step\"\n\
                 \"1\",\"0.5\",\"0.5\",\"0.5\",\"0.75\",\"0.75\",\"0.75\",\"1\"\n\
                 \"2\",\"0.25\",\"0.25\",\"0.25\",\"\",\"\",\"\",\"\"\n\

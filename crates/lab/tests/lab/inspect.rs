@@ -1,4 +1,4 @@
-//! What the token records of a step come to, and the page that is made of them.
+//! Tables of the token records of a step, and their page.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,17 +11,22 @@ use std::io::{BufReader, Read};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A record of tokens with these texts; log-probs fall from -1 by 1 each, covariances follow from the means 0 and -2.
+/// A record of tokens with these texts; log-probs fall from -1 by 1 each, covariances follow from
+/// the means 0 and -2.
 pub fn record(step: u64, pieces: &[&str], advantage: f64) -> Value {
     let n = pieces.len();
     let logprobs: Vec<f64> = (0..n).map(|i| -1.0 - i as f64).collect();
     let covariances: Vec<f64> = logprobs.iter().map(|logprob| (logprob + 2.0) * advantage).collect();
     json!({
-        "step": step, "sampled_step": step, "position": 7, "origin": "problems.jsonl:8", "sample": 1, "verdict": "wrong",
-        "reward": 0.0, "truncated": false, "temperature": 1.0, "prompt_text": "?", "prompt_tokens": 1,
+        "step": step, "sampled_step": step, "position": 7, "origin": "problems.jsonl:8",
+        "sample": 1, "verdict": "wrong",
+        "reward": 0.0, "truncated": false, "temperature": 1.0, "prompt_text": "?",
+        "prompt_tokens": 1,
         "tokens": (0..=n).collect::<Vec<_>>(), "pieces": pieces, "logprobs": logprobs,
-        "entropies": vec![0.5; n], "logprobs_after": logprobs.iter().map(|x| x - 0.25).collect::<Vec<_>>(),
-        "update": 1, "advantages": advantage, "mean_advantage": 0.0, "mean_logprob": -2.0, "covariances": covariances,
+        "entropies": vec![0.5; n],
+        "logprobs_after": logprobs.iter().map(|x| x - 0.25).collect::<Vec<_>>(),
+        "update": 1, "advantages": advantage, "mean_advantage": 0.0, "mean_logprob": -2.0,
+        "covariances": covariances,
         "selected": [n - 1], "clipped": [0],
     })
 }
@@ -33,7 +38,8 @@ pub fn run(step: u64, lines: &[Value]) -> TempDir {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     fs::write(dir.path().join(format!("tokens/step-{step:06}.jsonl")), text).unwrap();
     let metrics = json!({
-        "step": step, "update/count": 1, "cov/top_2_percent": 1.25, "cov/mean": null, "rollout/responses": 64,
+        "step": step, "update/count": 1, "cov/top_2_percent": 1.25, "cov/mean": null,
+        "rollout/responses": 64,
         "rollout/tokens": 4096,
     });
     fs::write(dir.path().join("metrics.jsonl"), format!("{metrics}\n")).unwrap();
@@ -48,7 +54,7 @@ fn refused(dir: &TempDir) -> String {
     Inspection::open(dir.path(), StepChoice::Last).unwrap_err().to_string()
 }
 
-/// What the page's script is given.
+/// The data for the page's script.
 fn data(page: &str) -> String {
     let (_, packed) = page.split_once("id=\"packed-data\">").unwrap();
     let bytes = BASE64_STANDARD.decode(packed.split_once('<').unwrap().0).unwrap();
@@ -208,6 +214,7 @@ fn hostile_text_stays_text() {
 }
 
 #[test]
+#[ignore = "deep: 360000 tokens"]
 fn a_page_has_no_more_tokens_than_a_browser_takes() {
     let long = record(1, &vec!["a"; 60_000], 1.0);
     let inspection = open(&run(1, &vec![long; 6]));
@@ -218,6 +225,7 @@ fn a_page_has_no_more_tokens_than_a_browser_takes() {
 }
 
 #[test]
+#[ignore = "deep: 300 MB of text"]
 fn a_file_of_long_texts_is_read_in_part() {
     let mut long = record(1, &["a"], 1.0);
     long["padding"] = json!("x".repeat(60 << 20));
@@ -232,6 +240,7 @@ fn a_file_of_long_texts_is_read_in_part() {
 }
 
 #[test]
+#[ignore = "deep: 200 MB of text"]
 fn a_page_has_no_more_text_than_a_browser_takes() {
     let (mut prompt, mut piece) = (record(1, &["a"], 1.0), record(1, &["a"], 1.0));
     prompt["prompt_text"] = json!("é".repeat(5_000_000));

@@ -1,4 +1,5 @@
-//! Pages of tokens as a browser shows them. Run with `ISENTROPE_TEST_BROWSER=/usr/bin/chromium ... -- --ignored in_browser`.
+//! Pages of tokens as a browser shows them. Run with `ISENTROPE_TEST_BROWSER=/usr/bin/chromium ...
+//! -- --ignored in_browser`.
 
 use crate::browser::{Browser, Look};
 use crate::inspect::{record, run};
@@ -81,7 +82,8 @@ fn everything_is_on_paper_in_browser_and_long_texts_fit_a_phone() {
     fs::write(&page, Inspection::open(run.path(), StepChoice::Last).unwrap().html().unwrap()).unwrap();
     let mut browser = Browser::open(&page, Look { width: 400, dark: false }, &format!("{DRAWN} > 0"));
     assert_eq!(browser.value(OVERFLOW), json!(0));
-    let is_cut = "[...document.querySelectorAll('.tables h3, .tools select')].some(e => e.getBoundingClientRect().right > 400)";
+    let is_cut = "[...document.querySelectorAll('.tables h3, .tools select')].some(e => \
+                  e.getBoundingClientRect().right > 400)";
     assert_eq!(browser.value(is_cut), json!(false));
     let lines_of_heads = "Math.max(...[...document.querySelectorAll('th.short')].map(e => e.clientHeight))";
     assert!(browser.value(lines_of_heads).as_f64().unwrap() < 40.0);
@@ -94,19 +96,22 @@ fn everything_is_on_paper_in_browser_and_long_texts_fit_a_phone() {
 /// Types a text into the search as a reader does.
 fn type_in(browser: &mut Browser, text: &str) {
     browser.value(&format!(
-        "{{ const s = document.getElementById('search'); s.value = '{text}'; s.dispatchEvent(new Event('input')); }}"
+        "{{ const s = document.getElementById('search'); s.value = '{text}'; s.dispatchEvent(new \
+         Event('input')); }}"
     ));
 }
 
 fn press(browser: &mut Browser, key: &str) {
     browser.value(&format!(
-        "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true, cancelable: true}}))"
+        "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', \
+         bubbles: true, cancelable: true}}))"
     ));
 }
 
 /// Chooses as a reader does.
 fn choose(browser: &mut Browser, id: &str, value: &str) {
     browser.value(&format!(
-        "{{ const s = document.getElementById('{id}'); s.value = '{value}'; s.dispatchEvent(new Event('change')); }}"
+        "{{ const s = document.getElementById('{id}'); s.value = '{value}'; s.dispatchEvent(new \
+         Event('change')); }}"
     ));
 }

@@ -16,8 +16,10 @@ fn points(log: &RunLog, name: &str) -> Vec<(u64, f64)> {
 
 #[test]
 fn dicts_with_a_step_are_a_log_under_their_own_names() {
-    let text = "\u{feff}{\"step\": 1, \"my/score\": 0.5, \"who\": \"me\", \"ok\": true, \"lr\": NaN, \"list\": [1]}\r\n\n\
-                {\"step\": 2.0, \"my/score\": 1, \"lr\": 1e-6, \"inner\": {\"a\": {\"b\": 3}}, \"t\": \"NaN \\\" Infinity\"}\n\
+    let text = "\u{feff}{\"step\": 1, \"my/score\": 0.5, \"who\": \"me\", \"ok\": true, \"lr\": \
+                NaN, \"list\": [1]}\r\n\n\
+                {\"step\": 2.0, \"my/score\": 1, \"lr\": 1e-6, \"inner\": {\"a\": {\"b\": 3}}, \
+                \"t\": \"NaN \\\" Infinity\"}\n\
                 {\"step\": 3, \"my/score\": -Infinity, \"lr\": Infinity}";
     let log = open(text).unwrap();
     assert_eq!((log.origin, &*log.name), (Origin::Unknown, "curve"));
@@ -55,7 +57,8 @@ fn a_run_that_went_on_has_its_later_numbers() {
     assert!(log.notes.is_empty(), "{:?}", log.notes);
 }
 
-/// All that was written of work that was lost goes, also what is not measured at the step that comes again.
+/// All that was written of work that was lost goes, also what is not measured at the step that
+/// comes again.
 #[test]
 fn a_restart_forgets_all_metrics() {
     let row = |step: u64| {
@@ -63,7 +66,7 @@ fn a_restart_forgets_all_metrics() {
         format!("{{\"step\":{step},\"a\":{step},\"b\":1{eval}}}\n")
     };
     let first: String = (1..=20).map(row).collect();
-    // What the restart has brought comes before what tells of it.
+    // New numbers of the restart come before the name that tells of it.
     let again = "{\"step\":8,\"new\":7,\"a\":8,\"b\":2}\n{\"step\":9,\"new\":7,\"a\":9,\"b\":2}\n";
     let log = open(first.clone() + again).unwrap();
     assert_eq!((points(&log, "eval"), points(&log, "new")), (vec![(5, 5.0)], vec![(8, 7.0), (9, 7.0)]));
@@ -80,7 +83,8 @@ fn a_restart_forgets_all_metrics() {
     assert_eq!((log.last_step(), log.series("a").unwrap().steps.len(), log.notes.len()), (Some(21), 21, 0));
 }
 
-/// W&B's history has a row for the evaluation of a step too, with null for what the row of training has.
+/// W&B's history has a row for the evaluation of a step too, with null for what the row of training
+/// has.
 #[test]
 fn null_is_no_measurement_and_nan_is_one_that_failed() {
     let text = "{\"step\":1,\"a\":0.5,\"b\":null,\"c\":NaN}\n{\"step\":1,\"a\":null,\"b\":1,\"c\":Infinity}\n\
@@ -145,6 +149,7 @@ fn a_directory_of_lines_is_a_run_for_each() {
 }
 
 #[test]
+#[ignore = "deep: 400000 numbers"]
 fn ten_thousand_steps_are_read_in_seconds() {
     let row = |step: u64| {
         let numbers: Vec<String> = (0..40).map(|n| format!("\"actor/metric_{n}\":{}.25", step + n)).collect();
@@ -181,6 +186,7 @@ fn samples_of_a_step_are_no_run() {
 }
 
 #[test]
+#[ignore = "deep: entries of 8 MB"]
 fn an_entry_is_no_longer_than_a_line() {
     let list = "[1,".repeat(20) + &"0,".repeat(5 << 20) + "0" + &"]".repeat(20);
     for text in [

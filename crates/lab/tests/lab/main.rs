@@ -1,4 +1,4 @@
-//! What the laboratory makes of logs, through its public face.
+//! The laboratory on logs, through its public face.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod alarms;
@@ -15,7 +15,6 @@ mod report;
 mod report_in_browser;
 mod run_directory;
 mod seeds;
-mod selection;
 mod show;
 mod tensorboard_logs;
 mod text_plot;

@@ -4,15 +4,17 @@ use crate::planted;
 use isentrope_lab::law::points::{of_metrics, of_parts, of_run};
 use isentrope_lab::log::{RunLog, part_of};
 use isentrope_lab::report::Report;
-use isentrope_lab::seeds::{self, Control, Run, Section, Summary};
-use isentrope_lab::show::{self, Look, ShownRun, Wanted};
+use isentrope_lab::run::Run;
+use isentrope_lab::seeds::{self, Control, Entry, Section, Summary};
+use isentrope_lab::show::{self, Look, Wanted};
 use isentrope_lab::text_plot::Charset;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A run whose set has two parts, one of which learns late; with a set that has a slash in its name and is no part.
+/// A run whose set has two parts, one of which learns late; with a set that has a slash in its name
+/// and is no part.
 fn planted(dir: &Path, name: &str, seed: u64) -> PathBuf {
     let row = |i: u64| {
         let mut row = planted::step(i, 10.0, 4, seed);
@@ -61,7 +63,7 @@ fn parts_are_told_from_sets() {
 #[test]
 fn the_terminal_has_a_table_of_parts() {
     let dir = TempDir::new().unwrap();
-    let runs = ShownRun::read(&planted(dir.path(), "run", 1)).unwrap();
+    let runs = Run::read(&planted(dir.path(), "run", 1)).unwrap();
     let look =
         Look { width: 110, colors: false, charset: Charset::Unicode, visible: |text| Cow::Borrowed(text) };
     let page = show::page(&runs, &Wanted::default(), &look).join("\n");
@@ -97,7 +99,7 @@ fn the_report_draws_parts_beside_each_other() {
     assert!(!rest.split_once("</section>").unwrap().0.contains("held-out/easy"));
     let (_, overview) = html.split_once("<section id=\"overview\">").unwrap();
     assert!(!overview.split_once("</section>").unwrap().0.contains("easy"));
-    // What a part has beside accuracy and entropy is among everything else, and nowhere else.
+    // Other metrics of a part stand under everything else, and nowhere else.
     assert_eq!(html.matches("<code>eval/held-out/easy/pass@8</code>").count(), 1);
     let (_, others) = html.split_once("id=\"chart-others\"").unwrap();
     assert!(others.contains("<code>eval/held-out/easy/pass@8</code>"));
@@ -107,20 +109,20 @@ fn the_report_draws_parts_beside_each_other() {
 #[test]
 fn tables_over_seeds_have_parts_under_a_heading_of_their_own() {
     let dir = TempDir::new().unwrap();
-    let logs: Vec<(RunLog, Value)> = [1, 2]
+    let runs: Vec<(Run, Value)> = [1, 2]
         .map(|seed| {
             let path = planted(dir.path(), &seed.to_string(), seed);
             let mut recipe = planted::recipe(40, "none");
             recipe["run"]["seed"] = json!(seed);
-            (RunLog::open(&path).unwrap(), recipe)
+            (Run::open(&path).unwrap(), recipe)
         })
         .into();
-    let runs: Vec<Run<'_>> = logs
+    let runs: Vec<Entry<'_>> = runs
         .iter()
-        .map(|(log, recipe)| Run {
-            name: log.name.clone(),
+        .map(|(run, recipe)| Entry {
+            name: run.name.clone(),
             group: None,
-            log: Some(log),
+            run: Some(run),
             recipe: Some(recipe),
             control: Control::First,
         })

@@ -1,4 +1,4 @@
-//! What a report says, as text.
+//! Texts of reports.
 
 use crate::planted::{self, recipe, run, step, whole};
 use isentrope_lab::report::{Planned, Report};
@@ -56,9 +56,11 @@ fn a_summary_has_the_numbers_of_its_run() {
             &fall,
             "half of the fall was over by step 27 of 200",
             "Accuracy on held-out (eval/held-out/mean@8) rose from",
-            "KL-Cov picked 1,400 tokens in all, 0.2 % of those that it could pick from; its term was 8.0 % of the gradient",
+            "KL-Cov picked 1,400 tokens in all, 0.2 % of those that it could pick from; its term \
+             was 8.0 % of the gradient",
             "90.0 % of the picked were unlikely tokens of worse responses",
-            "accuracy is eval/held-out/mean@8, entropy is eval/held-out/entropy, of the same responses",
+            "accuracy is eval/held-out/mean@8, entropy is eval/held-out/entropy, of the same \
+             responses",
             "“responses trained on” is the same as “all responses”.",
             "0 in every step: “timed out”, “could not be judged”.",
         ],
@@ -112,7 +114,7 @@ fn shares_by_twelfth_are_those_of_the_planted_decay() {
     );
 }
 
-/// Of a sweep, a column for each group and not for each run; means say what they are not over.
+/// A sweep has a column for each group, not for each run; means say which runs they leave out.
 #[test]
 fn shares_by_twelfth_of_several_seeds_are_means() {
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +200,9 @@ fn runs_of_one_tree_are_told_apart_alike() {
 fn names_and_settings_are_only_text() {
     let dir = tempfile::tempdir().unwrap();
     let evil = "<script>alert(1)<";
-    let row = json!({"step": 1, "eval/<img src=x>/mean@2": 0.5, "eval/<img src=x>/entropy": 1.0, "</script>": 2.0,
+    let row = json!({"step": 1, "eval/<img \
+                                 src=x>/mean@2": 0.5, "eval/<img \
+                                                       src=x>/entropy": 1.0, "</script>": 2.0,
                      "policy/entropy": 1.0});
     let rows = [row.as_object().unwrap().clone()];
     let recipe = json!({"run": {"steps": 1}, "model": {"path": "</td><b onclick=1>"}});
@@ -289,6 +293,7 @@ fn malformed_metrics_are_named_by_file_and_line() {
 }
 
 #[test]
+#[ignore = "deep: 80000 steps"]
 fn eight_very_long_runs_take_seconds_and_stay_below_5_megabytes() {
     let dir = tempfile::tempdir().unwrap();
     let runs: Vec<PathBuf> =
@@ -306,7 +311,10 @@ fn eight_very_long_runs_take_seconds_and_stay_below_5_megabytes() {
 #[test]
 fn a_run_of_fine_tuning_has_its_curves_and_its_entropy() {
     let dir = tempfile::tempdir().unwrap();
-    let row = |s: u64| json!({"step": s, "sft/loss": 2.0 / s as f64, "sft/entropy": 3.0 - 0.1 * s as f64, "eval/loss": 1.0});
+    let row = |s: u64| {
+        json!({"step": s, "sft/loss": 2.0 / s as f64,
+        "sft/entropy": 3.0 - 0.1 * s as f64, "eval/loss": 1.0})
+    };
     let rows: Vec<_> = (1..=10).map(|s| row(s).as_object().unwrap().clone()).collect();
     let html = page(&[run(dir.path(), "sft", &rows, json!({"run": {"steps": 10}}))]);
     says(&html, &["Entropy (sft/entropy) fell from 2.900 to 2.000 nats.", "all 10 steps"]);
@@ -344,7 +352,8 @@ fn a_log_whose_evaluations_have_no_entropy_takes_that_of_the_next_rollout() {
     says(
         &html,
         &[
-            "entropy is policy/entropy; the entropy is not the evaluation&#39;s own: that of the nearest rollout",
+            "entropy is policy/entropy; the entropy is not the evaluation&#39;s own: that of the \
+             nearest rollout",
             &first,
         ],
     );
@@ -383,6 +392,7 @@ fn a_log_of_too_many_runs_is_refused() {
 }
 
 #[test]
+#[ignore = "deep: a page at its limits"]
 fn thousands_of_metrics_sets_and_settings_are_named_in_part_and_stay_below_5_megabytes() {
     let dir = tempfile::tempdir().unwrap();
     let row = |s: u32| {
@@ -414,7 +424,10 @@ fn thousands_of_metrics_sets_and_settings_are_named_in_part_and_stay_below_5_meg
 #[test]
 fn equal_runs_are_said_to_be_equal_and_small_changes_to_be_small() {
     let dir = tempfile::tempdir().unwrap();
-    let row = |s: u64| json!({"step": s, "eval/a/mean@2": 0.5, "eval/a/entropy": 0.368 - 0.0007 * s as f64});
+    let row = |s: u64| {
+        json!({"step": s, "eval/a/mean@2": 0.5,
+        "eval/a/entropy": 0.368 - 0.0007 * s as f64})
+    };
     let all: Vec<_> = (0..=10).map(|s| row(s).as_object().unwrap().clone()).collect();
     let runs = ["one", "two"].map(|name| run(dir.path(), name, &all, Value::Null));
     says(
@@ -434,9 +447,12 @@ fn the_autopilot_and_what_is_measured_of_responses_are_drawn_where_a_run_has_the
     let plain = |s: u64| json!({"step": s, "policy/entropy": 1.0 / s as f64, "eval/a/entropy": 1.5});
     let whole = |s: u64| {
         let x = s as f64;
-        json!({"step": s, "policy/entropy": 1.0 / x, "entropy/target": 0.5, "cov/fraction": 10_f64.powf(-x),
-               "cov/coefficient": x, "reward/attempts": x, "reward/gave_up": 0.1 * x, "reward/false_steps": 0.05 * x,
-               "eval/a/entropy": 1.5, "eval/a/entropy_initial_states": 2.0, "eval/a/kl_initial": 0.1 * x,
+        json!({"step": s, "policy/entropy": 1.0 / x, "entropy/target": 0.5,
+            "cov/fraction": 10_f64.powf(-x),
+               "cov/coefficient": x, "reward/attempts": x, "reward/gave_up": 0.1 * x,
+               "reward/false_steps": 0.05 * x,
+               "eval/a/entropy": 1.5, "eval/a/entropy_initial_states": 2.0,
+               "eval/a/kl_initial": 0.1 * x,
                "eval/a/attempts": x + 1.0, "eval/a/gave_up": 0.2, "eval/a/false_steps": 0.3})
     };
     let rows = |row: &dyn Fn(u64) -> Value| -> Vec<_> {
@@ -467,8 +483,10 @@ fn the_autopilot_and_what_is_measured_of_responses_are_drawn_where_a_run_has_the
 fn charts_of_nothing_but_0_and_of_single_responses_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let row = |s: u64| {
-        json!({"step": s, "policy/entropy": 1.5, "cov/selected": 0, "cov/eligible": 0, "policy/ratio_max": 1e300,
-               "eval/a/mean@1": 0.5, "eval/a/pass@1": 0.5, "eval/a/maj@1": 0.5, "response/length_mean": 1e300})
+        json!({"step": s, "policy/entropy": 1.5, "cov/selected": 0, "cov/eligible": 0,
+            "policy/ratio_max": 1e300,
+               "eval/a/mean@1": 0.5, "eval/a/pass@1": 0.5, "eval/a/maj@1": 0.5,
+               "response/length_mean": 1e300})
     };
     let all: Vec<_> = (0..=5).map(|s| row(s).as_object().unwrap().clone()).collect();
     let html = page(&[run(dir.path(), "zero", &all, Value::Null)]);
@@ -512,7 +530,8 @@ fn an_entropy_of_others_that_is_lost_is_told_and_accuracy_goes_on() {
     says(
         &html,
         &[
-            "It may have diverged: there is no finite value of policy/entropy_token_mean_filtered after step 12, while the log \
+            "It may have diverged: there is no finite value of policy/entropy_token_mean_filtered \
+             after step 12, while the log \
              goes on to step 20",
             "(reward/score) rose from 1.0 % to 20.0 %",
             "that is its best",
@@ -542,7 +561,10 @@ fn an_entropy_of_others_that_is_lost_is_told_and_accuracy_goes_on() {
 fn a_trainer_that_logs_every_tenth_step_has_not_diverged_at_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let mut rows: Vec<Value> = (1..=4)
-        .map(|i| json!({"step": 10 * i, "epoch": 0.1, "loss": 0.5, "reward": 0.5, "kl": 0.1, "step_time": 3.0}))
+        .map(|i| {
+            json!({"step": 10 * i, "epoch": 0.1, "loss": 0.5, "reward": 0.5, "kl": 0.1,
+            "step_time": 3.0})
+        })
         .collect();
     rows.push(json!({"step": 43, "epoch": 0.5, "train_loss": 0.4}));
     let path = dir.path().join("trainer_state.json");

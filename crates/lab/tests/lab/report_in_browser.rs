@@ -1,4 +1,5 @@
-//! Reports as a browser shows them. Run with `ISENTROPE_TEST_BROWSER=/usr/bin/chromium ... -- --ignored in_browser`.
+//! Reports as a browser shows them. Run with `ISENTROPE_TEST_BROWSER=/usr/bin/chromium ... --
+//! --ignored in_browser`.
 
 use crate::browser::{Browser, Look};
 use crate::planted::{recipe, run, step, whole};
@@ -16,13 +17,16 @@ const LOOKS: [Look; 4] = [
 ];
 
 /// Charts in which nothing is drawn: no line, no marker, no band.
-const EMPTY: &str = "[...document.querySelectorAll('.plot')].filter(plot => ![...plot.querySelectorAll(
-    '.scatterlayer path.js-line, .scatterlayer path.point, .scatterlayer path.js-fill')].some(path => path.getAttribute('d')))
+const EMPTY: &str = "[...document.querySelectorAll('.plot')].filter(plot => \
+                     ![...plot.querySelectorAll(
+    '.scatterlayer path.js-line, .scatterlayer path.point, .scatterlayer \
+    path.js-fill')].some(path => path.getAttribute('d')))
     .map(plot => plot.id)";
 const OVERFLOW: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
 /// Relative luminance of the ground and of a chart's text, both from 0 to 255.
 const BRIGHTNESS: &str = "[getComputedStyle(document.body).backgroundColor,
-    getComputedStyle(document.querySelector('.plot text')).fill].map(c => c.match(/\\d+/g).slice(0, 3)
+    getComputedStyle(document.querySelector('.plot text')).fill].map(c => \
+    c.match(/\\d+/g).slice(0, 3)
     .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0))";
 const TRACES: &str = "[...document.querySelectorAll('.plot')].map(plot =>
     plot.querySelectorAll('.scatterlayer .trace').length).reduce((a, b) => a + b)";
@@ -33,7 +37,8 @@ fn written(dir: &Path, runs: &[PathBuf]) -> PathBuf {
     page
 }
 
-/// Nothing to complain of, every chart drawn in the colours of the system, and nothing wider than the window.
+/// Nothing to complain of, every chart drawn in the colours of the system, and nothing wider than
+/// the window.
 fn is_in_order(browser: &mut Browser, look: Look, what: &str) {
     assert!(browser.complaints.is_empty(), "{what}: {:?}", browser.complaints);
     assert_eq!(browser.value(EMPTY), json!([]), "{what}: charts without anything in them");
@@ -79,13 +84,14 @@ fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system
     let light = Look { width: 1400, dark: false };
     let mut browser = Browser::open(&written(dir.path(), &runs), light, READY);
     let all = browser.value(TRACES).as_u64().unwrap();
-    let of_second = "[...document.querySelectorAll('.plot')].every(plot => plot.data.some(trace => trace.visible === false))";
+    let of_second = "[...document.querySelectorAll('.plot')].every(plot => plot.data.some(trace \
+                     => trace.visible === false))";
     assert_eq!(browser.value(of_second), json!(false));
     browser.value("document.querySelector('.legend button[data-run=\"1\"]').click()");
     browser.wait(of_second);
     browser.wait(&format!("{TRACES} < {all}"));
-    let pressed =
-        "[...document.querySelectorAll('.legend button[data-run=\"1\"]')].map(b => b.ariaPressed).join()";
+    let pressed = "[...document.querySelectorAll('.legend button[data-run=\"1\"]')].map(b => \
+                   b.ariaPressed).join()";
     assert_eq!(browser.value(pressed), json!("false,false"));
     browser.value("document.querySelectorAll('.legend button[data-run=\"1\"]')[1].click()");
     browser.wait(&format!("{TRACES} === {all}"));
@@ -116,7 +122,10 @@ fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system
     let narrow = Look { width: 400, dark: true };
     browser.look(narrow);
     browser.wait(&format!("{OVERFLOW} === 0"));
-    browser.wait("[...document.querySelectorAll('.plot .main-svg')].every(svg => svg.getBoundingClientRect().width <= 400)");
+    browser.wait(
+        "[...document.querySelectorAll('.plot .main-svg')].every(svg => \
+                  svg.getBoundingClientRect().width <= 400)",
+    );
     is_in_order(&mut browser, narrow, "after turning");
 }
 
@@ -204,12 +213,14 @@ fn means_over_seeds_are_drawn_and_switched_in_browser() {
     // A band and a mean for each of two methods, and the run that is alone.
     assert_eq!(browser.value(&format!("{accuracy}.length")), json!(5));
     assert_eq!(browser.value(&format!("{accuracy}.filter(t => t.fill === 'toself').length")), json!(2));
-    let shown = "[...document.querySelectorAll('.legend.methods button')].map(b => b.textContent).join('|')";
+    let shown = "[...document.querySelectorAll('.legend.methods button')].map(b => \
+                 b.textContent).join('|')";
     assert_eq!(browser.value(shown), json!("none 3 seeds|kl-cov 3 seeds|clip-cov 1 seed"));
     assert_eq!(browser.value("document.querySelector('.legend.single').hidden"), json!(true));
     let of_mean = format!("{accuracy}.find(trace => trace.customdata)");
     let within = format!(
-        "{of_mean}.customdata.every(([low, high], i) => low <= {of_mean}.y[i] && {of_mean}.y[i] <= high)"
+        "{of_mean}.customdata.every(([low, high], i) => low <= {of_mean}.y[i] && {of_mean}.y[i] \
+         <= high)"
     );
     assert_eq!(browser.value(&within), json!(true));
     browser.value("document.querySelector('.legend.methods button').click()");

@@ -30,7 +30,8 @@ fn all_claims_hold_to_first_order() {
 
 type Prediction = fn(&Case) -> f64;
 
-/// Wrong by a sign, as a whole or within; by a factor that is easily overlooked; by what the other theorem says.
+/// Wrong by a sign, as a whole or within; by a factor that is easily overlooked; by what the other
+/// theorem says.
 #[test]
 fn claims_with_a_mistake_do_not_hold() {
     fn pi(case: &Case) -> Vec<f64> {
@@ -106,7 +107,8 @@ fn the_gradient_is_that_of_the_expected_reward_by_finite_differences() {
     }
 }
 
-/// F dz = gradient, with F = d(s) (diag pi - pi pi^T) in each state, the Fisher information of the logits.
+/// F dz = gradient, with F = d(s) (diag pi - pi pi^T) in each state, the Fisher information of the
+/// logits.
 #[test]
 fn the_natural_gradient_solves_for_the_gradient_through_the_fisher_information() {
     for case in cases() {
@@ -123,7 +125,7 @@ fn the_natural_gradient_solves_for_the_gradient_through_the_fisher_information()
     }
 }
 
-/// What one token contributes is, in the mean over tokens as they are sampled, what theorem 1 says of all.
+/// The mean contribution of sampled tokens is what theorem 1 says of all.
 #[test]
 fn contributions_of_tokens_have_the_mean_of_theorem_1() {
     for number in 0..6 {
@@ -170,7 +172,7 @@ fn agreement_is_measured_as_it_is_defined() {
         let Agreement { correlation, same_sign, slope, explained, .. } = Agreement::of(pairs);
         assert_eq!((correlation, same_sign, slope, explained), (None, None, None, None), "{pairs:?}");
     }
-    // What never varies has no correlation, though its mean is rounded.
+    // A constant has no correlation, though its mean is rounded.
     let constant = [0.001, -0.002, 0.003, 0.0007, -0.001, 0.002, 0.0013].map(|change| [0.1, change]);
     assert_eq!(Agreement::of(&constant).correlation, None);
     let one = Agreement::of(&[[2.0, 1.0]]);
@@ -189,7 +191,7 @@ fn agreement_is_measured_as_it_is_defined() {
     assert_eq!(offset.correlation_interval, None, "three steps have none");
 }
 
-/// What never varies has the sign of every step and accounts for most of the squares, and knows nothing.
+/// A constant has the sign of every step and accounts for most of the squares, and knows nothing.
 #[test]
 fn the_null_accounts_for_much() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! `isentrope lab`: the theory behind the entropy, checked, and what the methods pick.
+//! `isentrope lab`: the theory behind the entropy, checked, and statistics over seeds.
 
-mod selection;
+mod seeds;
 
-use self::selection::Selection;
+use self::seeds::Seeds;
 use crate::messages;
 use crate::standard_output::{print, print_text};
 use anyhow::{Result, bail};
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 
-/// Check the theory of entropy and covariance, and what picking inside micro-batches does
+/// Check the theory of entropy and covariance; tables over seeds
 #[derive(Args)]
 pub struct Lab {
     #[command(subcommand)]
@@ -23,7 +23,7 @@ pub struct Lab {
 #[derive(Subcommand)]
 enum Experiment {
     Theory(Theory),
-    Selection(Selection),
+    Seeds(Seeds),
 }
 
 /// Predicted against actual changes of the entropy
@@ -78,7 +78,7 @@ impl Lab {
         match self.experiment {
             Experiment::Theory(theory) if theory.runs.is_empty() => theory.check(),
             Experiment::Theory(theory) => theory.of_runs(),
-            Experiment::Selection(selection) => selection.run(),
+            Experiment::Seeds(seeds) => seeds.run(),
         }
     }
 }

@@ -4,7 +4,8 @@ use super::screen::Screen;
 use super::{check_metrics, look, print_lines};
 use crate::interrupt::{self, Interrupted};
 use anyhow::Result;
-use isentrope_lab::show::{Condition, ShownRun, Trace, Wanted, heading, law, news, page, screen};
+use isentrope_lab::run::{Condition, Run};
+use isentrope_lab::show::{Trace, Wanted, heading, law, news, page, screen};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,14 +51,14 @@ pub fn follow(paths: &[PathBuf], wanted: &Wanted) -> Result<()> {
 }
 
 /// Of a run that has made steps it is known what it measures.
-fn check_metrics_measured(runs: &[ShownRun], metrics: &[String]) -> Result<()> {
+fn check_metrics_measured(runs: &[Run], metrics: &[String]) -> Result<()> {
     let have_begun = runs.iter().all(|run| run.log.last_step().is_some_and(|step| step > 0));
     if have_begun { check_metrics(runs, metrics) } else { Ok(()) }
 }
 
 /// Runs as they were when they were last read.
 struct Runs {
-    shown: Vec<ShownRun>,
+    shown: Vec<Run>,
     traces: Vec<Trace>,
     looked: Instant,
     interval: Duration,
@@ -68,7 +69,7 @@ impl Runs {
     fn read(paths: &[PathBuf]) -> Result<Self> {
         // Taken before reading, so that what is written meanwhile is news.
         let traces = paths.iter().map(|path| Trace::of(path)).collect();
-        let shown = ShownRun::read_all(paths)?;
+        let shown = Run::read_all(paths)?;
         Ok(Self { shown, traces, looked: Instant::now(), interval: INTERVAL, unreadable: None })
     }
 
@@ -81,7 +82,7 @@ impl Runs {
         let traces: Vec<Trace> = paths.iter().map(|path| Trace::of(path)).collect();
         let has_changed = traces != self.traces;
         if has_changed {
-            match ShownRun::read_all(paths) {
+            match Run::read_all(paths) {
                 Ok(shown) => (self.shown, self.traces, self.unreadable) = (shown, traces, None),
                 Err(error) => {
                     if self.unreadable.get_or_insert(begin).elapsed() > PATIENCE {
@@ -97,7 +98,7 @@ impl Runs {
 
     fn have_ended(&self) -> bool {
         let has_ended =
-            |run: &ShownRun| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
+            |run: &Run| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
         self.shown.iter().all(has_ended)
     }
 }
@@ -119,7 +120,7 @@ enum View {
 }
 
 impl View {
-    fn show(&mut self, runs: &[ShownRun], wanted: &Wanted) -> Result<()> {
+    fn show(&mut self, runs: &[Run], wanted: &Wanted) -> Result<()> {
         let (look, height) = look();
         match self {
             Self::Screen { screen: terminal, size, drawn } => {
@@ -156,7 +157,7 @@ impl View {
     }
 
     /// Leaves the terminal with everything about the runs on it.
-    fn end(self, runs: &[ShownRun], wanted: &Wanted) -> Result<()> {
+    fn end(self, runs: &[Run], wanted: &Wanted) -> Result<()> {
         let is_screen = matches!(self, Self::Screen { .. });
         drop(self);
         let (look, _) = look();
@@ -168,6 +169,6 @@ impl View {
     }
 }
 
-fn visible_name(run: &ShownRun) -> String {
+fn visible_name(run: &Run) -> String {
     crate::visible::visible(&run.name).into_owned()
 }

@@ -7,7 +7,8 @@ use crate::standard_output::{check_open, print};
 use crate::visible::visible;
 use anyhow::{Result, bail};
 use clap::Args;
-use isentrope_lab::show::{Look, ShownRun, Wanted, list_metrics, page};
+use isentrope_lab::run::Run;
+use isentrope_lab::show::{Look, Wanted, list_metrics, page};
 use isentrope_lab::text_plot::Charset;
 use std::env;
 use std::io::{IsTerminal, stdout};
@@ -64,7 +65,7 @@ impl Show {
         if self.follow {
             return follow::follow(&self.runs, &wanted);
         }
-        let runs = ShownRun::read_all(&self.runs)?;
+        let runs = Run::read_all(&self.runs)?;
         let (look, _) = look();
         if self.list {
             return print_lines(&list_metrics(&runs, &look));
@@ -99,7 +100,7 @@ fn print_lines(lines: &[String]) -> Result<()> {
 }
 
 /// Refuses a metric that none of the runs has measured, and proposes what was meant.
-fn check_metrics(runs: &[ShownRun], metrics: &[String]) -> Result<()> {
+fn check_metrics(runs: &[Run], metrics: &[String]) -> Result<()> {
     let Some(unknown) = metrics.iter().find(|metric| runs.iter().all(|run| run.log.series(metric).is_none()))
     else {
         return Ok(());

@@ -5,8 +5,8 @@ use super::runs::PlannedRun;
 use crate::commands::report;
 use anyhow::{Context, Result};
 use isentrope_files::{make_directory, names, remove, write_file, write_json};
-use isentrope_lab::log::RunLog;
 use isentrope_lab::report::Planned;
+use isentrope_lab::run::Run;
 use isentrope_lab::run_files::{METRICS, RunFiles, VALUES};
 use isentrope_lab::seeds::{self, Control, Summary};
 use serde_json::Value;
@@ -23,21 +23,21 @@ pub fn summary(runs: &[PlannedRun], ended: impl Fn(usize) -> bool) -> Result<(Su
     let planned = runs.iter().enumerate().filter(|(_, run)| !run.is_model);
     let first = planned.clone().next().map_or("", |(_, run)| &run.group);
     let all: Vec<&PlannedRun> = planned.filter(|(place, _)| ended(*place)).map(|(_, run)| run).collect();
-    let mut logs: Vec<Option<RunLog>> = Vec::new();
+    let mut logs: Vec<Option<Run>> = Vec::new();
     for run in &all {
         // Before the first metric the file is empty.
         let has_metrics = std::fs::metadata(run.dir().join(METRICS)).is_ok_and(|file| file.len() > 0);
-        logs.push(if has_metrics { Some(RunLog::open(run.dir())?) } else { None });
+        logs.push(if has_metrics { Some(Run::open(run.dir())?) } else { None });
     }
     let recipes: Vec<Value> = all.iter().map(|run| recipe(run)).collect::<Result<_>>()?;
-    let taken_in = all.iter().zip(&logs).zip(&recipes).map(|((run, log), recipe)| seeds::Run {
+    let taken_in = all.iter().zip(&logs).zip(&recipes).map(|((run, log), recipe)| seeds::Entry {
         name: run.name.clone(),
         group: Some(run.group.clone()),
-        log: log.as_ref(),
+        run: log.as_ref(),
         recipe: Some(recipe),
         control: control(run, first, &all),
     });
-    let taken_in: Vec<seeds::Run<'_>> = taken_in.collect();
+    let taken_in: Vec<seeds::Entry<'_>> = taken_in.collect();
     let summary = Summary::of(&taken_in);
     let told = all.iter().zip(&logs).zip(recipes).filter(|((_, log), _)| log.is_some());
     let told: Vec<(&PlannedRun, Value)> = told.map(|((run, _), recipe)| (*run, recipe)).collect();

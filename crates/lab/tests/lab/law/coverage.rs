@@ -1,4 +1,4 @@
-//! Of planted runs, the intervals cover the truth as often as they say.
+//! The intervals cover the truth of planted runs as often as they say.
 
 use super::planted::{A, B, lawful, noise};
 use isentrope_lab::law::{Fit, Point, Study};
@@ -23,8 +23,10 @@ fn covered(n: usize, decay: f64, correlation: f64) -> [u32; 3] {
 
 /// docs/law.md has these numbers.
 #[test]
+#[ignore = "deep: 8000 bootstraps"]
 fn intervals_cover_the_planted_law_in_95_of_100_runs() {
-    // Points, how fast the entropy is spent (8: nearly all of it at once; 1: evenly), correlation of the noise.
+    // Points, how fast the entropy is spent (8: nearly all of it at once; 1: evenly), correlation
+    // of the noise.
     let cases = [
         (12, 8.0, 0.3),
         (12, 1.0, 0.3),
@@ -53,9 +55,10 @@ fn intervals_cover_the_planted_law_in_95_of_100_runs() {
     }
 }
 
-/// The table of docs/law.md. Takes a minute: `cargo test --workspace --test lab -- --ignored --nocapture coverage`.
+/// The table of docs/law.md. Takes a minute: `cargo test --workspace --test lab -- --ignored
+/// --nocapture coverage`.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "deep: prints the tables of docs/law.md"]
 fn coverage_at_other_lengths_and_correlations() {
     for n in [8, 12, 25, 60] {
         for correlation in [0.0, 0.3, 0.6, 0.8] {
@@ -68,7 +71,7 @@ fn coverage_at_other_lengths_and_correlations() {
     }
 }
 
-/// Of how many of [`RUNS`] sets of so many runs it is said that they do not have one law, where b differs by such a standard
+/// In how many of [`RUNS`] sets of runs the law is said to differ, if b differs by this standard
 /// deviation from run to run.
 fn told_apart(runs: u64, n: usize, correlation: f64, spread: f64) -> usize {
     let is_told = |set: u64| {
@@ -87,6 +90,7 @@ fn told_apart(runs: u64, n: usize, correlation: f64, spread: f64) -> usize {
 
 /// Neighbours that are alike must not tell runs apart.
 #[test]
+#[ignore = "deep: 2000 sets of planted runs"]
 fn runs_of_one_law_are_not_told_apart() {
     for (n, correlation) in [(9, 0.6), (15, 0.8)] {
         let told = told_apart(3, n, correlation, 0.0);
@@ -96,13 +100,14 @@ fn runs_of_one_law_are_not_told_apart() {
 
 /// The table of docs/law.md.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "deep: prints the tables of docs/law.md"]
 fn coverage_of_the_test_of_one_law() {
     for (runs, n) in [(3, 9), (3, 15), (3, 30), (6, 15)] {
         for correlation in [0.0, 0.3, 0.6, 0.8] {
             let [one, apart, far] = [0.0, 0.02, 0.04].map(|spread| told_apart(runs, n, correlation, spread));
             println!(
-                "{runs} runs of {n} points, correlation {correlation}: {one}, b apart {apart}, far {far}"
+                "{runs} runs of {n} points, correlation {correlation}: {one}, b apart {apart}, \
+                 far {far}"
             );
             assert!(one <= 80);
         }

@@ -1,4 +1,5 @@
-//! Accuracy that leaves the law: how often it is found, and how often it is said of runs that obey the law.
+//! Accuracy that leaves the law: how often it is found, and how often it is said of runs that obey
+//! the law.
 
 use super::planted::{falling, lawful, points};
 use isentrope_lab::law::{Departure, Point, Study};
@@ -19,7 +20,8 @@ fn count(runs: u64, run: impl Fn(u64) -> Vec<Point> + Sync) -> u64 {
     })
 }
 
-/// A lawful beginning, and accuracies that are higher by a step from then on, where the entropy stays.
+/// A lawful beginning, and accuracies that are higher by a step from then on, where the entropy
+/// stays.
 fn leap(seed: u64, before: usize, step: f64) -> Vec<Point> {
     let mut entropies = falling(before, 4.0);
     entropies.extend([entropies[before - 1]; 6]);
@@ -31,6 +33,7 @@ fn leap(seed: u64, before: usize, step: f64) -> Vec<Point> {
 
 /// docs/law.md has these numbers, of more runs.
 #[test]
+#[ignore = "deep: 2000 planted runs, asked after every evaluation"]
 fn whole_runs_that_obey_the_law_hardly_ever_raise_an_alarm() {
     for (n, decay, correlation) in
         [(30, 4.0, 0.3), (30, 4.0, 0.6), (30, 1.0, 0.6), (60, 4.0, 0.5), (60, 4.0, 0.6)]
@@ -41,6 +44,7 @@ fn whole_runs_that_obey_the_law_hardly_ever_raise_an_alarm() {
 }
 
 #[test]
+#[ignore = "deep: 600 planted runs"]
 fn steps_are_found_the_sooner_the_larger() {
     for (before, step, least) in
         [(8, 0.1, 35), (8, 0.2, 80), (8, 0.3, 95), (12, 0.2, 88), (20, 0.1, 70), (20, 0.2, 97)]
@@ -52,7 +56,7 @@ fn steps_are_found_the_sooner_the_larger() {
 
 /// The tables of docs/law.md: `cargo test --workspace --test lab -- --ignored --nocapture alarms`.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "deep: prints the tables of docs/law.md"]
 fn alarms_at_other_lengths_and_correlations() {
     for (n, decay) in [(15, 4.0), (30, 4.0), (30, 1.0), (60, 4.0)] {
         let counts = [0.0, 0.3, 0.5, 0.6, 0.8].map(|c| count(1000, |seed| lawful(seed, n, decay, c, 0.015)));
@@ -82,7 +86,7 @@ fn a_real_course_that_leaps_leaves_its_law() {
     };
     for rest in [&[(0.15, 0.8); 5][..], &[(0.201, 0.923), (0.2, 1.0)]] {
         let departure = Study::of(with(rest), 1).departure.unwrap();
-        // What it is held against is the whole of what was lawful.
+        // The whole lawful part is the reference.
         assert_eq!((departure.since, departure.fitted_until), (40, 35), "{departure:?}");
         assert!(departure.is_above() && (0.55..0.65).contains(&departure.predicted), "{departure:?}");
     }

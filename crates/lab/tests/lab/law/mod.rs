@@ -3,7 +3,6 @@
 mod coverage;
 mod departure;
 mod planted;
-mod point_file;
 mod points;
 mod prediction;
 mod refusals;

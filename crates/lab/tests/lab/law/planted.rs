@@ -1,4 +1,5 @@
-//! Runs that are made up: an entropy that is spent, an accuracy that follows it or does not, and noise.
+//! Runs that are made up: an entropy that is spent, an accuracy that follows it or does not, and
+//! noise.
 
 use isentrope_lab::law::Point;
 use isentrope_random::{Draws, Purpose};
@@ -19,7 +20,8 @@ pub fn noise(seed: u64, n: usize, correlation: f64) -> Vec<f64> {
     values
 }
 
-/// An entropy from 1.2 to about 0.15 nats that falls by a factor of e^`decay` of its excess over the run.
+/// An entropy from 1.2 to about 0.15 nats that falls by a factor of e^`decay` of its excess over
+/// the run.
 pub fn falling(n: usize, decay: f64) -> Vec<f64> {
     (0..n).map(|i| 0.15 + 1.05 * libm::exp(-decay * i as f64 / (n - 1) as f64)).collect()
 }

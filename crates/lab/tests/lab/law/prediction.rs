@@ -1,4 +1,4 @@
-//! What the beginning of planted runs predicts of their rest, against the null forms.
+//! Predictions of planted runs' rest from their beginning, against the null forms.
 
 use super::planted::{falling, lawful, noise, points};
 use isentrope_lab::law::{Form, Prediction, Study};

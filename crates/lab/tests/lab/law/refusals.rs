@@ -5,7 +5,8 @@ use isentrope_lab::law::{Point, Study};
 
 const RUNS: u64 = 100;
 
-/// How many of [`RUNS`] planted runs are refused with these words among the reasons; without words, how many are refused.
+/// How many of [`RUNS`] planted runs are refused with these words among the reasons; without words,
+/// how many are refused.
 fn refused(words: &str, run: impl Fn(u64) -> Vec<Point>) -> u64 {
     let says = |study: &Study| study.refusals.iter().any(|reason| reason.contains(words));
     (0..RUNS).filter(|seed| says(&Study::of(run(*seed), 1))).count() as u64
@@ -54,8 +55,8 @@ fn an_entropy_that_is_held_is_refused() {
     assert!(study.refusals[0].contains("entropy hardly moves, between 0.4910 and 0.5000"), "{study:?}");
 }
 
-/// However small entropies are, and however little they or accuracies move: where there is no fit there is a reason, and
-/// rounding is no law.
+/// However small entropies are, and however little they or accuracies move: where there is no fit
+/// there is a reason, and rounding is no law.
 #[test]
 fn what_hardly_moves_is_refused_with_a_reason() {
     for exponent in -18..=2 {
@@ -164,7 +165,7 @@ fn runs_together_have_one_law() {
     assert_eq!(together.points.len(), 36);
     assert!(fit.a.low < A && A < fit.a.high, "{fit:?}");
     assert!(fit.a.high - fit.a.low < alone.a.high - alone.a.low, "{fit:?} {alone:?}");
-    // The same runs cut up are not the same neighbours, and one run is what it is alone.
+    // Cutting runs up makes other neighbours; one run is what it is alone.
     assert_eq!(Study::together(&slices[..1], 1).fit, Some(alone));
     assert_eq!(Study::of(runs[0].clone(), 1), Study::of(runs[0].clone(), 1));
     assert_ne!(Study::of(runs[0].clone(), 2).fit, Some(alone), "the seed counts");

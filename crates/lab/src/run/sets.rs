@@ -1,26 +1,54 @@
 //! Evaluation sets of a run: `eval/<set>/<what>`.
 
+use crate::law::points::Measured;
+use crate::law::{Point, SEED, Study};
 use crate::log::{RunLog, Series, SetMetric, of_set};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-/// A set that was evaluated.
+/// Accuracy with entropy on a set, or of the rollouts, and their law.
+#[derive(Clone, Debug)]
+pub struct EvaluatedSet {
+    /// The points, with the names of the set, the accuracy and the entropy.
+    pub measured: Measured,
+    /// Its bootstrap takes a while, so that it is made only if somebody asks.
+    study: OnceLock<Study>,
+}
+
+impl EvaluatedSet {
+    pub(super) fn of(measured: Measured) -> Self {
+        Self { measured, study: OnceLock::new() }
+    }
+
+    /// The law of the points, with the prefix and the seed that all commands share.
+    pub fn study(&self) -> &Study {
+        self.study.get_or_init(|| Study::of(self.measured.points.clone(), SEED))
+    }
+
+    /// The first point and the last.
+    pub fn ends(&self) -> Option<(Point, Point)> {
+        Some((*self.measured.points.first()?, *self.measured.points.last()?))
+    }
+}
+
+/// The name of a set whose accuracy was measured, with an entropy or without.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EvaluationSet {
-    /// Its name.
+pub struct SetName {
+    /// The set.
     pub name: String,
-    /// The metric's last part that is its accuracy: `mean@<k>` of the largest k, else `score`.
+    /// The last part of the metric that is its accuracy: `mean@<k>` of the largest k, else `score`.
     pub accuracy: String,
 }
 
-impl EvaluationSet {
-    /// The sets whose accuracy a log has, without the parts of others.
+impl SetName {
+    /// The sets of a log, without the parts of others.
     pub fn all(log: &RunLog) -> Vec<Self> {
         let parts = log.parts();
         let sets = log.accuracies().into_values().filter(|metric| !parts.contains_key(metric.set));
         sets.map(Self::of).collect()
     }
 
-    /// The parts of sets whose accuracy a log has, by the names of the whole ones.
+    /// The parts of sets of a log, by the names of the whole sets.
     pub fn parts(log: &RunLog) -> BTreeMap<&str, Vec<Self>> {
         let wholes = log.parts();
         let mut parts: BTreeMap<&str, Vec<Self>> = BTreeMap::new();
@@ -36,18 +64,18 @@ impl EvaluationSet {
         Self { name: accuracy.set.to_owned(), accuracy: accuracy.what.to_owned() }
     }
 
-    /// What was measured of it.
+    /// A metric of the set by its last part.
     pub fn series<'a>(&self, log: &'a RunLog, what: &str) -> Option<&'a Series> {
         log.series(&of_set(&self.name, what))
     }
 
-    /// The names of what was measured of it.
+    /// The last parts of its metrics.
     pub fn measured<'a>(&self, log: &'a RunLog) -> impl Iterator<Item = &'a str> {
         let metrics = log.beginning(&of_set(&self.name, "")).into_iter().filter_map(SetMetric::of);
         metrics.filter(|metric| metric.set == self.name).map(|metric| metric.what)
     }
 
-    /// k of its `mean@<k>`; none where its accuracy is a mean score, which is no share.
+    /// k of its `mean@<k>`; none if its accuracy is a mean score, which is no share.
     pub fn samples(&self) -> Option<u64> {
         SetMetric { set: &self.name, what: &self.accuracy }.samples()
     }
