@@ -207,10 +207,7 @@ fn what_cannot_be_read_is_named_with_a_remedy() {
     failure_saying(&mut law(&[&dir, "--accuracy", "eval/test/mean@8"]), &["no metric", "eval/test/mean@1"]);
     failure_saying(&mut law(&["nowhere"]), &["nowhere: "]);
     let csv = scratch.file("a.csv", "step,entropy,acc\n0,1.0,0.5\n1,?,0.5\n");
-    failure_saying(
-        &mut law(&[&csv]),
-        &["a.csv: line 3: column \"entropy\" must have a number, not \"?\""],
-    );
+    failure_saying(&mut law(&[&csv]), &["a.csv: line 3: column \"entropy\" must have a number, not \"?\""]);
     scratch.lines("run/metrics.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
     failure_saying(&mut law(&[&dir]), &["metrics.jsonl: no step has both an accuracy and an entropy yet"]);
     wrong_usage(&mut law(&[]), "RUN");

@@ -97,8 +97,7 @@ impl Runs {
     }
 
     fn have_ended(&self) -> bool {
-        let has_ended =
-            |run: &Run| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
+        let has_ended = |run: &Run| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
         self.shown.iter().all(has_ended)
     }
 }
