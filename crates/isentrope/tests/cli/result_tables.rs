@@ -19,8 +19,8 @@ fn kept_tables_have_their_statistics() {
     for part in ["## Entropy held at a target", "where entropy falls to 0.25 nats, %"] {
         assert!(said.contains(part), "{said}");
     }
-    let arguments = ["lab", "seeds", &path, "--group", "nothing"];
-    failure_saying(&mut isentrope(&arguments), &["no group \"nothing\"; it has any-token"]);
+    let mut missing = isentrope(&["lab", "seeds", &path, "--group", "nothing"]);
+    failure_saying(&mut missing, &["no group \"nothing\"; it has any-token"]);
     let json = stdout_of(&mut isentrope(&["lab", "seeds", &path, "--group", "any-token", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["groups"][0]["name"], "any-token");
