@@ -1,8 +1,10 @@
-//! Data sets and built-in tasks: the problems that training draws and the examples that it imitates.
+//! Data sets and built-in tasks: the problems that training draws and the examples that it
+//! imitates.
 //!
-//! [`benchmark`] defines the built-in benchmarks. [`Source`] and [`Examples`] give them by position; [`evaluation_set`]
-//! gives those to measure with. Reading a file goes from its rows ([`DataSettings::files`]) by their schema to problems or
-//! examples, and says in a [`Report`] what is wrong with which row.
+//! [`benchmark`] defines the built-in benchmarks. [`Source`] and [`Examples`] give them by
+//! position; [`evaluation_set`] gives those to measure with. Reading a file goes from its rows
+//! ([`DataSettings::files`]) by their schema to problems or examples, and says in a [`Report`] what
+//! is wrong with which row.
 
 pub mod benchmark;
 mod error;
@@ -34,4 +36,6 @@ pub use schema::{
 };
 pub use settings::{Columns, DataSettings, TaskName, Template, TemplateVariable};
 pub use source::{Examples, Records, Source, evaluation_set};
-pub use tasks::countdown;
+pub use tasks::countdown::{CountdownSettings, Demonstrations};
+pub use tasks::problem_size;
+pub use tasks::programs::ProgramsSettings;

@@ -1,59 +1,59 @@
-//! Where data is: files here, files that match a pattern, or files of a data set on the hub.
+//! Places of data: files, patterns of files, and data sets on the hub.
 
 use std::path::{Path, PathBuf};
 
-use isentrope_model::hub::{self, Names};
+use isentrope_hub::{self as hub, HubConfig, Names};
 
 use crate::rows::{ENDINGS, Format};
 use crate::{Error, Result};
 
-/// Where data is, as recipes and commands write it.
+/// A place of data, as recipes and commands write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A file.
     File(PathBuf),
-    /// Files whose paths match a pattern: `*` stands for any characters of a name, `?` for one, `[ab]` for one of several,
-    /// `**` for any directories.
+    /// Files whose paths match a pattern: `*` stands for any characters of a name, `?` for one,
+    /// `[ab]` for one of several, `**` for any directories.
     Pattern(String),
     /// Files of a data set on the hub.
     Hub {
         /// `[org/]name[@revision]`.
         id: String,
-        /// Which of its files.
+        /// Choice of its files.
         files: Wanted,
     },
 }
 
-/// Which files of a data set are meant.
+/// Choice of a data set's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Those whose names begin so.
+    /// Files whose names begin so.
     Beginning(String),
-    /// Those whose names tell all of these: configurations and splits. Without the name of a split, those of the split that
-    /// is asked for where nothing is said.
+    /// Files whose names have all of these parts: configurations and splits. If none is a split,
+    /// the caller's split is added.
     Parts(Vec<String>),
 }
 
-/// The part of a data set that is meant where nothing is said.
+/// The split to read unless one is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// What is trained on.
+    /// For training.
     Train,
-    /// What is measured with.
+    /// For evaluation.
     Test,
 }
 
-/// How an address of a data set on the hub begins, and its short form.
+/// Beginning of the address of a data set on the hub, and its short form.
 const ADDRESS: &str = "hf://datasets/";
 const SHORT: &str = "hf:";
 
-/// How the names of data files end that are not read.
+/// Endings of data files that are not supported.
 const OTHERS: [&str; 26] = [
     "7z", "arrow", "avro", "bin", "bz2", "csv", "db", "feather", "gz", "h5", "ipc", "npy", "npz", "orc",
     "pickle", "pkl", "pt", "sqlite", "tar", "tgz", "tsv", "txt", "xlsx", "xz", "zip", "zst",
 ];
 
-/// How the parts of data sets are usually called.
+/// Usual names of splits.
 const SPLITS: [&str; 7] = ["train", "test", "validation", "valid", "val", "dev", "eval"];
 
 impl Split {
@@ -66,8 +66,9 @@ impl Split {
 }
 
 impl Place {
-    /// Reads a place: a path; a pattern of paths; or on the hub `org/name[@revision][:CONFIG][:SPLIT]`, which `hf:` before it
-    /// tells from a path beyond doubt, or `hf://datasets/org/name[@revision]/FILES`, the beginning of the files' names.
+    /// Parses a place: a path; a pattern of paths; `org/name[@revision][:CONFIG][:SPLIT]` on the
+    /// hub, with `hf:` before it if it could be a path; or
+    /// `hf://datasets/org/name[@revision]/FILES` with the beginning of the files' names.
     pub fn parse(text: &str) -> Self {
         if let Some(address) = text.strip_prefix(ADDRESS) {
             let (id, files) = address.split_at(id_length(address));
@@ -87,12 +88,13 @@ impl Place {
         if text.contains(['*', '?', '[']) {
             return Self::Pattern(text.to_owned());
         }
-        // A path that is written wrong must not be asked of the hub: nobody else need know the names of one's files.
+        // A mistyped path must not be asked of the hub, which need not know the names of one's
+        // files.
         let is_path = Format::of(path).is_ok() || is_other_file(path) || has_directory(path);
         if is_path || !is_like_id(text) { Self::File(path.to_owned()) } else { Self::hub(text) }
     }
 
-    /// As [`parse`](Self::parse); what is not UTF-8 is a file.
+    /// Parses a path. One that is not UTF-8 is a file.
     pub fn of(path: &Path) -> Self {
         path.to_str().map_or_else(|| Self::File(path.to_owned()), Self::parse)
     }
@@ -103,10 +105,10 @@ impl Place {
         Self::Hub { id, files: Wanted::Parts(parts.collect()) }
     }
 
-    /// What is wrong with the place that can be told without looking for it.
+    /// Checks the spelling of the place, without looking for files.
     ///
     /// # Errors
-    /// As a sentence, or as that of [`Format::of`].
+    /// The defect, as a sentence.
     pub fn check(&self) -> Result<()> {
         match self {
             Self::File(path) => Format::of(path).map(drop).map_err(|error| match path.to_str() {
@@ -123,7 +125,7 @@ impl Place {
                 Ok(_) => Ok(()),
                 Err(e) => Err(Error::place(pattern, format!("it is no pattern of paths: {e}"))),
             },
-            // The rule is the same for models.
+            // Data sets and models have the same rule for names.
             Self::Hub { id, .. } if !Path::new(id).exists() && hub::check_name(id).is_err() => Err(Error::place(
                 &format!("{id:?}"),
                 "it is not the hub id of a data set; one looks like openai/gsm8k or openai/gsm8k@main",
@@ -140,7 +142,7 @@ impl Place {
         }
     }
 
-    /// What results and metrics call what is there: a file's name without its ending, a data set's without its owner.
+    /// Name in results and metrics: a file's without its ending, a data set's without its owner.
     pub fn name(&self) -> String {
         match self {
             Self::File(path) => Format::stem(path),
@@ -152,11 +154,12 @@ impl Place {
         }
     }
 
-    /// The files of the place: what matches a pattern in the order of the paths, and of the hub what has been downloaded for
-    /// it. A file is not looked for.
+    /// Finds the files of the place: those that match a pattern, sorted; those of the hub,
+    /// downloaded. A plain file is not looked for.
     ///
     /// # Errors
-    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver; as [`check`](Self::check).
+    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver; as
+    /// [`check`](Self::check).
     pub fn files(&self, split: Split, progress: &dyn hub::Progress) -> Result<Vec<PathBuf>> {
         self.check()?;
         match self {
@@ -164,20 +167,22 @@ impl Place {
             Self::Pattern(pattern) => matching(pattern),
             Self::Hub { id, files } => {
                 let select = |names: Names<'_>| files.choose(id, split, names);
-                hub::dataset_files(id, &select, progress)
+                HubConfig::from_env()
+                    .and_then(|config| hub::dataset_files(&config, id, &select, progress))
                     .map_err(|error| Error::Hub(format!("{error}; nor is there a file {id} here")))
             }
         }
     }
 
-    /// Whether the place is on this machine, so that what is there can be looked at without a network.
+    /// Whether the place needs no network.
     pub fn is_local(&self) -> bool {
         !matches!(self, Self::Hub { .. })
     }
 }
 
-/// Bytes of the id, `org/name[@revision]`, that an address begins with. As `HfFileSystem` has it, a slash ends a revision, in
-/// which it may be written `%2F`, but those of `refs/convert/NAME` and `refs/pr/NUMBER` are its own.
+/// Bytes of the id, `org/name[@revision]`, at the start of an address. As in `HfFileSystem` a slash
+/// ends a revision, in which it is written `%2F`; only `refs/convert/NAME` and `refs/pr/NUMBER`
+/// have slashes.
 fn id_length(address: &str) -> usize {
     let end_of_name = address.match_indices('/').nth(1).map_or(address.len(), |(at, _)| at);
     let Some(at) = address[..end_of_name].find('@') else { return end_of_name };
@@ -188,30 +193,30 @@ fn id_length(address: &str) -> usize {
     at + 1 + length
 }
 
-/// Whether a text has one slash, as an id of the hub has, and does not begin like a path.
+/// Whether a text has one slash, like an id of the hub, and does not begin like a path.
 fn is_like_id(text: &str) -> bool {
     text.matches('/').count() == 1 && !text.starts_with(['/', '.', '~'])
 }
 
-/// Whether a name ends like that of a data file of another format.
+/// Whether the ending is that of an unsupported format.
 fn is_other_file(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
     OTHERS.contains(&ending.as_str())
 }
 
-/// Whether the directory that a path names is here.
+/// Whether the directory of a path exists.
 fn has_directory(path: &Path) -> bool {
     path.parent().is_some_and(|directory| !directory.as_os_str().is_empty() && directory.is_dir())
 }
 
-/// The names of configurations and splits.
+/// Whether `part` can name a configuration or a split.
 fn is_part(part: &str) -> bool {
     !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
 }
 
 fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let failed = |what: String| Error::place(pattern, what);
-    // As in a shell: a star crosses no slash, and hidden files must be asked for.
+    // As in a shell, a star matches no slash and no leading dot.
     let options = glob::MatchOptions {
         case_sensitive: true,
         require_literal_separator: true,
@@ -230,11 +235,11 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
 }
 
 impl Wanted {
-    /// The files that are meant among the names of a data set's files. Where not all names are known, only files of which the
-    /// others could not be meant too, or instead.
+    /// Chooses files of a data set. If only the cached names are known, the choice must not depend
+    /// on the others.
     ///
     /// # Errors
-    /// Why none can be chosen, as part of a sentence.
+    /// The reason why none can be chosen, as a part of a sentence.
     pub fn choose(&self, id: &str, split: Split, names: Names<'_>) -> Result<Vec<String>, String> {
         match names {
             Names::All(names) => self.choose_of_all(id, split, names),
@@ -252,8 +257,8 @@ impl Wanted {
         }
     }
 
-    /// Whether these are the files that are meant whatever others there may be: the one named in full, or of a split that is
-    /// named all the shards that their names count.
+    /// Whether the choice is right whatever other files there are: the one file named in full, or,
+    /// of a named split, all shards that the names count.
     fn tells(&self, chosen: &[String]) -> bool {
         let is_exact = |name: &String, part: &String| labels(name).any(|label| label == part);
         let shards = |name: &String| name.rsplit_once("-of-")?.1.split(['.', '-']).next()?.parse().ok();
@@ -311,7 +316,7 @@ impl Wanted {
     }
 }
 
-/// Names for messages, the first of many.
+/// Lists the first names, for messages.
 fn shown(names: &[&String]) -> String {
     names.iter().take(8).map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
 }
@@ -320,7 +325,7 @@ fn names_split(parts: &[String]) -> bool {
     parts.iter().any(|part| SPLITS.contains(&part.as_str()))
 }
 
-/// The names of files that hold data, in order. Of a data set that has others, .json files hold something else.
+/// The names of data files, sorted. Beside other formats, .json files are not data.
 fn data_files(names: &[String]) -> Vec<&String> {
     let ends_in_json = |name: &str| name.ends_with(".json");
     let mut data: Vec<&String> = names.iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
@@ -335,7 +340,8 @@ fn data_files(names: &[String]) -> Vec<&String> {
     data
 }
 
-/// The names that tell a part: as a folder or as the whole name of a file, else somewhere between signs.
+/// The names that have `part` as a folder or as the whole name of the file; else between
+/// punctuation.
 fn telling<'a>(names: &[&'a String], part: &str) -> Vec<&'a String> {
     let whole = |name: &&&String| labels(name).any(|label| label == part);
     let exact: Vec<&String> = names.iter().filter(whole).copied().collect();
@@ -351,11 +357,11 @@ fn telling<'a>(names: &[&'a String], part: &str) -> Vec<&'a String> {
     names.iter().filter(between).copied().collect()
 }
 
-/// The folders of a name, and the file's own name without the number of the shard.
+/// The folders of a name, and the file's name without the shard's number.
 fn labels(name: &str) -> impl Iterator<Item = &str> {
     let (folders, file) = name.rsplit_once('/').unwrap_or(("", name));
     let stem = file.split('.').next().unwrap_or_default();
-    // As in train-00000-of-00001-1a2b3c.
+    // The name may be like train-00000-of-00001-1a2b3c.
     let stem = match stem.split_once("-of-").and_then(|(before, _)| before.rsplit_once('-')) {
         Some((label, _)) => label,
         None => stem,
@@ -363,8 +369,8 @@ fn labels(name: &str) -> impl Iterator<Item = &str> {
     folders.split('/').chain([stem]).filter(|label| !label.is_empty())
 }
 
-/// The names of a split; where none tells it, the only one, or all where none tells another (`is_named`: or where they have been
-/// named).
+/// The names of a split. If no name has it: the only name, or all names if none has another split
+/// or (`is_named`) the user has named them.
 fn of_split(names: Vec<&String>, split: Split, is_named: bool) -> Option<Vec<&String>> {
     if names.len() == 1 {
         return Some(names);
@@ -377,7 +383,7 @@ fn of_split(names: Vec<&String>, split: Split, is_named: bool) -> Option<Vec<&St
     (is_named || (split == Split::Train && !tells_another())).then_some(names)
 }
 
-/// The names, if all are in one folder; else the folders. Splits may be folders of their own in it.
+/// The names if all are in one folder, in which splits may have folders, else the folders.
 fn one_folder(names: Vec<&String>) -> Result<Vec<&String>, Vec<&str>> {
     let mut folders: Vec<&str> =
         names.iter().map(|name| name.rsplit_once('/').map_or("", |(folder, _)| folder)).collect();
@@ -496,7 +502,7 @@ mod tests {
         ]);
         assert_eq!(choose(&["train_sft"], train, &chat).unwrap(), chat[2]);
         assert_eq!(choose(&[], train, &chat).unwrap(), format!("{} {}", chat[1], chat[2]));
-        // No split is named after it, but the files are those that were named.
+        // The name is no split's, but the user has named the files.
         assert_eq!(choose(&["test_sft"], train, &chat).unwrap(), chat[0]);
 
         let converted =

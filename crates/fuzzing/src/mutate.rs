@@ -1,10 +1,10 @@
-//! Inputs made from other inputs, the same ones for the same seed.
+//! Deterministic mutations of inputs, for runs on a stable compiler. cargo-fuzz has its own.
 
 use crate::Target;
 
-/// Longest input made, in bytes.
+/// Longest input, in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Numbers at which things go wrong.
+/// Numbers that often break readers.
 const NUMBERS: [&str; 14] = [
     "0",
     "-1",
@@ -22,18 +22,18 @@ const NUMBERS: [&str; 14] = [
     "99999999999999999999999",
 ];
 
-/// Makes inputs.
+/// Generator of inputs.
 pub struct Mutator {
     state: u64,
 }
 
 impl Mutator {
-    /// One whose inputs follow from `seed` alone.
+    /// Seeds a generator.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// An input made from one of `corpus`, which holds at least one.
+    /// Mutates one input of `corpus`, which is not empty.
     pub fn input(&mut self, target: &Target, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut data = corpus[self.below(corpus.len())].clone();
         for _ in 0..1 + self.below(6) {
@@ -68,7 +68,7 @@ impl Mutator {
                 data.splice(from..from, word.bytes());
             }
             7 => {
-                // In place of a number, if there is one.
+                // Replaces a number, if there is one.
                 let start = data[from..].iter().position(u8::is_ascii_digit).map_or(from, |at| from + at);
                 let length = data[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
                 data.splice(start..start + length, NUMBERS[self.below(NUMBERS.len())].bytes());

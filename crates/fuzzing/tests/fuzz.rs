@@ -1,5 +1,5 @@
-//! The readers on their corpora and on inputs made from them, the same ones every time. `ISENTROPE_FUZZ_EXECUTIONS` asks for
-//! another number of them, `ISENTROPE_FUZZ_SEED` for others.
+//! Runs every target on its corpus and on mutations of it, which are the same every time.
+//! `ISENTROPE_FUZZ_EXECUTIONS` sets the number of mutations, `ISENTROPE_FUZZ_SEED` their seed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how far it got")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,8 @@ use std::{env, fs, process};
 
 use isentrope_fuzzing::{Mutator, TARGETS};
 
-/// What one input may take; a chat template may take ten seconds of processor time, on a machine that does other work.
+/// Longest time for one input. A chat template may take ten seconds of processor time, on a busy
+/// machine.
 const LONGEST: Duration = Duration::from_secs(120);
 
 fn number(variable: &str) -> Option<u64> {
@@ -29,7 +30,7 @@ fn fuzz(name: &str) {
     let corpus = corpus(name);
     let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(target.executions.into());
     let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1));
-    // Kept where it can be found again, also when the process dies of it; nobody else has the name.
+    // Keeps the input where it can be found, even if the process dies; the name is unique.
     let prefix = format!("isentrope-fuzz-{name}-{}-", process::id());
     let (_, kept) = tempfile::Builder::new().prefix(&prefix).tempfile().unwrap().keep().unwrap();
     let start = Instant::now();

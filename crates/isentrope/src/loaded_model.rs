@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
+use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::chat_template::{ChatTemplate, Date};
-use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
@@ -121,7 +121,7 @@ fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loa
     run_directory::refuse_as_model(Path::new(model))?;
     let hub = HubConfig::from_env()?;
     // Whether the weights fit is known before they are fetched.
-    let dir = hub::describe_with(&hub, model, &Download::default())?;
+    let dir = hub::describe(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
     let layout = Layout::new(&config);
@@ -135,7 +135,7 @@ fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loa
     }
     let products = device.products(&layout, &config, 0);
     products.iter().for_each(|products| messages::say(&products.to_string()));
-    hub::complete_with(&hub, model, &dir, &Download::default())?;
+    hub::complete(&hub, model, &dir, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;

@@ -3,7 +3,7 @@
 use crate::messages;
 use crate::visible::capped;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{IsTerminal, stderr};

@@ -137,7 +137,7 @@ fn is_of_the_hub(error: &Error) -> bool {
     use isentrope_evaluation::Error::Data;
     use isentrope_train::Error::Common;
     error.chain().any(|cause| {
-        matches!(cause.downcast_ref(), Some(isentrope_model::Error::Hub(_)))
+        matches!(cause.downcast_ref(), Some(isentrope_hub::Error::Hub(_)))
             || matches!(cause.downcast_ref(), Some(Common(Data(isentrope_data::Error::Hub(_)))))
     })
 }

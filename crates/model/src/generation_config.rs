@@ -1,7 +1,7 @@
 //! `generation_config.json`: how the authors of a model meant it to be sampled.
 //!
-//! Source: the `GenerationConfig` of transformers. Of the keys that change what is sampled, those that isentrope's sampler cannot
-//! act on are read only to be named.
+//! Source: the `GenerationConfig` of transformers. Of the keys that change what is sampled, those
+//! that isentrope's sampler cannot act on are read only to be named.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::json_file::{describe, find_object};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
 
-/// Keys that change what is sampled and that isentrope's sampler does not act on, with the number at which they change nothing.
+/// Keys that change what is sampled and that isentrope's sampler does not act on, with the number
+/// at which they change nothing.
 const NOT_ACTED_ON: [(&str, f64); 19] = [
     ("typical_p", 1.0),
     ("top_h", 1.0),
@@ -39,7 +40,8 @@ const NOT_ACTED_ON: [(&str, f64); 19] = [
 /// The sampling defaults shipped with a model. `None` means that the file does not say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationConfig {
-    /// Tokens that end a response; empty where the file names none. [`eos_tokens`] has all that end one.
+    /// Tokens that end a response; empty where the file names none. [`eos_tokens`] has all that end
+    /// one.
     pub eos_token_ids: Vec<u32>,
     /// Whether to sample; transformers decodes greedily unless this is `Some(true)`.
     pub do_sample: Option<bool>,
@@ -53,16 +55,18 @@ pub struct GenerationConfig {
     pub min_p: Option<f64>,
     /// Divisor of the (positive) logits of tokens already in the context, above 0.
     pub repetition_penalty: Option<f64>,
-    /// Keys of the file that would change what is sampled, and that isentrope's sampler does not act on.
+    /// Keys of the file that would change what is sampled, and that isentrope's sampler does not
+    /// act on.
     pub not_acted_on: Vec<&'static str>,
 }
 
-/// The tokens that end a response of the model in `dir`, whose vocabulary has `vocab_size` tokens: those of `eos_token_id` as
-/// [`GenerationConfig::read`] finds it, and the tokenizer's end-of-sequence token, which vLLM and TRL heed beside these. Empty
-/// where neither names one.
+/// The tokens that end a response of the model in `dir`, whose vocabulary has `vocab_size` tokens:
+/// those of `eos_token_id` as [`GenerationConfig::read`] finds it, and the tokenizer's
+/// end-of-sequence token, which vLLM and TRL heed beside these. Empty where neither names one.
 ///
 /// # Errors
-/// As [`GenerationConfig::read`]; and [`Error::Invalid`] for a token outside the vocabulary, at which no response would end.
+/// As [`GenerationConfig::read`]; and [`Error::Invalid`] for a token outside the vocabulary, at
+/// which no response would end.
 pub fn eos_tokens(dir: &Path, vocab_size: usize, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
     let mut tokens = GenerationConfig::read(dir)?.eos_token_ids;
     if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
@@ -82,13 +86,13 @@ pub fn eos_tokens(dir: &Path, vocab_size: usize, tokenizer: Option<&Tokenizer>) 
 }
 
 impl GenerationConfig {
-    /// Reads `generation_config.json` in `dir`. Without that file the token ids come from `config.json`, and
-    /// without either everything is `None`.
+    /// Reads `generation_config.json` in `dir`. Without that file the token ids come from
+    /// `config.json`, and without either everything is `None`.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] naming file and key when it is no JSON object
-    /// or a value has the wrong type or is out of range. Nulls are the same as absent keys, and so is the token -1 of older
-    /// Llama files.
+    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] naming file and key when it is
+    /// no JSON object or a value has the wrong type or is out of range. Nulls are the same as
+    /// absent keys, and so is the token -1 of older Llama files.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("generation_config.json");
         if let Some(object) = find_object(&path)? {

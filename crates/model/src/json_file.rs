@@ -1,4 +1,5 @@
-//! Small files of a model directory, mostly JSON, read whole and with a limit: whatever lies on disk is untrusted.
+//! Small files of a model directory, mostly JSON, read whole and with a limit: whatever lies on
+//! disk is untrusted.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -16,8 +17,8 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Reads the file at `path`, which must hold one JSON object.
 ///
 /// # Errors
-/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger than 64 MiB,
-/// holds something else or has a key twice in one object.
+/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger
+/// than 64 MiB, holds something else or has a key twice in one object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     find_object(path)?
         .ok_or_else(|| Error::io(path, io::Error::new(ErrorKind::NotFound, "there is no such file")))
@@ -56,8 +57,8 @@ pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>>
     }
 }
 
-/// A JSON value in which no object has a key twice: which of the two counts is up to each reader, so that a file could be
-/// one thing to us and another to whoever checked it.
+/// A JSON value in which no object has a key twice: which of the two counts is up to each reader,
+/// so that a file could be one thing to us and another to whoever checked it.
 #[derive(Debug)]
 pub(crate) struct Distinct(pub Value);
 

@@ -1,5 +1,5 @@
-//! Models from directories and back: what is saved is what is loaded, and a damaged directory is refused in one
-//! sentence.
+//! Models from directories and back: what is saved is what is loaded, and a damaged directory is
+//! refused in one sentence.
 
 use crate::common::{directory, oracle, oracles, safetensors};
 use isentrope_kernels::{Cpu, Isa, Role};

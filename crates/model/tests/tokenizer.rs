@@ -1,5 +1,5 @@
-//! Tokenizers against what transformers makes of the same files (`fixtures/tokenizer/make.py`), and against
-//! malformed ones.
+//! Tokenizers against what transformers makes of the same files (`fixtures/tokenizer/make.py`), and
+//! against malformed ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -169,7 +169,8 @@ fn few_characters(characters: &str) -> (tempfile::TempDir, Tokenizer) {
     (dir, tokenizer)
 }
 
-/// What a normalizer changes or takes away was meant to go, and what it leaves is named as it was written.
+/// What a normalizer changes or takes away was meant to go, and what it leaves is named as it was
+/// written.
 #[test]
 fn what_is_lost_is_told_from_what_is_normalized() {
     let (dir, _) = few_characters("abc");
@@ -200,7 +201,8 @@ fn what_is_lost_is_told_from_what_is_normalized() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Piece by piece or all at once, any tokens give the same text: valid or not, special or unknown.
+    /// Piece by piece or all at once, any tokens give the same text: valid or not, special or
+    /// unknown.
     #[test]
     fn a_stream_adds_up_to_the_whole(which in 0..3usize, picks in prop::collection::vec(0..1000u32, 0..80), skip: bool) {
         let tokenizer = read(NAMES[which]);
@@ -210,7 +212,8 @@ proptest! {
         prop_assert_eq!(stream(&tokenizer, &ids, skip).concat(), whole);
     }
 
-    /// The same for every kind of decoder; the picks prefer the few tokens of text over the 256 of bytes.
+    /// The same for every kind of decoder; the picks prefer the few tokens of text over the 256 of
+    /// bytes.
     #[test]
     fn a_stream_adds_up_with_any_decoder(
         decoder in prop::sample::select(&DECODERS[..]),
@@ -226,7 +229,8 @@ proptest! {
         prop_assert_eq!(stream(&tokenizer, &ids, true).concat(), whole);
     }
 
-    /// Text survives the byte-level tokenizer (whose normalizer is NFC: ASCII and emoji have one form).
+    /// Text survives the byte-level tokenizer (whose normalizer is NFC: ASCII and emoji have one
+    /// form).
     #[test]
     fn byte_level_text_round_trips(text in "[ -;=?-~\n🙂日]{0,40}") {
         let tokenizer = read("byte-bpe");
@@ -234,8 +238,8 @@ proptest! {
         prop_assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
     }
 
-    /// A vocabulary of a few characters, without an unknown token: what comes back is the text without the others, and the
-    /// first of them is told, with how many more there are.
+    /// A vocabulary of a few characters, without an unknown token: what comes back is the text
+    /// without the others, and the first of them is told, with how many more there are.
     #[test]
     fn nothing_is_left_out_in_silence(text in "[a-e1-3é ]{0,30}") {
         let (_dir, tokenizer) = few_characters("abc12 ");

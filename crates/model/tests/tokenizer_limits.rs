@@ -1,4 +1,5 @@
-//! Tokenizers that make far more of a text than it is, or of a file than it holds. None takes more than a little.
+//! Tokenizers that make far more of a text than it is, or of a file than it holds. None takes more
+//! than a little.
 
 use std::fs;
 use std::time::{Duration, Instant};

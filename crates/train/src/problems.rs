@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_data::{Finding, Findings, Longest, Problem, Record, Records, Report, Source, Split};
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 

@@ -12,8 +12,9 @@ use crate::settings::{
 };
 use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
+use isentrope_hub as hub;
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Keep, Layout, Model, hub};
+use isentrope_model::{ActivationCache, Keep, Layout, Model};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_data::benchmark::{Benchmark, Choice};
 use isentrope_data::{FileHash, Problem, Report, Split};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::check_problem;
 use std::path::PathBuf;

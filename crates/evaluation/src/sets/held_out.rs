@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::settings::{EvaluationSettings, PROBLEMS};
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
 use isentrope_data::{Place, Problem, Report, Split};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::outcome::Outcome;
 use super::statistic::Statistic;
-use isentrope_data::countdown::given_numbers;
+use isentrope_data::problem_size;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,8 +57,8 @@ impl Part {
 enum Division<'a> {
     /// Two sources or more.
     Sources(BTreeMap<&'a str, Vec<usize>>),
-    /// How many numbers problems of the built-in task give; nothing where a problem is of another task.
-    Sizes(BTreeMap<usize, Vec<usize>>),
+    /// Sizes of problems of the built-in tasks; empty if a problem is of no such task.
+    Sizes(BTreeMap<String, Vec<usize>>),
 }
 
 /// The parts of a set, given by the source and the ground truth of each problem: their names, and the places of their
@@ -71,7 +71,7 @@ pub(crate) fn parts<'a>(
             safe_names(sources.keys().copied()).into_iter().zip(sources.into_values()).collect()
         }
         Division::Sizes(sizes) if (2..=MOST).contains(&sizes.len()) => {
-            sizes.into_iter().map(|(size, its)| (format!("{size}_numbers"), its)).collect()
+            sizes.into_iter().collect()
         }
         _ => Vec::new(),
     }
@@ -96,9 +96,9 @@ fn division<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone) ->
     if sources.len() > 1 {
         return Division::Sources(sources);
     }
-    let mut sizes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut sizes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (place, (_, ground_truth)) in problems.enumerate() {
-        match given_numbers(ground_truth) {
+        match problem_size(ground_truth) {
             Some(size) => sizes.entry(size).or_default().push(place),
             None => return Division::Sizes(BTreeMap::new()),
         }

@@ -19,9 +19,9 @@ use card::Card;
 use clap::Args;
 use isentrope_data::{DataSettings, FileHash, Template};
 use isentrope_files::Digest;
+use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Isa};
 use isentrope_model::chat_template::{ChatTemplate, Date};
-use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::tokenizer::SpecialTokens;
 use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::shards_of_rank;
@@ -256,7 +256,7 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
         let hub = HubConfig::from_env()?;
         let download: &dyn hub::Progress = if ranks.is_first() { &Download::default() } else { &() };
-        let describe = || Ok(hub::describe_with(&hub, &model.path, download)?);
+        let describe = || Ok(hub::describe(&hub, &model.path, download)?);
         let model_dir = ranks.first_then_all(describe)?;
         let date = ranks.first_finds(|| {
             let date = date_asked_for(recipe.data_mut(), &model_dir, &place);
@@ -298,7 +298,7 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
             watcher.note(note);
         }
         if !model.from_scratch {
-            let complete = || Ok(hub::complete_with(&hub, &model.path, &model_dir, download)?);
+            let complete = || Ok(hub::complete(&hub, &model.path, &model_dir, download)?);
             ranks.first_then_all(complete)?;
         }
         let mut manifest = manifest(device, &prepared.trainer, ranks, &model_dir)?;
@@ -376,7 +376,7 @@ fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, on: O
     hub::check_name(&path)?;
     // Who looks does not want to wait for a hub that cannot be reached.
     let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
-    let dir = match hub::describe_with(&hub, &path, &Download::default()) {
+    let dir = match hub::describe(&hub, &path, &Download::default()) {
         Ok(dir) => dir,
         Err(error) => {
             let notes = recipe.check_data()?;

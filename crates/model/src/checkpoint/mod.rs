@@ -1,5 +1,5 @@
-//! Weights in Hugging Face directories: safetensors files, alone or sharded behind an index, read through a memory
-//! map and written atomically.
+//! Weights in Hugging Face directories: safetensors files, alone or sharded behind an index, read
+//! through a memory map and written atomically.
 
 mod read;
 mod write;

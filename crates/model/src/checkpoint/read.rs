@@ -16,13 +16,14 @@ use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
 use crate::json_file::Distinct;
 use crate::{Error, Result, json_file};
 
-/// Far above the header of any published shard (a few hundred kilobytes), and little enough to parse.
+/// Far above the header of any published shard (a few hundred kilobytes), and little enough to
+/// parse.
 const MAX_HEADER_BYTES: usize = 32 << 20;
 
 /// Values that [`Checkpoint::read_f32`] converts at a time: few enough for the second-level cache.
 const READ_BLOCK: usize = 1 << 16;
-/// Bytes read before their pages are released. The kernel maps some pages around each one touched, also behind
-/// it, so releasing little at a time would leave many of them mapped.
+/// Bytes read before their pages are released. The kernel maps some pages around each one touched,
+/// also behind it, so releasing little at a time would leave many of them mapped.
 const RELEASE_BYTES: usize = 8 << 20;
 
 /// An open checkpoint: every tensor of its files, located and checked, none converted yet.
@@ -59,12 +60,13 @@ impl Location {
 }
 
 impl Checkpoint {
-    /// Opens `dir/model.safetensors` or, without one, the shards of `dir/model.safetensors.index.json`.
+    /// Opens `dir/model.safetensors` or, without one, the shards of
+    /// `dir/model.safetensors.index.json`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is neither F32 nor
-    /// F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or they contradict each other;
-    /// [`Error::Io`] when one cannot be read.
+    /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is
+    /// neither F32 nor F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or
+    /// they contradict each other; [`Error::Io`] when one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
         let mut checkpoint = Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
         let index_path = dir.join(INDEX_FILE);
@@ -99,7 +101,8 @@ impl Checkpoint {
     /// A tensor in f32, row-major. The conversion is exact.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the tensor is absent, has another shape, or holds a NaN or an infinity.
+    /// [`Error::Invalid`] when the tensor is absent, has another shape, or holds a NaN or an
+    /// infinity.
     pub fn read_f32(&self, name: &str, expected_shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.find(name, expected_shape)?;
         let mut values = Vec::with_capacity(tensor.element_count());
@@ -107,9 +110,9 @@ impl Checkpoint {
         Ok(values)
     }
 
-    /// A tensor in f32, `rows_per_call` rows at a time, so that it can be packed without a second full copy.
-    /// A row is one index of the first dimension; `consume` gets the number of the first row and
-    /// `[rows, shape[1..]]` values, in order, the last time perhaps fewer rows.
+    /// A tensor in f32, `rows_per_call` rows at a time, so that it can be packed without a second
+    /// full copy. A row is one index of the first dimension; `consume` gets the number of the first
+    /// row and `[rows, shape[1..]]` values, in order, the last time perhaps fewer rows.
     ///
     /// # Errors
     /// As [`Self::read_f32`]; `consume` may by then have seen the rows before the defect.
@@ -144,7 +147,8 @@ impl Checkpoint {
         Ok(tensor)
     }
 
-    /// Calls `consume(start, values)` with blocks of `block_size` values, the first of which has index `start`.
+    /// Calls `consume(start, values)` with blocks of `block_size` values, the first of which has
+    /// index `start`.
     fn read_blocks(
         &self,
         name: &str,
@@ -239,8 +243,8 @@ impl Checkpoint {
     }
 }
 
-/// The start of the data in a safetensors file and what its header says of each tensor, checked against the
-/// file's length.
+/// The start of the data in a safetensors file and what its header says of each tensor, checked
+/// against the file's length.
 fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorInfo)>)> {
     let invalid = |what: String| Error::invalid(path, what);
     let Some((length, rest)) = file.split_first_chunk::<HEADER_LENGTH_BYTES>() else {

@@ -64,9 +64,11 @@ impl WeightDtype {
 pub struct WriteOptions<'a> {
     /// Number format of every tensor.
     pub dtype: WeightDtype,
-    /// A file's tensors have at most this many bytes together, but for a tensor that alone has more.
+    /// A file's tensors have at most this many bytes together, but for a tensor that alone has
+    /// more.
     pub max_shard_bytes: u64,
-    /// The model directory whose tokenizer, chat template and generation files are copied byte for byte.
+    /// The model directory whose tokenizer, chat template and generation files are copied byte for
+    /// byte.
     pub carry_from: Option<&'a Path>,
     /// Which files this writer writes, where several write into one directory.
     pub writer: Writer,
@@ -96,17 +98,19 @@ pub struct Tensor<'a> {
     pub name: String,
     /// Sizes of its dimensions.
     pub shape: Vec<usize>,
-    /// Produces the values, row-major, when their turn comes; they are dropped before the next tensor's.
+    /// Produces the values, row-major, when their turn comes; they are dropped before the next
+    /// tensor's.
     pub values: Box<dyn FnOnce() -> Result<Cow<'a, [f32]>> + 'a>,
 }
 
-/// Writes a model directory that appears under its name whole or not at all: config.json (`config` with its
-/// dtype brought up to date), `tensors` in their order, and what [`WriteOptions::carry_from`] has.
+/// Writes a model directory that appears under its name whole or not at all: config.json (`config`
+/// with its dtype brought up to date), `tensors` in their order, and what
+/// [`WriteOptions::carry_from`] has.
 ///
 /// # Errors
-/// [`Error::Input`] when `dir` exists and is not empty, when two tensors have one name, or when values do not
-/// fit their shape or the number format; [`Error::Io`] when a file cannot be read or written. Nothing is left
-/// behind then.
+/// [`Error::Input`] when `dir` exists and is not empty, when two tensors have one name, or when
+/// values do not fit their shape or the number format; [`Error::Io`] when a file cannot be read or
+/// written. Nothing is left behind then.
 pub fn write_checkpoint(
     dir: &Path,
     config: &Map<String, Value>,
@@ -118,8 +122,8 @@ pub fn write_checkpoint(
     Ok(directory.commit()?)
 }
 
-/// [`write_checkpoint`] into the existing directory `dir`, for a caller that adds files of its own before an
-/// [`AtomicDirectory::commit`]. Returns what it has written.
+/// [`write_checkpoint`] into the existing directory `dir`, for a caller that adds files of its own
+/// before an [`AtomicDirectory::commit`]. Returns what it has written.
 ///
 /// # Errors
 /// As [`write_checkpoint`], but for what had been written until then.
@@ -142,8 +146,8 @@ pub fn write_checkpoint_files(
     Ok(written)
 }
 
-/// `config` with the dtype of its weights, under the key it uses already (transformers 5 writes `dtype`, earlier
-/// versions `torch_dtype`) or the one that all versions read.
+/// `config` with the dtype of its weights, under the key it uses already (transformers 5 writes
+/// `dtype`, earlier versions `torch_dtype`) or the one that all versions read.
 fn with_dtype(config: &Map<String, Value>, dtype: WeightDtype) -> Map<String, Value> {
     let mut config = config.clone();
     let mut known = false;
@@ -174,8 +178,8 @@ fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(copied)
 }
 
-/// Writes tensors alone into the existing directory `dir`, sharded as asked, for [`Checkpoint`](super::Checkpoint) to
-/// read. Returns what it has written.
+/// Writes tensors alone into the existing directory `dir`, sharded as asked, for
+/// [`Checkpoint`](super::Checkpoint) to read. Returns what it has written.
 ///
 /// # Errors
 /// As [`write_checkpoint`], but for what had been written until then.
@@ -222,7 +226,8 @@ pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) ->
     Ok(written)
 }
 
-/// Values in a tensor of this shape, few enough that the bytes of a checkpoint can be summed without overflow.
+/// Values in a tensor of this shape, few enough that the bytes of a checkpoint can be summed
+/// without overflow.
 fn element_count(tensor: &Tensor) -> Result<usize> {
     let count = tensor.shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
     count.filter(|&count| count as u64 <= 1 << 40).ok_or_else(|| {

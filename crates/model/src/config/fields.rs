@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 
-/// One JSON object of config.json: the whole, or the one under a key. A key that holds null counts as absent.
+/// One JSON object of config.json: the whole, or the one under a key. A key that holds null counts
+/// as absent.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     pub path: &'a Path,

@@ -1,5 +1,6 @@
-//! The rotary embedding that config.json asks for: `rope_parameters` of transformers 5, or `rope_scaling` and
-//! `rope_theta` of transformers 4. Defaults and precedence are those of transformers' `modeling_rope_utils`.
+//! The rotary embedding that config.json asks for: `rope_parameters` of transformers 5, or
+//! `rope_scaling` and `rope_theta` of transformers 4. Defaults and precedence are those of
+//! transformers' `modeling_rope_utils`.
 
 use serde_json::Value;
 

@@ -6,7 +6,8 @@ use super::Family;
 use super::fields::{Fields, shown};
 use crate::Result;
 
-/// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or empty.
+/// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
+/// empty.
 const REFUSED_EXTENSIONS: [&str; 17] = [
     "alibi",
     "attention_chunk_size",

@@ -1,7 +1,9 @@
-//! Bounds on what the stages of a tokenizer make of a text: a file may list normalizers that each double it.
+//! Bounds on what the stages of a tokenizer make of a text: a file may list normalizers that each
+//! double it.
 //!
-//! The stages of a list run one by one, and each leaves a text that is not much longer than the first. What replaces by
-//! texts of the file's own, a stage that can multiply at once, is measured before it runs.
+//! The stages of a list run one by one, and each leaves a text that is not much longer than the
+//! first. What replaces by texts of the file's own, a stage that can multiply at once, is measured
+//! before it runs.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,8 +15,9 @@ use tokenizers::{
     PreTokenizer, PreTokenizerWrapper, Result,
 };
 
-/// How many times as long as the text before, in bytes, the text behind the normalizers, the pre-tokenizers or the decoders
-/// may be. Compatibility forms make eleven times as much of a character, byte-level alphabets twice.
+/// How many times as long as the text before, in bytes, the text behind the normalizers, the
+/// pre-tokenizers or the decoders may be. Compatibility forms make eleven times as much of a
+/// character, byte-level alphabets twice.
 const MAX_GROWTH: usize = 16;
 /// What short texts may grow by besides, in bytes.
 const ALLOWANCE: usize = 4096;
@@ -38,7 +41,8 @@ impl<'a> BoundedNormalizer<'a> {
         Self { normalizer, left: allowed(length).into(), exceeded: false.into() }
     }
 
-    /// An error if a piece has grown too long. The library takes no notice of what `normalize` returns.
+    /// An error if a piece has grown too long. The library takes no notice of what `normalize`
+    /// returns.
     pub fn check(&self) -> Result<()> {
         if self.exceeded.load(Relaxed) { Err(too_long("normalizer")) } else { Ok(()) }
     }
@@ -138,7 +142,8 @@ fn length(tokens: &[String]) -> usize {
     tokens.iter().map(String::len).sum()
 }
 
-/// How many bytes `text` has when replaced; where that is surely within `limit`, some number that is, too.
+/// How many bytes `text` has when replaced; where that is surely within `limit`, some number that
+/// is, too.
 fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize> {
     let content = replace.content.len();
     // It matches at each byte and at the end, at the most.
@@ -146,7 +151,8 @@ fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize>
     if at_most <= limit {
         return Ok(at_most);
     }
-    // The pattern is not for others to see, but the same one with another content tells how often it matches.
+    // The pattern is not for others to see, but the same one with another content tells how often
+    // it matches.
     let with = |content: &str| -> Result<usize> {
         let mut copy = serde_json::to_value(replace)?;
         copy["content"] = content.into();
@@ -157,7 +163,8 @@ fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize>
     Ok(kept.saturating_add((with("x")? - kept).saturating_mul(content)))
 }
 
-/// How many bytes `map` makes of `text`, or some number above `limit`. Taken part by part, so that a bomb stays small.
+/// How many bytes `map` makes of `text`, or some number above `limit`. Taken part by part, so that
+/// a bomb stays small.
 fn mapped_length(map: &Precompiled, text: &str, limit: usize) -> usize {
     let mut length = 0_usize;
     for c in text.chars() {

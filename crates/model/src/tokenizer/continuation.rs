@@ -10,7 +10,8 @@ use tokenizers::{NormalizerWrapper, PreTokenizerWrapper};
 pub(super) struct Continuation {
     pub normalizer: Option<NormalizerWrapper>,
     pub pre_tokenizer: Option<PreTokenizerWrapper>,
-    /// Whether the mark is put before each piece between added tokens; else only where the whole text begins.
+    /// Whether the mark is put before each piece between added tokens; else only where the whole
+    /// text begins.
     pub marks_each_piece: bool,
 }
 

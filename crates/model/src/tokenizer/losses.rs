@@ -1,8 +1,9 @@
 //! What of a text has no token.
 //!
-//! A byte-pair vocabulary without an unknown token (a character-level one, say) may lack a character; like transformers we
-//! then leave it out, and the text says something else: the user should know. What normalizers and pre-tokenizers take
-//! away on purpose is gone before a piece comes here.
+//! A byte-pair vocabulary without an unknown token (a character-level one, say) may lack a
+//! character; like transformers we then leave it out, and the text says something else: the user
+//! should know. What normalizers and pre-tokenizers take away on purpose is gone before a piece
+//! comes here.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -49,7 +50,8 @@ impl Losses {
 
 impl Loss {
     fn of(model: &ModelWrapper, piece: &NormalizedString) -> Self {
-        // As the user wrote it: a piece may be in the byte-level alphabet, with several characters for one.
+        // As the user wrote it: a piece may be in the byte-level alphabet, with several characters
+        // for one.
         let original = |at| piece.convert_offsets(Range::Normalized(at));
         let mut lost: Vec<_> = without_tokens(model, piece.get()).into_iter().filter_map(original).collect();
         lost.dedup();
@@ -66,14 +68,14 @@ impl Loss {
     }
 }
 
-/// Whether tokens account for every byte. A model that leaves something out counts on without it, so that the last token
-/// ends too early.
+/// Whether tokens account for every byte. A model that leaves something out counts on without it,
+/// so that the last token ends too early.
 fn cover(tokens: &[Token], text: &str) -> bool {
     tokens.last().map_or(0, |token| token.offsets.1) == text.len()
 }
 
-/// Where the characters are that have no tokens of their own. There may be none: a character may have a token only within
-/// a word, say.
+/// Where the characters are that have no tokens of their own. There may be none: a character may
+/// have a token only within a word, say.
 fn without_tokens(model: &ModelWrapper, text: &str) -> Vec<std::ops::Range<usize>> {
     let has_none = |at: &std::ops::Range<usize>| {
         let character = &text[at.clone()];

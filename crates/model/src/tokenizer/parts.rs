@@ -17,9 +17,11 @@ const MAX_INSERTED: usize = 1024;
 const MAX_PATTERN: usize = 64 << 10;
 /// Pieces that a post-processor adds to a text, and ids that a piece may stand for.
 const MAX_PIECES: usize = 64;
-/// Longest unknown token, prefix or suffix of a model, in bytes: it may be copied for each character.
+/// Longest unknown token, prefix or suffix of a model, in bytes: it may be copied for each
+/// character.
 const MAX_AFFIX: usize = 64;
-/// Longest word that a WordPiece model looks at, in characters: it takes the square of it. Real ones say 100.
+/// Longest word that a WordPiece model looks at, in characters: it takes the square of it. Real
+/// ones say 100.
 const MAX_WORD: u64 = 256;
 /// Longest token, in bytes, as it is written and as it is normalized.
 pub(super) const MAX_TOKEN: usize = 4096;
@@ -151,7 +153,8 @@ fn check_part(value: &Value, key: &str, depth: usize, stages: &mut usize) -> Res
     }
 }
 
-/// The library reserves memory for as many entries as a map of characters claims in its first four bytes.
+/// The library reserves memory for as many entries as a map of characters claims in its first four
+/// bytes.
 fn check_charsmap(base64: &str) -> Result<(), String> {
     let digit = |c: u8| match c {
         b'A'..=b'Z' => u64::from(c - b'A'),

@@ -20,8 +20,8 @@ pub struct SpecialTokens {
 impl SpecialTokens {
     /// Reads `tokenizer_config.json` and, for roles it does not mention, `special_tokens_map.json`.
     ///
-    /// Either file may be missing. A token is a string or an object with the string under `content`; null says
-    /// that the model has no such token.
+    /// Either file may be missing. A token is a string or an object with the string under
+    /// `content`; null says that the model has no such token.
     ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] when it is malformed.

@@ -10,7 +10,8 @@ use crate::settings::{self, POLICY_OPTIMIZER};
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_data::{DataSettings, Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
-use isentrope_model::{Layout, ModelConfig, Tokens, hub};
+use isentrope_hub as hub;
+use isentrope_model::{Layout, ModelConfig, Tokens};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::{Path, PathBuf};
 

@@ -8,10 +8,10 @@ use crate::device::{self, Device, Job, Seat, Wanted};
 use crate::memory::Memory;
 use crate::progress::Download;
 use anyhow::{Result, anyhow};
+use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::ModelConfig;
-use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
 use isentrope_train::plan::Plan;
 use isentrope_train::settings::NumberType;
@@ -122,7 +122,7 @@ impl Models {
     fn described(&mut self, path: &str) -> Result<PathBuf> {
         let found = self.0.entry(path.to_owned()).or_insert_with(|| {
             HubConfig::from_env()
-                .and_then(|config| hub::describe_with(&config, path, &Download::default()))
+                .and_then(|config| hub::describe(&config, path, &Download::default()))
                 .map_err(|error| crate::sentence(&error.into()))
         });
         found.clone().map_err(|said| anyhow!(said))

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::hub::server::{Received, Reply, Server};
-use isentrope_model::hub::{HubConfig, Progress, resolve_with};
+use crate::server::{Received, Reply, Server};
+use isentrope_hub::{HubConfig, Progress, resolve};
 
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 pub const WEIGHTS: &str = "model.safetensors";
@@ -68,7 +68,7 @@ pub fn listing(names: &[&str]) -> Reply {
     Reply::status(200).body(answer.to_string().as_bytes())
 }
 
-/// What a hub that keeps every file itself answers.
+/// The answer of a hub that keeps every file itself.
 pub fn serve(entries: &[Entry], request: &Received) -> Reply {
     if request.path.starts_with("/api/models/org/name/revision/") {
         return listing(&entries.iter().map(|entry| entry.name).collect::<Vec<_>>());
@@ -111,11 +111,10 @@ pub fn settings(server: &Server, cache: &Path) -> HubConfig {
         retries: 2,
         backoff: Duration::from_millis(1),
         timeout: Duration::from_secs(5),
-        min_speed: 1024,
     }
 }
 
-/// Keeps what it is told.
+/// Records all calls.
 #[derive(Default)]
 pub struct Listener {
     pub advances: Mutex<Vec<(String, u64, u64)>>,
@@ -133,7 +132,7 @@ impl Progress for Listener {
 }
 
 pub fn failure(config: &HubConfig, model: &str) -> String {
-    let message = resolve_with(config, model, &()).unwrap_err().to_string();
+    let message = resolve(config, model, &()).unwrap_err().to_string();
     assert!(!message.contains("hf_secret") && !message.contains('\n'), "{message}");
     message
 }

@@ -1,12 +1,12 @@
-//! What the hub refuses, and what of the hub is refused.
+//! Refusals of the hub, and hubs that are refused.
 
 use std::fs;
 
-use crate::hub::repository::{
+use crate::repository::{
     Entry, config_json, failure, hub, index_json, listing, plain, serve, settings, tokenizer_json,
 };
-use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::HubConfig;
+use crate::server::{Reply, Server};
+use isentrope_hub::HubConfig;
 
 #[test]
 fn refusals_say_what_to_do() {

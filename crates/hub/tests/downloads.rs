@@ -1,29 +1,24 @@
-//! What is downloaded, from where, and into which layout.
+//! Downloads and the layout of the cache.
 
 use std::fs;
 use std::path::Path;
 
-use crate::hub::repository::{
-    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, hub, plain, serve, settings, sharded,
+use crate::repository::{
+    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, failure, hub, plain, serve, settings, sharded,
     tokenizer_json, weights,
 };
-use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::{HubConfig, complete_with, describe_with, resolve, resolve_with};
+use crate::server::{Reply, Server};
+use isentrope_hub::{HubConfig, complete, describe, resolve};
 
 #[test]
-fn a_directory_is_itself() {
-    let dir = tempfile::tempdir().unwrap();
-    assert_eq!(resolve(dir.path().to_str().unwrap(), &()).unwrap(), dir.path());
-}
-
-#[test]
-fn what_is_neither_directory_nor_id_is_explained() {
-    let dir = tempfile::tempdir().unwrap();
+fn a_directory_is_itself_and_other_names_are_explained() {
+    let (server, dir) = (hub(plain()), tempfile::tempdir().unwrap());
+    let config = settings(&server, dir.path());
+    assert_eq!(resolve(&config, dir.path().to_str().unwrap(), &()).unwrap(), dir.path());
     let file = dir.path().join("config.json");
     fs::write(&file, "{}").unwrap();
-    let message = resolve(file.to_str().unwrap(), &()).unwrap_err().to_string();
-    assert!(message.contains("is a file"), "{message}");
-    let message = resolve("./runs/step-10", &()).unwrap_err().to_string();
+    assert!(failure(&config, file.to_str().unwrap()).contains("is a file"));
+    let message = failure(&config, "./runs/step-10");
     assert!(message.contains("./runs/step-10") && message.contains("hub id"), "{message}");
 }
 
@@ -31,7 +26,7 @@ fn what_is_neither_directory_nor_id_is_explained() {
 fn downloads_into_the_layout_of_the_hub() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     let listener = Listener::default();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
 
     let root = cache.path().join("models--org--name");
     assert_eq!(snapshot, root.join("snapshots").join(COMMIT));
@@ -64,18 +59,18 @@ fn a_description_comes_without_weights_and_is_completed_later() {
         let (entries, cache) = (files(), tempfile::tempdir().unwrap());
         let server = hub(files());
         let config = settings(&server, cache.path());
-        let described = describe_with(&config, "org/name", &()).unwrap();
+        let described = describe(&config, "org/name", &()).unwrap();
         assert_holds(&described, &[config_json(), tokenizer_json()]);
         assert!(fs::read_dir(&described).unwrap().all(|entry| {
             let name = entry.unwrap().file_name().into_string().unwrap();
             !name.contains("safetensors")
         }));
-        // Nobody takes it for the whole model.
+        // It does not count as the whole model.
         let offline = HubConfig { offline: true, ..config.clone() };
-        resolve_with(&offline, "org/name", &()).unwrap_err();
-        assert_eq!(resolve_with(&config, "org/name", &()).unwrap(), described);
+        resolve(&offline, "org/name", &()).unwrap_err();
+        assert_eq!(resolve(&config, "org/name", &()).unwrap(), described);
         assert_holds(&described, &entries[..entries.len().min(5)]); // a consolidated file is no part of shards
-        assert_eq!(describe_with(&offline, "org/name", &()).unwrap(), described);
+        assert_eq!(describe(&offline, "org/name", &()).unwrap(), described);
     }
 }
 
@@ -83,17 +78,17 @@ fn a_description_comes_without_weights_and_is_completed_later() {
 fn weights_of_another_revision_do_not_complete_a_description() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    let described = describe_with(&config, "org/name", &()).unwrap();
-    complete_with(&config, "org/name", &described, &()).unwrap();
+    let described = describe(&config, "org/name", &()).unwrap();
+    complete(&config, "org/name", &described, &()).unwrap();
     let older = described.with_file_name("0".repeat(40));
-    let message = complete_with(&config, "org/name", &older, &()).unwrap_err().to_string();
+    let message = complete(&config, "org/name", &older, &()).unwrap_err().to_string();
     assert!(message.starts_with("org/name: the hub got another revision"), "{message}");
 }
 
 #[test]
 fn takes_the_shards_of_the_index_and_nothing_else() {
     let (server, cache) = (hub(sharded()), tempfile::tempdir().unwrap());
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     assert_holds(&snapshot, &sharded()[..5]);
     assert!(server.matching("HEAD", "consolidated.safetensors").is_empty());
     assert_eq!(fs::read_dir(&snapshot).unwrap().count(), 5);
@@ -102,7 +97,7 @@ fn takes_the_shards_of_the_index_and_nothing_else() {
 #[test]
 fn a_revision_is_asked_for_and_recorded() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
-    resolve_with(&settings(&server, cache.path()), "org/name@refs/pr/1", &()).unwrap();
+    resolve(&settings(&server, cache.path()), "org/name@refs/pr/1", &()).unwrap();
     assert_eq!(server.requests()[0].path, "/api/models/org/name/revision/refs%2Fpr%2F1");
     let recorded = cache.path().join("models--org--name/refs/refs/pr/1");
     assert_eq!(fs::read_to_string(recorded).unwrap(), COMMIT);
@@ -126,7 +121,7 @@ fn redirects_within_the_hub_keep_the_token_and_those_to_elsewhere_drop_it() {
         serve(&entries, request)
     });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     assert_holds(&snapshot, &plain());
     assert_eq!(blobs(cache.path()).len(), 3);
 

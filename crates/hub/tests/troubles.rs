@@ -4,18 +4,18 @@ use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::hub::repository::{
+use crate::repository::{
     Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, faulty, hub, plain, serve, settings,
     tokenizer_json, weights,
 };
-use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::{HubConfig, resolve_with};
+use crate::server::{Reply, Server};
+use isentrope_hub::{HubConfig, resolve};
 
 #[test]
 fn a_dropped_connection_is_taken_up_where_it_broke() {
     let server = faulty(|n, reply| if n == 0 { Reply { cut: Some(100_000), ..reply } } else { reply });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     assert_holds(&snapshot, &plain());
     let gets = server.matching("GET", WEIGHTS);
     assert_eq!(gets.len(), 2);
@@ -29,41 +29,8 @@ fn a_silent_connection_is_given_up_and_taken_up() {
     });
     let cache = tempfile::tempdir().unwrap();
     let config = HubConfig { timeout: Duration::from_millis(300), ..settings(&server, cache.path()) };
-    resolve_with(&config, "org/name", &()).unwrap();
+    resolve(&config, "org/name", &()).unwrap();
     assert_eq!(server.matching("GET", WEIGHTS)[1].headers["range"], "bytes=1000-");
-}
-
-/// Every byte is heard in time, and the whole would take an hour.
-#[test]
-fn a_trickling_connection_is_given_up_and_taken_up() {
-    let trickle = |reply| Reply { drip: Some(Duration::from_millis(10)), ..reply };
-    let server = faulty(move |n, reply| if n == 0 { trickle(reply) } else { reply });
-    let cache = tempfile::tempdir().unwrap();
-    let patience = Duration::from_millis(300);
-    let config = HubConfig { timeout: patience, ..settings(&server, cache.path()) };
-    let listener = Listener::default();
-    let snapshot = resolve_with(&config, "org/name", &listener).unwrap();
-    assert_holds(&snapshot, &plain());
-    let warnings = listener.warnings.lock().unwrap();
-    assert!(warnings[0].contains("fewer than 1024 bytes a second"), "{warnings:?}");
-    let range = server.matching("GET", WEIGHTS)[1].headers["range"].clone();
-    assert!(range != "bytes=0-" && range.len() <= "bytes=999-".len(), "{range}");
-
-    // What trickles in is no progress that would earn further retries.
-    for path in [WEIGHTS, "revision/main"] {
-        let server = Server::start(move |request| {
-            let reply = serve(&plain(), request);
-            if request.path.ends_with(path) { trickle(reply) } else { reply }
-        });
-        let cache = tempfile::tempdir().unwrap();
-        let config = HubConfig { timeout: patience, ..settings(&server, cache.path()) };
-        let message = failure(&config, "org/name");
-        assert!(
-            message.contains("fewer than 1024 bytes a second") && message.contains("after 2 retries"),
-            "{message}"
-        );
-        assert_eq!(server.matching("GET", path).len(), 3);
-    }
 }
 
 #[test]
@@ -80,7 +47,7 @@ fn an_interrupted_run_is_resumed_by_the_next() {
 
     let server = hub(plain());
     let listener = Listener::default();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
     assert_holds(&snapshot, &plain());
     assert!(!partial.exists());
     let gets = server.matching("GET", "");
@@ -103,7 +70,7 @@ fn a_hub_that_ignores_ranges_starts_over() {
         if is_first { Reply { cut: Some(70_000), ..reply } } else { reply }
     });
     let cache = tempfile::tempdir().unwrap();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     assert_holds(&snapshot, &plain());
 }
 
@@ -114,7 +81,7 @@ fn a_partial_file_that_cannot_be_right_is_replaced() {
         let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
         fs::create_dir_all(cache.path().join("models--org--name/blobs")).unwrap();
         fs::write(blob(cache.path(), &format!("{etag}.incomplete")), &left).unwrap();
-        let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+        let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
         assert_holds(&snapshot, &plain());
     }
 }
@@ -129,7 +96,7 @@ fn damage_is_healed_once() {
     });
     let cache = tempfile::tempdir().unwrap();
     let listener = Listener::default();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
     assert_holds(&snapshot, &plain());
     assert_eq!(server.matching("GET", WEIGHTS).len(), 2);
     assert!(listener.warnings.lock().unwrap()[0].contains(WEIGHTS));
@@ -181,7 +148,7 @@ fn a_proxy_that_names_contents_by_their_bare_sha1_is_believed() {
         reply
     });
     let cache = tempfile::tempdir().unwrap();
-    resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
 }
 
 #[test]
@@ -189,7 +156,7 @@ fn passing_troubles_are_waited_out() {
     for status in [429, 500, 503] {
         let server = faulty(move |n, reply| if n < 2 { Reply::status(status) } else { reply });
         let cache = tempfile::tempdir().unwrap();
-        resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+        resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
         assert_eq!(server.matching("GET", WEIGHTS).len(), 3);
     }
 }
@@ -210,7 +177,7 @@ fn lasting_troubles_end_in_an_error() {
     }
 }
 
-/// A hub that has no address has rarely one a minute later; `.invalid` is the domain without names of RFC 2606.
+/// `.invalid` is the domain without names of RFC 2606.
 #[test]
 fn a_hub_without_an_address_is_asked_twice() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
@@ -219,7 +186,7 @@ fn a_hub_without_an_address_is_asked_twice() {
     let config =
         HubConfig { endpoint: "http://hub.invalid".into(), timeout: Duration::from_secs(60), ..config };
     let listener = Listener::default();
-    let message = resolve_with(&config, "org/name", &listener).unwrap_err().to_string();
+    let message = resolve(&config, "org/name", &listener).unwrap_err().to_string();
     assert!(message.contains("no directory of this name") && message.contains("hub.invalid"), "{message}");
     let warnings = listener.warnings.lock().unwrap();
     assert!(warnings.len() == 1 && warnings[0].contains("retry 1 of 1"), "{warnings:?}");
@@ -230,6 +197,6 @@ fn the_pause_that_the_hub_asks_for_is_kept() {
     let server = faulty(|n, reply| if n == 0 { Reply::status(429).header("Retry-After", 1) } else { reply });
     let cache = tempfile::tempdir().unwrap();
     let listener = Listener::default();
-    resolve_with(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
     assert!(listener.warnings.lock().unwrap()[0].contains("in 1.0 s"));
 }

@@ -3,20 +3,20 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::hub::repository::{
+use crate::repository::{
     COMMIT, Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, hub, plain, serve, settings,
     sharded, weights,
 };
-use crate::hub::server::{Reply, Server};
-use isentrope_model::hub::{HubConfig, resolve_with};
+use crate::server::{Reply, Server};
+use isentrope_hub::{HubConfig, resolve};
 
 #[test]
 fn a_second_call_transfers_no_file() {
     let (server, cache) = (hub(sharded()), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    let first = resolve_with(&config, "org/name", &()).unwrap();
+    let first = resolve(&config, "org/name", &()).unwrap();
     let before = server.requests().len();
-    assert_eq!(resolve_with(&config, "org/name", &()).unwrap(), first);
+    assert_eq!(resolve(&config, "org/name", &()).unwrap(), first);
     let new = server.requests().split_off(before);
     assert_eq!(new.len(), 1, "only the current commit is asked for: {new:?}");
     assert_eq!(new[0].path, "/api/models/org/name/revision/main");
@@ -27,15 +27,15 @@ fn a_cached_commit_needs_no_hub() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
     let model = format!("org/name@{COMMIT}");
-    let first = resolve_with(&config, &model, &()).unwrap();
+    let first = resolve(&config, &model, &()).unwrap();
     assert!(!cache.path().join("models--org--name/refs").exists());
     let before = server.requests().len();
-    assert_eq!(resolve_with(&config, &model, &()).unwrap(), first);
+    assert_eq!(resolve(&config, &model, &()).unwrap(), first);
     assert_eq!(server.requests().len(), before);
 
-    // A program that fetched only what it needed leaves open whether there is more, which the hub must say.
+    // Another program may have fetched a part, so only the hub knows whether there is more.
     fs::remove_dir_all(cache.path().join("models--org--name/.no_exist")).unwrap();
-    resolve_with(&config, &model, &()).unwrap();
+    resolve(&config, &model, &()).unwrap();
     assert_eq!(server.requests().len(), before + 1);
 }
 
@@ -47,10 +47,10 @@ fn offline_uses_the_cache_and_says_what_it_lacks() {
     assert!(message.contains("HF_HUB_OFFLINE") && message.contains("revision main"), "{message}");
     assert!(server.requests().is_empty());
 
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     let before = server.requests().len();
-    assert_eq!(resolve_with(&offline, "org/name", &()).unwrap(), snapshot);
-    assert_eq!(resolve_with(&offline, &format!("org/name@{COMMIT}"), &()).unwrap(), snapshot);
+    assert_eq!(resolve(&offline, "org/name", &()).unwrap(), snapshot);
+    assert_eq!(resolve(&offline, &format!("org/name@{COMMIT}"), &()).unwrap(), snapshot);
     for lost in ["model-00002-of-00002.safetensors", "tokenizer.json", "config.json"] {
         fs::remove_file(snapshot.join(lost)).unwrap();
         let message = failure(&offline, "org/name");
@@ -59,16 +59,16 @@ fn offline_uses_the_cache_and_says_what_it_lacks() {
     assert_eq!(server.requests().len(), before);
 }
 
-/// That a repository has no tokenizer is known once it has been asked.
+/// Once asked, the cache knows that the repository has no tokenizer.
 #[test]
 fn offline_knows_what_a_repository_does_not_have() {
     let (server, cache) = (hub(vec![config_json(), weights(WEIGHTS)]), tempfile::tempdir().unwrap());
     let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &()).unwrap();
-    assert_eq!(resolve_with(&offline, "org/name", &()).unwrap(), snapshot);
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
+    assert_eq!(resolve(&offline, "org/name", &()).unwrap(), snapshot);
     let before = server.requests().len();
     assert_eq!(
-        resolve_with(&settings(&server, cache.path()), &format!("org/name@{COMMIT}"), &()).unwrap(),
+        resolve(&settings(&server, cache.path()), &format!("org/name@{COMMIT}"), &()).unwrap(),
         snapshot
     );
     assert_eq!(server.requests().len(), before, "nothing is left to ask");
@@ -82,14 +82,14 @@ fn offline_knows_what_a_repository_does_not_have() {
 fn an_unreachable_hub_leaves_the_cached_copy() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    let snapshot = resolve_with(&config, "org/name", &()).unwrap();
+    let snapshot = resolve(&config, "org/name", &()).unwrap();
     // Port 1 is below those that systems hand out, so nothing listens there.
     let closed = "http://127.0.0.1:1";
     let ill = Server::start(|_| Reply::status(503));
     for endpoint in [closed.to_owned(), ill.url.clone()] {
         let listener = Listener::default();
         let config = HubConfig { endpoint, backoff: Duration::from_secs(60), ..config.clone() };
-        assert_eq!(resolve_with(&config, "org/name", &listener).unwrap(), snapshot);
+        assert_eq!(resolve(&config, "org/name", &listener).unwrap(), snapshot);
         assert!(listener.warnings.lock().unwrap()[0].contains("using the copy"));
     }
 
@@ -105,7 +105,7 @@ fn bookkeeping_that_fails_does_not_fail_the_download() {
     fs::create_dir_all(cache.path().join("models--org--name")).unwrap();
     fs::write(cache.path().join("models--org--name/.no_exist"), "in the way").unwrap();
     let listener = Listener::default();
-    let snapshot = resolve_with(&settings(&server, cache.path()), "org/name", &listener).unwrap();
+    let snapshot = resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();
     assert_holds(&snapshot, &plain());
     assert!(listener.warnings.lock().unwrap()[0].contains(".no_exist"));
 }
@@ -114,9 +114,9 @@ fn bookkeeping_that_fails_does_not_fail_the_download() {
 fn a_deleted_blob_is_downloaded_again() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
-    resolve_with(&config, "org/name", &()).unwrap();
+    resolve(&config, "org/name", &()).unwrap();
     fs::remove_file(blob(cache.path(), weights(WEIGHTS).etag)).unwrap();
-    let snapshot = resolve_with(&config, "org/name", &()).unwrap();
+    let snapshot = resolve(&config, "org/name", &()).unwrap();
     assert_holds(&snapshot, &plain());
     assert_eq!(server.matching("GET", ".json").len(), 2, "the other files stay");
 }
@@ -133,7 +133,7 @@ fn two_at_once_download_once() {
     let config = settings(&server, cache.path());
     std::thread::scope(|scope| {
         let runs: Vec<_> =
-            (0..4).map(|_| scope.spawn(|| resolve_with(&config, "org/name", &()).unwrap())).collect();
+            (0..4).map(|_| scope.spawn(|| resolve(&config, "org/name", &()).unwrap())).collect();
         for run in runs {
             assert_holds(&run.join().unwrap(), &plain());
         }

@@ -1,16 +1,15 @@
-//! Which files of a repository make up a model.
+//! The files of a repository that make up a model.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
-use super::id::is_plain_path;
-use crate::json_file::read_object;
+use crate::id::is_plain_path;
 use crate::{Error, Result};
 
-/// Files beside the weights that are fetched where the repository has them.
-pub(super) const COMPANIONS: [&str; 11] = [
+/// Files besides the weights, fetched if the repository has them.
+pub(crate) const COMPANIONS: [&str; 11] = [
     "config.json",
     "generation_config.json",
     "tokenizer.json",
@@ -24,33 +23,36 @@ pub(super) const COMPANIONS: [&str; 11] = [
     "tokenizer.model",
 ];
 
-/// Where named chat templates other than the default are kept.
+/// Folder of named chat templates other than the default.
 const TEMPLATES: &str = "additional_chat_templates/";
 
 /// Weights in one file.
-pub(super) const SINGLE: &str = "model.safetensors";
+pub(crate) const SINGLE: &str = "model.safetensors";
 
-/// The list of tensors to shards, for weights in several files.
-pub(super) const INDEX: &str = "model.safetensors.index.json";
+/// Map from tensors to shards, for weights in several files.
+pub(crate) const INDEX: &str = "model.safetensors.index.json";
 
-/// The form that the weights have.
+/// Largest index read, in bytes.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+
+/// Form of the weights.
 #[derive(Debug, PartialEq)]
-pub(super) enum Weights {
+pub(crate) enum Weights {
     Single,
     Sharded,
 }
 
-/// The files among `names` that go with the weights.
-pub(super) fn companions(names: &[String]) -> impl Iterator<Item = &str> {
+/// The [`COMPANIONS`] and chat templates among `names`.
+pub(crate) fn companions(names: &[String]) -> impl Iterator<Item = &str> {
     names
         .iter()
         .map(String::as_str)
         .filter(|name| COMPANIONS.contains(name) || (name.starts_with(TEMPLATES) && name.ends_with(".jinja")))
 }
 
-/// The form of the weights among `names`, or why there are none to use. A single file wins over shards, as it does
-/// in transformers.
-pub(super) fn weights(names: &[String]) -> Result<Weights, String> {
+/// The form of the weights among `names`, or why none can be used. A single file wins over shards,
+/// as in transformers.
+pub(crate) fn weights(names: &[String]) -> Result<Weights, String> {
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     if !has("config.json") {
         return Err("not a model that can be loaded: the repository has no config.json".into());
@@ -74,9 +76,12 @@ pub(super) fn weights(names: &[String]) -> Result<Weights, String> {
     })
 }
 
-/// The shards that the index at `path` names, in order.
-pub(super) fn shards(path: &Path) -> Result<BTreeSet<String>> {
-    let index = read_object(path)?;
+/// The shards that the index at `path` names, sorted.
+pub(crate) fn shards(path: &Path) -> Result<BTreeSet<String>> {
+    let bytes = isentrope_files::read_regular(path, MAX_INDEX_BYTES);
+    let bytes = bytes.map_err(|error| Error::io(path, error.into()))?;
+    let index: Value = serde_json::from_slice(&bytes)
+        .map_err(|error| Error::invalid(path, format!("not valid JSON: {error}")))?;
     let map = index.get("weight_map").and_then(Value::as_object);
     let map = map.ok_or_else(|| Error::invalid(path, "weight_map is missing or not an object"))?;
     map.iter()
@@ -96,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_wins_over_shards_and_strangers_are_named() {
+    fn a_single_file_wins_over_shards_and_unusable_weights_are_named() {
         assert_eq!(weights(&names(&["config.json", SINGLE, INDEX])), Ok(Weights::Single));
         assert_eq!(
             weights(&names(&["config.json", "consolidated.safetensors", INDEX])),
@@ -114,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn companions_leave_the_rest() {
+    fn other_files_are_no_companions() {
         let list = names(&[
             "README.md",
             "config.json",

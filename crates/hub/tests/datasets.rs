@@ -1,9 +1,8 @@
 //! Files of data sets.
 
-use crate::hub::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
-use crate::hub::server::{Reply, Server};
-use isentrope_data::{Place, Split};
-use isentrope_model::hub::{HubConfig, Names, dataset_files_with};
+use crate::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
+use crate::server::{Reply, Server};
+use isentrope_hub::{HubConfig, Names, dataset_files};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -31,13 +30,24 @@ fn hub() -> Server {
     })
 }
 
-/// The files of a place, as those of `data.files` are chosen.
+/// Fetches the files of a part of a data set, `org/name[@revision][:PART]`. Of a cache with unknown
+/// files it takes only the whole training split.
 fn fetch(config: &HubConfig, place: &str) -> Result<Vec<PathBuf>, String> {
-    let Place::Hub { id, files } = Place::parse(&format!("hf:{place}")) else {
-        unreachable!("hf: is the hub")
+    let (id, part) = place.split_once(':').unwrap_or((place, "train"));
+    let select = |names: Names<'_>| {
+        let (names, is_whole) = match names {
+            Names::All(names) => (names, true),
+            Names::Cached(names) => (names, part == "train" && names.len() == 2),
+        };
+        let is_chosen = |name: &&String| name.contains(part) && name.ends_with(".jsonl");
+        let chosen: Vec<String> = names.iter().filter(is_chosen).cloned().collect();
+        match chosen.is_empty() {
+            true => Err(format!("no file is of {part:?}")),
+            false if is_whole => Ok(chosen),
+            false => Err("name the file in full".to_owned()),
+        }
     };
-    let select = |names: Names<'_>| files.choose(&id, Split::Train, names);
-    dataset_files_with(config, &id, &select, &()).map_err(|error| error.to_string())
+    dataset_files(config, id, &select, &()).map_err(|error| error.to_string())
 }
 
 fn says(config: &HubConfig, place: &str, parts: &[&str]) {
@@ -47,7 +57,7 @@ fn says(config: &HubConfig, place: &str, parts: &[&str]) {
     }
 }
 
-/// The file's place in the cache.
+/// The file's path in the cache.
 fn cached(cache: &Path, name: &str) -> PathBuf {
     cache.join("datasets--org--name/snapshots").join(COMMIT).join(name)
 }
@@ -80,7 +90,7 @@ fn the_files_of_another_split_in_the_cache_are_not_those_that_are_meant() {
     let config = settings(&server, cache.path());
     let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
     fetch(&config, "org/name:test").unwrap();
-    let pinned = format!("org/name@{COMMIT}:main");
+    let pinned = format!("org/name@{COMMIT}:train");
     says(&offline, &pinned, &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
     says(&offline, "org/name", &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
     let train = TRAIN.map(|name| cached(cache.path(), name));
@@ -93,7 +103,7 @@ fn some_of_the_shards_in_the_cache_are_not_all() {
     let cache = tempfile::tempdir().unwrap();
     let server = hub();
     let config = settings(&server, cache.path());
-    let pinned = format!("org/name@{COMMIT}:main:train");
+    let pinned = format!("org/name@{COMMIT}:train");
     fetch(&config, &pinned).unwrap();
     fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
     let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };

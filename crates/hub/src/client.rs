@@ -1,4 +1,4 @@
-//! Requests to the hub: redirects, the token, and what a refusal means.
+//! Requests to the hub: redirects, the token, and the meaning of refusals.
 
 use std::io::Read;
 use std::time::Duration;
@@ -8,40 +8,37 @@ use serde::Deserialize;
 use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use ureq::{Agent, Body};
 
-use super::id::{Kind, RepoId, is_commit, is_plain_path};
-use super::retries::{Failure, Retries};
-use super::steady::{Steady, is_slow};
-use super::url::{is_https, join, origin, parse_url};
-use super::{HubConfig, Progress};
-use crate::{Error, Result};
+use crate::id::{Kind, RepoId, is_commit, is_plain_path};
+use crate::retries::{Failure, Retries};
+use crate::{Error, HubConfig, Progress, Result};
 
-/// Everything that stands for itself in one part of a URL's path.
+/// Characters to escape in one part of a URL's path.
 const PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// As [`PART`], for several parts.
+/// Characters to escape in several parts of a URL's path.
 const PARTS: &AsciiSet = &PART.remove(b'/');
 
-/// Bound on the list of a repository's files, in bytes. The largest real ones are around a megabyte.
+/// Longest list of a repository's files, in bytes. The largest real ones have about a megabyte.
 const LISTING_LIMIT: u64 = 32 << 20;
-/// Redirects that one request may take.
+/// Most redirects of one request.
 const REDIRECT_LIMIT: usize = 8;
 
 /// The files of one commit.
-pub(super) struct Listing {
+pub(crate) struct Listing {
     pub commit: String,
     /// Paths that are safe to write below a directory.
     pub names: Vec<String>,
 }
 
-/// What the hub says about a file before sending it.
-pub(super) struct Metadata {
-    /// Name of the contents, safe as a file name: a checksum on every real hub.
+/// Description of a file, asked for before its contents.
+pub(crate) struct Metadata {
+    /// Name of the contents, safe as a file name; a checksum on every real hub.
     pub etag: String,
     /// Length in bytes.
     pub size: u64,
 }
 
 /// A connection to the hub on behalf of one repository.
-pub(super) struct Client<'a> {
+pub(crate) struct Client<'a> {
     pub id: &'a RepoId,
     pub progress: &'a dyn Progress,
     config: &'a HubConfig,
@@ -76,7 +73,7 @@ impl<'a> Client<'a> {
         Ok(Self { id, progress, config, endpoint, agent })
     }
 
-    /// The commit and the files that the revision stands for now.
+    /// Asks for the commit that the revision stands for now, and its files.
     pub fn listing(&self, retries: u32) -> Result<Listing, Failure> {
         #[derive(Deserialize)]
         struct Answer {
@@ -94,7 +91,7 @@ impl<'a> Client<'a> {
             self.id.repo,
             utf8_percent_encode(&self.id.revision, PART)
         );
-        let mut attempts = Retries::of_first_request(self.config, self.progress, retries);
+        let mut attempts = Retries::new(self.config, self.progress, retries);
         let text = loop {
             match self.get(&path, 0).and_then(|response| self.read_all(response)) {
                 Ok(text) => break text,
@@ -116,7 +113,7 @@ impl<'a> Client<'a> {
 
     fn read_all(&self, response: Response<Body>) -> Result<Vec<u8>, Failure> {
         let mut text = Vec::new();
-        let body = self.body(response);
+        let body = response.into_body().into_reader();
         body.take(LISTING_LIMIT + 1)
             .read_to_end(&mut text)
             .map_err(|error| Failure::transient(format!("{}: {error}", self.endpoint)))?;
@@ -130,8 +127,8 @@ impl<'a> Client<'a> {
     pub fn metadata(&self, commit: &str, name: &str) -> Result<Metadata, Failure> {
         let mut attempts = self.retries();
         let response = loop {
-            // The answer that sends the client on to a content server has the hub's own etag; that of the server
-            // may be anything.
+            // The hub's answer that redirects to a content server has the hub's etag. The content
+            // server's own etag may be anything.
             match self.request(&Method::HEAD, &file_path(self.id, commit, name), 0) {
                 Ok(response) => break response,
                 Err(failure) => attempts.pause(failure)?,
@@ -147,7 +144,7 @@ impl<'a> Client<'a> {
         }
         let etag = text("x-linked-etag").or(text("etag")).unwrap_or_default();
         let etag = etag.trim_start_matches("W/").trim_matches('"');
-        // The etag becomes a file name: no separators, and no dots, which `.incomplete` has.
+        // The etag becomes a file name: it may have no separator, nor a dot as in `.incomplete`.
         let is_safe = |c: char| c.is_ascii_alphanumeric() || "-_+=".contains(c);
         if etag.is_empty() || etag.len() > 200 || !etag.chars().all(is_safe) {
             return Err(foreign(format!("ETag {etag:?} cannot name a file")));
@@ -158,19 +155,9 @@ impl<'a> Client<'a> {
         Ok(Metadata { etag: etag.to_owned(), size })
     }
 
-    /// Opens a commit's file from byte `offset` on. The answer may ignore the offset.
+    /// Opens a commit's file at byte `offset`. The answer may ignore the offset.
     pub fn open(&self, commit: &str, name: &str, offset: u64) -> Result<Response<Body>, Failure> {
         self.get(&file_path(self.id, commit, name), offset)
-    }
-
-    /// The contents of a response, as long as they come at some speed.
-    pub fn body(&self, response: Response<Body>) -> impl Read + use<> {
-        Steady::new(response.into_body().into_reader(), self.config)
-    }
-
-    /// Whether so many bytes in this time are too few to be progress.
-    pub fn is_slow(&self, bytes: u64, time: Duration) -> bool {
-        is_slow(bytes, time, self.config.min_speed)
     }
 
     pub fn retries(&self) -> Retries<'_> {
@@ -181,7 +168,8 @@ impl<'a> Client<'a> {
         self.request(&Method::GET, path, offset)
     }
 
-    /// One attempt at a request, through all its redirects. A HEAD stops at the redirect that leaves the hub.
+    /// Makes one attempt at a request and follows its redirects. A HEAD stops at the redirect that
+    /// leaves the hub.
     fn request(&self, method: &Method, path: &str, offset: u64) -> Result<Response<Body>, Failure> {
         let url = format!("{}{path}", self.config.endpoint.trim_end_matches('/'));
         let mut url = parse_url(&url).ok_or_else(|| self.id.error(format!("{url:?} is not a URL")))?;
@@ -222,8 +210,9 @@ impl<'a> Client<'a> {
         let request = request.body(()).map_err(|error| self.id.error(format!("{}: {error}", origin(url))))?;
         self.agent.run(request).map_err(|error| {
             let what = format!("{}: {error}", origin(url));
+            // A name without an address will rarely have one soon.
             if is_unresolved(&error) {
-                return Failure::Transient { what, pause: None, is_unresolved: true };
+                return Failure::Transient { what, pause: None, limit: 1 };
             }
             match error {
                 ureq::Error::Io(_)
@@ -239,18 +228,18 @@ impl<'a> Client<'a> {
     /// Turns a refusal into a failure with a remedy.
     fn check(&self, url: &Uri, response: Response<Body>) -> Result<Response<Body>, Failure> {
         let status = response.status();
-        // A range beyond the end is the caller's affair.
+        // The caller handles a range beyond the end.
         if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE {
             return Ok(response);
         }
         let elsewhere = origin(url) != origin(&self.endpoint);
         let passing = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         if status.is_server_error() || passing.contains(&status) || elsewhere {
-            // Content servers refuse links that have expired; the next attempt gets a fresh one.
+            // A content server refuses an expired link; the next attempt gets a fresh one.
             let pause = response.headers().get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok());
             let pause = pause.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
             let what = format!("{} answered {status}", origin(url));
-            return Err(Failure::Transient { what, pause, is_unresolved: false });
+            return Err(Failure::Transient { what, pause, limit: u32::MAX });
         }
 
         let code =
@@ -285,7 +274,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Whether a name has no address. The standard library has no kind of error for it, only these words, on Unix.
+/// Whether the host's name has no address. The standard library has no error kind for it, only
+/// these words, on Unix.
 fn is_unresolved(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
@@ -304,4 +294,63 @@ fn file_path(id: &RepoId, commit: &str, name: &str) -> String {
 
 fn has_etag(headers: &HeaderMap) -> bool {
     headers.contains_key("x-linked-etag") || headers.contains_key(header::ETAG)
+}
+
+/// Parses a URL of http or https.
+fn parse_url(text: &str) -> Option<Uri> {
+    let url: Uri = text.parse().ok()?;
+    (matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()).then_some(url)
+}
+
+/// The URL of a `Location` header: a whole URL, or a path on the same server.
+fn join(url: &Uri, location: &str) -> Option<Uri> {
+    let scheme = url.scheme_str()?;
+    if location.starts_with("//") {
+        parse_url(&format!("{scheme}:{location}"))
+    } else if location.starts_with('/') {
+        parse_url(&format!("{scheme}://{}{location}", url.authority()?))
+    } else {
+        parse_url(location)
+    }
+}
+
+fn is_https(url: &Uri) -> bool {
+    url.scheme_str() == Some("https")
+}
+
+/// Scheme, host and port. Messages show only this part of a URL, because links to content servers
+/// carry signatures.
+fn origin(url: &Uri) -> String {
+    let scheme = url.scheme_str().unwrap_or_default();
+    let port = url.port_u16().filter(|&port| port != if is_https(url) { 443 } else { 80 });
+    let host = url.host().unwrap_or_default().to_ascii_lowercase();
+    port.map_or_else(|| format!("{scheme}://{host}"), |port| format!("{scheme}://{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_tell_servers_apart() {
+        let origin = |url: &str| origin(&url.parse().unwrap());
+        assert_eq!(origin("https://Hub.co/a"), origin("https://hub.co:443/b?c"));
+        for other in ["http://hub.co", "https://hub.co:444", "https://hub.co.evil", "https://hub.co@evil"] {
+            assert_ne!(origin("https://hub.co"), origin(other));
+        }
+    }
+
+    #[test]
+    fn locations_join() {
+        let url = "https://hub.co:8/a/b".parse().unwrap();
+        for (location, joined) in [
+            ("/x?y", Some("https://hub.co:8/x?y")),
+            ("//cdn/x", Some("https://cdn/x")),
+            ("http://cdn/x", Some("http://cdn/x")),
+            ("file:///etc/passwd", None),
+            ("", None),
+        ] {
+            assert_eq!(join(&url, location).map(|url| url.to_string()).as_deref(), joined);
+        }
+    }
 }

@@ -26,13 +26,11 @@ pub struct Reply {
     pub cut: Option<usize>,
     /// Keep silent for this long at the cut.
     pub stall: Duration,
-    /// Send the body byte by byte, with this pause behind each.
-    pub drip: Option<Duration>,
 }
 
 impl Reply {
     pub fn status(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: Vec::new(), cut: None, stall: Duration::ZERO, drip: None }
+        Self { status, headers: Vec::new(), body: Vec::new(), cut: None, stall: Duration::ZERO }
     }
 
     pub fn header(mut self, name: &str, value: impl ToString) -> Self {
@@ -123,16 +121,7 @@ fn answer(stream: &TcpStream, handler: &Handler, log: &Mutex<Vec<Received>>) {
     let _ = stream.write_all(format!("{head}\r\n").as_bytes());
     if request.method != "HEAD" {
         let end = reply.cut.unwrap_or(reply.body.len());
-        let mut rest = &reply.body[..end];
-        // Byte by byte, for as long as anybody listens.
-        while let (Some(pause), Some((first, more))) = (reply.drip, rest.split_first()) {
-            if stream.write_all(&[*first]).is_err() {
-                return;
-            }
-            thread::sleep(pause);
-            rest = more;
-        }
-        let _ = stream.write_all(rest);
+        let _ = stream.write_all(&reply.body[..end]);
         if end < reply.body.len() {
             thread::sleep(reply.stall);
         }

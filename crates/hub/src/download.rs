@@ -1,31 +1,31 @@
-//! One file from the hub into the cache.
+//! Downloads one file from the hub into the cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use isentrope_files::put_in_place;
+use isentrope_files::{Digest, put_in_place};
 use ureq::http::{Response, StatusCode, header};
 
-use super::cache::RepoCache;
-use super::checksum::Checksum;
-use super::client::{Client, Metadata};
-use super::retries::Failure;
+use crate::cache::RepoCache;
+use crate::client::{Client, Metadata};
+use crate::id::is_hex;
+use crate::retries::Failure;
 use crate::{Error, Result};
 
-/// Bytes per read, and thereby per call of the progress.
+/// Bytes per read, and so per report of progress.
 const CHUNK: usize = 128 << 10;
 
-/// Puts the commit's file `name` into the cache, unless it is there.
-pub(super) fn fetch(client: &Client<'_>, cache: &RepoCache, commit: &str, name: &str) -> Result<()> {
+/// Downloads the commit's file `name` into the cache, unless it is there.
+pub(crate) fn fetch(client: &Client<'_>, cache: &RepoCache, commit: &str, name: &str) -> Result<()> {
     if cache.has(commit, name) {
         return Ok(());
     }
     let metadata = client.metadata(commit, name).map_err(|failure| failure.into_error(client.id))?;
     let _lock = cache.lock(&metadata.etag, client.progress)?;
     let blob = cache.blob(&metadata.etag);
-    // Another commit may have brought the same contents, or another process while this one waited.
+    // Another commit may have the same contents, or another process wrote them while this one
+    // waited.
     if !blob.exists() {
         let partial = Partial::open(cache.partial(&metadata.etag), &metadata)?;
         Download { client, commit, name, partial }.run()?.keep_as(&blob)?;
@@ -41,10 +41,10 @@ struct Download<'a> {
 }
 
 impl<'a> Download<'a> {
-    /// Brings the contents to their full length and checks them.
+    /// Downloads the rest of the contents and checks them.
     fn run(mut self) -> Result<Partial<'a>> {
-        // What was there from an earlier run may be damaged, and so may one download; a second one that fails is
-        // the hub's fault.
+        // The part from an earlier run may be damaged, and so may one download. If a second
+        // download fails, the hub is at fault.
         for is_last in [false, true] {
             if self.fill()? && self.partial.is_intact() {
                 return Ok(self.partial);
@@ -62,19 +62,19 @@ impl<'a> Download<'a> {
         )))
     }
 
-    /// Appends until the contents have their length; false when the hub sends another length than it announced.
+    /// Appends until the contents are complete; false if the hub sends another length than
+    /// announced.
     fn fill(&mut self) -> Result<bool> {
         let mut retries = self.client.retries();
         let mut farthest = self.partial.len;
         self.report();
         while self.partial.len < self.partial.metadata.size {
-            let start = Instant::now();
             match self.transfer() {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
                 Err(failure) => {
                     let gained = self.partial.len.saturating_sub(farthest);
-                    if gained > 0 && !self.client.is_slow(gained, start.elapsed()) {
+                    if gained > 0 {
                         retries.reset();
                     }
                     farthest += gained;
@@ -85,7 +85,7 @@ impl<'a> Download<'a> {
         Ok(true)
     }
 
-    /// One connection's worth of contents; false as for [`Self::fill`].
+    /// Appends what one connection brings; false as for [`Self::fill`].
     fn transfer(&mut self) -> Result<bool, Failure> {
         let offset = self.partial.len;
         let response = self.client.open(self.commit, self.name, offset)?;
@@ -93,7 +93,7 @@ impl<'a> Download<'a> {
         match response.status() {
             StatusCode::PARTIAL_CONTENT if content_range(&response) == Some((offset, size)) => {}
             StatusCode::OK if offset == 0 => {}
-            // The hub ignores ranges, and this is the whole file.
+            // The hub ignores ranges and sends the whole file.
             StatusCode::OK => self.partial.restart()?,
             status => {
                 self.partial.restart()?;
@@ -105,7 +105,7 @@ impl<'a> Download<'a> {
         {
             return Ok(false);
         }
-        let mut body = self.client.body(response);
+        let mut body = response.into_body().into_reader();
         let mut chunk = vec![0; CHUNK];
         loop {
             let read = body
@@ -137,7 +137,7 @@ fn content_range<B>(response: &Response<B>) -> Option<(u64, u64)> {
     Some((range.split_once('-')?.0.parse().ok()?, size.parse().ok()?))
 }
 
-/// Contents on their way: a file that only grows, and the checksum of what it holds.
+/// Incomplete contents: a file that only grows, with the checksum of its bytes.
 struct Partial<'a> {
     path: PathBuf,
     metadata: &'a Metadata,
@@ -148,7 +148,7 @@ struct Partial<'a> {
 }
 
 impl<'a> Partial<'a> {
-    /// Opens the file, and takes up what an earlier run left in it.
+    /// Opens the file and keeps what an earlier run left in it.
     fn open(path: PathBuf, metadata: &'a Metadata) -> Result<Self> {
         let failed = |error| Error::io(&path, error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
@@ -200,5 +200,37 @@ impl<'a> Partial<'a> {
     /// Gives the finished file its final name.
     fn keep_as(self, blob: &Path) -> Result<()> {
         Ok(put_in_place(&self.file, &self.path, blob)?)
+    }
+}
+
+/// Checksum of contents as they arrive, of the kind that the hub's ETag holds.
+struct Checksum {
+    /// Candidates, of which one must match; none if the ETag is no checksum.
+    candidates: Vec<Digest>,
+}
+
+impl Checksum {
+    /// Starts the checksum of contents of `size` bytes under `etag`.
+    fn new(etag: &str, size: u64) -> Self {
+        let candidates = if is_hex(etag, 64) {
+            vec![Digest::sha256()] // every large file
+        } else if is_hex(etag, 40) {
+            // Other files have the SHA-1 of a git blob. Caching proxies replace it by the SHA-1 of
+            // the bare contents.
+            let mut blob = Digest::sha1();
+            blob.update(format!("blob {size}\0").as_bytes());
+            vec![blob, Digest::sha1()]
+        } else {
+            Vec::new()
+        };
+        Self { candidates }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.candidates.iter_mut().for_each(|digest| digest.update(bytes));
+    }
+
+    fn matches(&self, etag: &str) -> bool {
+        self.candidates.is_empty() || self.candidates.iter().any(|digest| digest.hex() == etag)
     }
 }

@@ -1,4 +1,4 @@
-//! The hub's cache on disk. The layout is drawn in the [module's page](super).
+//! The hub's cache on disk, in the layout of the [crate's page](crate).
 
 use std::fs::{self, File};
 use std::io;
@@ -7,23 +7,22 @@ use std::{process, thread};
 
 use isentrope_files::{AtomicFile, Lock, lock_file};
 
-use super::Progress;
-use super::files::{self, COMPANIONS, INDEX, SINGLE};
-use super::id::{RepoId, is_commit, is_plain_path};
-use crate::{Error, Result};
+use crate::files::{self, COMPANIONS, INDEX, SINGLE};
+use crate::id::{RepoId, is_commit, is_plain_path};
+use crate::{Error, Progress, Result};
 
-/// First line by which backup programs know a cache (<https://bford.info/cachedir/>).
+/// Marks a cache for backup programs (<https://bford.info/cachedir/>).
 const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
 
-/// The part of the cache that belongs to one repository. Names and etags given to it have been checked.
-pub(super) struct RepoCache {
+/// One repository's part of the cache. Callers have checked the names and etags they pass.
+pub(crate) struct RepoCache {
     root: PathBuf,
     locks: PathBuf,
     tag: PathBuf,
 }
 
 impl RepoCache {
-    /// The place of a repository in `cache`; nothing is created yet.
+    /// The repository's part of `cache`. Creates nothing.
     pub fn new(cache: &Path, id: &RepoId) -> Self {
         let folder = format!("{}--{}", id.kind.plural(), id.repo.replace('/', "--"));
         Self {
@@ -38,27 +37,27 @@ impl RepoCache {
         &self.root
     }
 
-    /// The directory of a commit's files.
+    /// Directory of a commit's files.
     pub fn snapshot(&self, commit: &str) -> PathBuf {
         self.root.join("snapshots").join(commit)
     }
 
-    /// Whether the commit's file is there, contents and all.
+    /// Whether the cache has the commit's file with its contents.
     pub fn has(&self, commit: &str, name: &str) -> bool {
         self.snapshot(commit).join(name).exists()
     }
 
-    /// Where the contents with this etag are, once complete.
+    /// Path of the complete contents with this etag.
     pub fn blob(&self, etag: &str) -> PathBuf {
         self.root.join("blobs").join(etag)
     }
 
-    /// Where the contents with this etag grow.
+    /// Path of the incomplete contents with this etag.
     pub fn partial(&self, etag: &str) -> PathBuf {
         self.root.join("blobs").join(format!("{etag}.incomplete"))
     }
 
-    /// Waits until no other process writes the contents with this etag. It is the lock that `huggingface_hub` takes.
+    /// Takes the lock that `huggingface_hub` takes to write the contents with this etag.
     pub fn lock(&self, etag: &str, progress: &dyn Progress) -> Result<Lock> {
         create_dir(&self.locks)?;
         create_dir(&self.root.join("blobs"))?;
@@ -93,7 +92,7 @@ impl RepoCache {
         .map_err(|error| Error::io(&path, error))
     }
 
-    /// Notes that the commit has no file `name`.
+    /// Records that the commit has no file `name`.
     pub fn record_absence(&self, commit: &str, name: &str) -> Result<()> {
         let path = self.absence(commit, name);
         if path.exists() {
@@ -107,7 +106,7 @@ impl RepoCache {
         self.root.join(".no_exist").join(commit).join(name)
     }
 
-    /// Notes the names of all the commit's files.
+    /// Records the names of all files of the commit.
     pub fn record_names(&self, commit: &str, names: &[String]) -> Result<()> {
         if self.names(commit)?.as_deref() == Some(names) {
             return Ok(());
@@ -120,7 +119,7 @@ impl RepoCache {
         Ok(file.commit()?)
     }
 
-    /// The names of all the commit's files, if they have been noted.
+    /// The names of all files of the commit, if recorded.
     pub fn names(&self, commit: &str) -> Result<Option<Vec<String>>> {
         let path = self.listing(commit);
         match fs::read_to_string(&path) {
@@ -139,7 +138,7 @@ impl RepoCache {
         self.root.join(".files").join(commit)
     }
 
-    /// The names of those of the commit's files that are there, contents and all, in order.
+    /// The names of the commit's files that the cache has, sorted.
     pub fn cached_names(&self, commit: &str) -> Result<Vec<String>> {
         let snapshot = self.snapshot(commit);
         let mut names = Vec::new();
@@ -150,7 +149,7 @@ impl RepoCache {
         Ok(names)
     }
 
-    /// Notes which commit `revision` stands for.
+    /// Records the commit that `revision` stands for.
     pub fn record_commit(&self, revision: &str, commit: &str) -> Result<()> {
         if self.commit(revision)?.as_deref() == Some(commit) {
             return Ok(());
@@ -165,7 +164,7 @@ impl RepoCache {
         Ok(file.commit()?)
     }
 
-    /// The commit that `revision` stood for when it was last looked up, if it ever was.
+    /// The commit that `revision` stood for when last looked up.
     pub fn commit(&self, revision: &str) -> Result<Option<String>> {
         if is_commit(revision) {
             return Ok(Some(revision.to_owned()));
@@ -178,7 +177,8 @@ impl RepoCache {
         }
     }
 
-    /// The snapshot of `id` if a model can be loaded from it, else what is missing.
+    /// The snapshot of `id` if a model can be loaded from it, else the sentence part that says what
+    /// is missing.
     pub fn complete_snapshot(&self, id: &RepoId) -> Result<Result<PathBuf, String>> {
         let Some(commit) = self.commit(&id.revision)? else {
             return Ok(Err(format!("revision {} is not in the cache {}", id.revision, self.root.display())));
@@ -191,8 +191,7 @@ impl RepoCache {
         })
     }
 
-    /// The first file without which the commit cannot be loaded. Weights are looked for last because they are
-    /// downloaded last.
+    /// The first missing file that loading the commit needs, weights last, as they are downloaded.
     fn missing(&self, commit: &str) -> Result<Option<String>> {
         if !self.has(commit, "config.json") {
             return Ok(Some("config.json".to_owned()));
@@ -211,15 +210,15 @@ impl RepoCache {
         Ok(shards.into_iter().find(|shard| !self.has(commit, shard)))
     }
 
-    /// Whether the commit can be loaded, and every file that might go with it is either there or known not to
-    /// exist, so that nothing is left to ask the hub.
+    /// Whether the commit can be loaded and every companion is in the cache or known not to exist,
+    /// so that there is nothing to ask the hub.
     pub fn is_fully_known(&self, commit: &str) -> Result<bool> {
         let known = |name: &&str| self.has(commit, name) || self.absence(commit, name).exists();
         Ok(COMPANIONS.iter().all(known) && self.missing(commit)?.is_none())
     }
 }
 
-/// Names of all files below a directory whose contents are there.
+/// Appends the names of all files below `dir` that have contents.
 fn list(dir: &Path, above: &str, names: &mut Vec<String>) -> Result<()> {
     for entry in fs::read_dir(dir).map_err(|error| Error::io(dir, error))? {
         let entry = entry.map_err(|error| Error::io(dir, error))?;

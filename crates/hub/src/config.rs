@@ -1,4 +1,4 @@
-//! Where the hub is, who asks, and where downloads are kept.
+//! Settings of hub access, read from the environment.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::{env, fmt, fs, io};
 
 use crate::{Error, Result};
 
-/// Settings of hub access. [`HubConfig::from_env`] reads the variables that `huggingface_hub` reads.
+/// Settings of hub access. [`HubConfig::from_env`] reads the variables of `huggingface_hub`.
 #[derive(Clone)]
 pub struct HubConfig {
     /// Base URL of the hub (`HF_ENDPOINT`).
     pub endpoint: String,
-    /// Access token (`HF_TOKEN`, else the token file). It is sent to the endpoint's own scheme, host and port and
-    /// nowhere else.
+    /// Access token (`HF_TOKEN`, else the token file). It is sent only to the endpoint's own
+    /// scheme, host and port.
     pub token: Option<String>,
     /// Directory of the cache (`HF_HUB_CACHE`, else `hub` in `HF_HOME`).
     pub cache: PathBuf,
@@ -20,22 +20,20 @@ pub struct HubConfig {
     pub offline: bool,
     /// Proxy of every connection (`HTTPS_PROXY` and its relatives).
     pub proxy: Option<ureq::Proxy>,
-    /// How many times in a row a request may fail without progress before it is given up; the first is free.
+    /// Most retries in a row without progress.
     pub retries: u32,
-    /// Pause before the first retry. It doubles with every further one, up to [`HubConfig::timeout`].
+    /// Pause before the first retry. It doubles with each further one, up to `timeout`.
     pub backoff: Duration,
-    /// How long a connection may take to open, stay silent, or bring fewer bytes than [`HubConfig::min_speed`] asks for.
+    /// Longest time that a connection may take to open or stay silent.
     pub timeout: Duration,
-    /// Bytes per second below which a connection is given up as if it were silent.
-    pub min_speed: u64,
 }
 
 impl HubConfig {
-    /// The settings that the environment asks for.
+    /// Reads the settings from the environment.
     ///
     /// # Errors
-    /// [`Error::Hub`] when no variable and no home directory says where the cache is, [`Error::Io`] when there is
-    /// a token file that cannot be read.
+    /// [`Error::Hub`] when neither a variable nor a home directory locates the cache, [`Error::Io`]
+    /// when the token file cannot be read.
     pub fn from_env() -> Result<Self> {
         let config = Self::from_vars(env::home_dir().as_deref(), |name| env::var(name).ok())?;
         Ok(Self { proxy: ureq::Proxy::try_from_env(), ..config })
@@ -83,12 +81,11 @@ impl HubConfig {
             retries: 5,
             backoff: Duration::from_secs(1),
             timeout: Duration::from_secs(30),
-            min_speed: 1024,
         })
     }
 }
 
-/// The token kept in `path`; to have no such file is to have no token.
+/// Reads the token in `path`, or none if there is no such file.
 fn read_token(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(token) => Ok(Some(token)),
@@ -98,7 +95,7 @@ fn read_token(path: &Path) -> Result<Option<String>> {
 }
 
 impl fmt::Debug for HubConfig {
-    /// Everything except the token, which has no place in a log.
+    /// Hides the token, which has no place in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HubConfig")
             .field("endpoint", &self.endpoint)
