@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
-use crate::{DataSettings, Format, Place, Problem, Report, Result, TaskName, Wanted, evaluation_set};
+use crate::{
+    DataLocation, DataSettings, FileChoice, Format, Problem, Report, Result, TaskName, evaluation_set,
+};
 
 pub use code_layout::CodeLayout;
 
@@ -205,12 +207,12 @@ impl Benchmark {
 pub struct Choice {
     /// The benchmark.
     pub benchmark: Benchmark,
-    /// Place of its problems; none for a built-in task.
-    pub place: Option<Place>,
+    /// Location of its problems; none for a built-in task.
+    pub place: Option<DataLocation>,
 }
 
 impl Choice {
-    /// Parses `NAME` of a built-in benchmark, or `NAME=PLACE` with a place for [`Place::parse`].
+    /// Parses `NAME` of a built-in benchmark, or `NAME=PLACE` with a place for [`DataLocation::parse`].
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.
@@ -224,7 +226,7 @@ impl Choice {
             let place = match (benchmark.task, benchmark.published) {
                 (Some(_), _) => None,
                 (None, Some(Published { repo, files })) => {
-                    Some(Place::Hub { id: repo.into(), files: Wanted::Beginning(files.into()) })
+                    Some(DataLocation::Hub { id: repo.into(), files: FileChoice::Beginning(files.into()) })
                 }
                 (None, None) => return Err(unknown(name)),
             };
@@ -239,12 +241,12 @@ impl Choice {
         if place.is_empty() {
             return Err(format!("{text:?}: nothing after the =; name a file, as in {name}=FILE.jsonl"));
         }
-        let mut place = Place::parse(place);
+        let mut place = DataLocation::parse(place);
         // A directory is a copy of the published data set.
-        if let (Place::Hub { files, .. }, Some(published)) = (&mut place, benchmark.published)
-            && *files == Wanted::Parts(Vec::new())
+        if let (DataLocation::Hub { files, .. }, Some(published)) = (&mut place, benchmark.published)
+            && *files == FileChoice::Parts(Vec::new())
         {
-            *files = Wanted::Beginning(published.files.into());
+            *files = FileChoice::Beginning(published.files.into());
         }
         place.check().map_err(|e| format!("{text:?}: {e}"))?;
         Ok(Self { place: Some(place), benchmark })
@@ -293,13 +295,13 @@ mod tests {
     #[test]
     fn problems_are_where_the_user_says_or_where_they_are_published() {
         let hub = |id: &str, files: &str| {
-            Some(Place::Hub { id: id.into(), files: Wanted::Beginning(files.into()) })
+            Some(DataLocation::Hub { id: id.into(), files: FileChoice::Beginning(files.into()) })
         };
         let parts = |id: &str, parts: &[&str]| {
             let parts = parts.iter().map(|&part| part.to_owned()).collect();
-            Some(Place::Hub { id: id.into(), files: Wanted::Parts(parts) })
+            Some(DataLocation::Hub { id: id.into(), files: FileChoice::Parts(parts) })
         };
-        let file = |path: &str| Some(Place::File(path.into()));
+        let file = |path: &str| Some(DataLocation::File(path.into()));
         for (text, place) in [
             ("gsm8k", hub("openai/gsm8k", "main/test")),
             ("gsm8k=my/gsm8k@v2", hub("my/gsm8k@v2", "main/test")),
@@ -308,7 +310,7 @@ mod tests {
             ("mine=org/name", parts("org/name", &[])),
             ("mine=data/a.jsonl", file("data/a.jsonl")),
             ("mine=a=b.jsonl", file("a=b.jsonl")),
-            ("mine=data/*.jsonl", Some(Place::Pattern("data/*.jsonl".into()))),
+            ("mine=data/*.jsonl", Some(DataLocation::Pattern("data/*.jsonl".into()))),
             ("countdown", None),
             ("countdown=a.jsonl", file("a.jsonl")),
         ] {

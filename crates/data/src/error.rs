@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// A place holds no files.
     #[error("{place}: {problem}")]
-    Place {
+    Location {
         /// The place as written.
         place: String,
         /// The defect and its remedy, as a sentence.
@@ -79,7 +79,7 @@ impl Error {
     }
 
     pub(crate) fn place(place: &str, problem: impl Into<String>) -> Self {
-        Self::Place { place: place.to_owned(), problem: problem.into() }
+        Self::Location { place: place.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {

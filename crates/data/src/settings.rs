@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::place::{Place, Split};
+use crate::location::{DataLocation, Split};
 use crate::tasks::countdown::{Countdown, CountdownSettings};
 use crate::tasks::programs::{Programs, ProgramsSettings};
 use crate::tasks::{Task, TaskKind, tasks};
@@ -191,16 +191,16 @@ impl DataSettings {
     /// the split to read unless one is named.
     ///
     /// # Errors
-    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver.
+    /// [`Error::Location`] when nothing matches, [`Error::Hub`] when the hub does not deliver.
     pub fn found(&self, split: Split, progress: &dyn hub::Progress) -> Result<Self> {
-        let files = self.files.iter().map(|file| Place::of(file).files(split, progress));
+        let files = self.files.iter().map(|file| DataLocation::of(file).files(split, progress));
         Ok(Self { files: files.collect::<Result<Vec<_>>>()?.concat(), ..self.clone() })
     }
 
     /// Keeps the files that need no network, or the task; None if all files are on the hub.
     pub fn local(&self) -> Option<Self> {
         let files: Vec<PathBuf> =
-            self.files.iter().filter(|file| Place::of(file).is_local()).cloned().collect();
+            self.files.iter().filter(|file| DataLocation::of(file).is_local()).cloned().collect();
         (!files.is_empty() || self.files.is_empty()).then(|| Self { files, ..self.clone() })
     }
 
@@ -223,7 +223,7 @@ impl DataSettings {
             }
             (Some(task), []) => Some(task.open(self)?),
             (None, files) => {
-                files.iter().try_for_each(|path| Place::of(path).check())?;
+                files.iter().try_for_each(|path| DataLocation::of(path).check())?;
                 None
             }
         };

@@ -4,7 +4,7 @@ use isentrope_reward::{Item, VerifierSettings};
 
 use crate::file_hash::FileHash;
 use crate::file_records::{FileRecords, Longest, RowReader, read_rows};
-use crate::place::Split;
+use crate::location::Split;
 use crate::rows::Row;
 use crate::schema::Record;
 use crate::settings::TaskName;

@@ -3,7 +3,6 @@
 
 mod mutate;
 mod targets;
-mod words;
 
 pub use mutate::Mutator;
 
@@ -13,11 +12,9 @@ pub struct Target {
     pub name: &'static str,
     /// Reads the bytes, and must return.
     pub run: fn(&[u8]),
-    /// Pieces that its input is made of, for mutations.
-    pub words: &'static [&'static str],
     /// Repairs the framing of a mutated input, without which the rest would not be read.
-    pub repair: fn(&mut [u8]),
-    /// Number of inputs in the tests.
+    pub repair: Option<fn(&mut [u8])>,
+    /// Number of inputs in the deep tests; the others make a tenth of it.
     pub executions: u32,
 }
 

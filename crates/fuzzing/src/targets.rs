@@ -19,72 +19,37 @@ use isentrope_reward::VerifierSettings;
 use isentrope_train::{rl, sft};
 use serde_json::{Map, Value, json};
 
-use crate::{Target, words};
+use crate::Target;
 
 pub(crate) const ALL: &[Target] = &[
-    Target {
-        name: "safetensors",
-        run: safetensors,
-        words: words::SAFETENSORS,
-        repair: repair_header_length,
-        executions: 2000,
-    },
-    Target { name: "config", run: config, words: words::CONFIG, repair: |_| {}, executions: 3000 },
-    Target { name: "tokenizer", run: tokenizer, words: words::TOKENIZER, repair: |_| {}, executions: 1500 },
-    Target { name: "template", run: template, words: words::TEMPLATE, repair: |_| {}, executions: 400 },
-    Target {
-        name: "jsonl",
-        run: |data| rows(data, "rows.jsonl"),
-        words: words::JSONL,
-        repair: |_| {},
-        executions: 1000,
-    },
-    Target {
-        name: "json",
-        run: |data| rows(data, "rows.json"),
-        words: words::JSONL,
-        repair: |_| {},
-        executions: 1000,
-    },
-    Target {
-        name: "parquet",
-        run: |data| rows(data, "rows.parquet"),
-        words: words::PARQUET,
-        repair: repair_parquet_end,
-        executions: 600,
-    },
-    Target { name: "recipe", run: recipe, words: words::RECIPE, repair: |_| {}, executions: 600 },
-    Target { name: "grader", run: grader, words: words::GRADER, repair: |_| {}, executions: 600 },
-    Target {
-        name: "event_file",
-        run: |data| log(data, "events.out.tfevents.1"),
-        words: words::EVENT_FILE,
-        repair: repair_checksums,
-        executions: 3000,
-    },
-    Target {
-        name: "log_lines",
-        run: |data| log(data, "log.jsonl"),
-        words: words::LOG,
-        repair: |_| {},
-        executions: 3000,
-    },
-    Target {
-        name: "log_state",
-        run: |data| log(data, "trainer_state.json"),
-        words: words::LOG,
-        repair: |_| {},
-        executions: 3000,
-    },
-    Target {
-        name: "log_table",
-        run: |data| log(data, "log.csv"),
-        words: words::LOG_TABLE,
-        repair: |_| {},
-        executions: 3000,
-    },
-    Target { name: "tokens", run: tokens, words: words::TOKENS, repair: |_| {}, executions: 1000 },
+    framed("safetensors", safetensors, repair_header_length, 2000),
+    plain("config", config, 3000),
+    plain("tokenizer", tokenizer, 1500),
+    plain("template", template, 400),
+    plain("jsonl", |data| rows(data, "rows.jsonl"), 1000),
+    plain("json", |data| rows(data, "rows.json"), 1000),
+    framed("parquet", |data| rows(data, "rows.parquet"), repair_parquet_end, 600),
+    plain("recipe", recipe, 600),
+    plain("grader", grader, 600),
+    framed("event_file", |data| log(data, "events.out.tfevents.1"), repair_checksums, 3000),
+    plain("log_lines", |data| log(data, "log.jsonl"), 3000),
+    plain("log_state", |data| log(data, "trainer_state.json"), 3000),
+    plain("log_table", |data| log(data, "log.csv"), 3000),
+    plain("tokens", tokens, 1000),
 ];
+
+const fn plain(name: &'static str, run: fn(&[u8]), executions: u32) -> Target {
+    Target { name, run, repair: None, executions }
+}
+
+const fn framed(
+    name: &'static str,
+    run: fn(&[u8]),
+    repair: fn(&mut [u8]),
+    executions: u32,
+) -> Target {
+    Target { name, run, repair: Some(repair), executions }
+}
 
 /// Calls `read` with a directory that holds `data` under a name.
 fn with_file(name: &str, data: &[u8], read: impl FnOnce(&Path)) {

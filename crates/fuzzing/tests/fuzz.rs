@@ -25,11 +25,11 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn fuzz(name: &str) {
+fn fuzz(name: &str, is_deep: bool) {
     let target = TARGETS.iter().find(|target| target.name == name).unwrap();
     let corpus = corpus(name);
-    let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(target.executions.into());
-    let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1));
+    let usual = if is_deep { target.executions } else { target.executions / 10 };
+    let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(usual.into());
     // Keeps the input where it can be found, even if the process dies; the name is unique.
     let prefix = format!("isentrope-fuzz-{name}-{}-", process::id());
     let (_, kept) = tempfile::Builder::new().prefix(&prefix).tempfile().unwrap().keep().unwrap();
@@ -42,11 +42,13 @@ fn fuzz(name: &str) {
         assert!(start.elapsed() < LONGEST, "{name} takes {:?} on {}", start.elapsed(), kept.display());
     };
     corpus.iter().for_each(|data| run(data));
+    let inputs = corpus.len();
+    let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1), corpus);
     for _ in 0..executions {
-        run(&mutator.input(target, &corpus));
+        run(&mutator.input(target));
     }
     let _ = fs::remove_file(&kept); // something may clean up there
-    println!("{name}: {} and {executions} inputs in {:.1?}", corpus.len(), start.elapsed());
+    println!("{name}: {inputs} and {executions} inputs in {:.1?}", start.elapsed());
 }
 
 #[test]
@@ -65,8 +67,16 @@ macro_rules! targets {
     ($($name:ident),*) => {
         $(#[test]
         fn $name() {
-            fuzz(stringify!($name));
+            fuzz(stringify!($name), false);
         })*
+
+        mod deep {
+            $(#[test]
+            #[ignore = "deep: ten times as many inputs"]
+            fn $name() {
+                super::fuzz(stringify!($name), true);
+            })*
+        }
 
         #[test]
         fn every_target_is_run() {
@@ -77,18 +87,6 @@ macro_rules! targets {
 }
 
 targets!(
-    safetensors,
-    config,
-    tokenizer,
-    template,
-    jsonl,
-    json,
-    parquet,
-    recipe,
-    grader,
-    event_file,
-    log_lines,
-    log_state,
-    log_table,
-    tokens
+    safetensors, config, tokenizer, template, jsonl, json, parquet, recipe, grader, event_file,
+    log_lines, log_state, log_table, tokens
 );

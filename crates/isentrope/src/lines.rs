@@ -2,7 +2,7 @@
 
 use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
-use isentrope_data::{Error, PROMPT, Place, Row, Rows, Split, find};
+use isentrope_data::{DataLocation, Error, PROMPT, Row, Rows, Split, find};
 use serde_json::{Map, Value};
 use std::fmt;
 #[cfg(unix)]
@@ -68,8 +68,8 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
 /// # Errors
 /// As [`read`]; when the hub does not deliver.
 pub fn read_prompts(path: &Path) -> Result<Vec<Line>> {
-    match Place::of(path) {
-        place @ Place::Hub { .. } => all(path, Lines::of(place.files(Split::Train, &Download::default())?)?),
+    match DataLocation::of(path) {
+        place @ DataLocation::Hub { .. } => all(path, Lines::of(place.files(Split::Train, &Download::default())?)?),
         _ => read(path),
     }
 }
@@ -95,8 +95,8 @@ impl Lines {
             let pipe = pipe.with_context(|| path.display().to_string())?;
             return Ok(Self::stream(Patient(pipe), path.to_owned()));
         }
-        match Place::of(path) {
-            place @ Place::Pattern(_) => Self::of(place.files(Split::Train, &())?),
+        match DataLocation::of(path) {
+            place @ DataLocation::Pattern(_) => Self::of(place.files(Split::Train, &())?),
             _ => Self::of(vec![path.to_owned()]),
         }
     }

@@ -26,7 +26,7 @@ fn tensor<'a>(name: &str, shape: &[usize], values: &'a [f32]) -> Tensor<'a> {
     }
 }
 
-/// All tensors of a checkpoint, each read when its turn comes.
+/// All tensors of a checkpoint, read one by one.
 fn tensors_of(checkpoint: &Checkpoint) -> Vec<Tensor<'_>> {
     let tensor = |name: &str| {
         let shape = checkpoint.shape(name).unwrap().to_vec();

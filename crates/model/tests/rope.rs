@@ -62,8 +62,7 @@ fn tables_are_those_of_transformers() {
     assert!(equal * 100 >= frequencies * 97, "{equal} of {frequencies}");
 }
 
-/// Where the frequencies agree to the bit, so do angles, and cosines differ by the rounding of
-/// torch alone.
+/// If frequencies agree to the bit, angles do too, and cosines differ by torch's rounding alone.
 #[test]
 fn cosines_and_sines_are_exact_to_the_last_place_or_two() {
     for case in reference_cases() {
@@ -89,7 +88,7 @@ fn cosines_and_sines_are_exact_to_the_last_place_or_two() {
     }
 }
 
-/// The bits of a row do not depend on the range that it was asked for with.
+/// The bits of a row do not depend on the requested range.
 #[test]
 fn rows_depend_on_their_position_only() {
     for case in reference_cases() {

@@ -21,7 +21,7 @@ use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
 use super::{Endless, Stream, Task, TaskKind};
-use crate::place::Split;
+use crate::location::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
 pub use settings::{CountdownSettings, Demonstrations};

@@ -11,7 +11,7 @@ use isentrope_random::Draws;
 use isentrope_reward::VerifierName;
 use serde_json::Value;
 
-use crate::place::Split;
+use crate::location::Split;
 use crate::settings::TaskName;
 use crate::{Example, Problem, Result};
 

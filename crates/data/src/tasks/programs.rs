@@ -20,7 +20,7 @@ use isentrope_reward::VerifierName;
 use serde_json::{Value, json};
 
 use super::{Endless, Stream, Task, TaskKind};
-use crate::place::Split;
+use crate::location::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 use expression::Expression;
 use list_function::ListFunction;

@@ -5,7 +5,7 @@ use super::evaluation_set::EvaluationSet;
 use crate::error::{Error, Result};
 use crate::settings::{EvaluationSettings, PROBLEMS};
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
-use isentrope_data::{Place, Problem, Report, Split};
+use isentrope_data::{DataLocation, Problem, Report, Split};
 use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
@@ -81,13 +81,13 @@ pub fn held_out_sets(
 /// The files of each set, with its name: every file of a pattern is a set, and so is a data set on the hub as a whole.
 fn named_files(entries: &[PathBuf], progress: &dyn hub::Progress) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let mut named = Vec::new();
-    for place in entries.iter().map(|entry| Place::of(entry)) {
+    for place in entries.iter().map(|entry| DataLocation::of(entry)) {
         let files = place.files(Split::Test, progress).map_err(|e| {
             Error::setting("eval.files", format!("names a place without data: {}", plainly(&e)))
         })?;
         match place {
-            Place::Hub { .. } => named.push((place.name(), files)),
-            _ => named.extend(files.into_iter().map(|file| (Place::File(file.clone()).name(), vec![file]))),
+            DataLocation::Hub { .. } => named.push((place.name(), files)),
+            _ => named.extend(files.into_iter().map(|file| (DataLocation::File(file.clone()).name(), vec![file]))),
         }
     }
     Ok(named)
@@ -103,7 +103,7 @@ pub fn check_held_out_files(
     eval: &EvaluationSettings,
     verifier: &VerifierSettings,
 ) -> Result<Vec<String>> {
-    let is_local = |entry: &&PathBuf| Place::of(entry).is_local();
+    let is_local = |entry: &&PathBuf| DataLocation::of(entry).is_local();
     let entries: Vec<PathBuf> = eval.files_read().iter().filter(is_local).cloned().collect();
     let problems = eval.problems.unwrap_or(PROBLEMS);
     let found = |(_, files): (String, Vec<PathBuf>)| {

@@ -494,7 +494,7 @@ fn most_memory(free_memory: Option<f64>) -> Result<usize> {
 /// Which data can be looked at without the model, and which only together with it, as sentences.
 fn looked_at(places: &[PathBuf]) -> String {
     let shown =
-        places.iter().map(|place| (isentrope_data::Place::of(place).is_local(), place.display().to_string()));
+        places.iter().map(|place| (isentrope_data::DataLocation::of(place).is_local(), place.display().to_string()));
     let (here, hub): (Vec<_>, Vec<_>) = shown.partition(|(is_local, _)| *is_local);
     let listed = |places: Vec<(bool, String)>| {
         places.into_iter().map(|(_, place)| place).collect::<Vec<_>>().join(", ")

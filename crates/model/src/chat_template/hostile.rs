@@ -56,6 +56,7 @@ fn check(cases: &[(&str, String, Expect)]) {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn strings_that_grow() {
     let doubled = |step: &str| grown("'x'", step, 60, "");
     check(&[
@@ -97,6 +98,7 @@ fn strings_that_grow() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn lists_and_maps_that_grow() {
     let doubled = |step: &str| grown("[1]", step, 60, "");
     check(&[
@@ -119,6 +121,7 @@ fn lists_and_maps_that_grow() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn values_that_nest_and_hold_themselves() {
     let itself = |end: &str| format!("{{% set ns = namespace() %}}{{% set ns.x = ns %}}{end}");
     let pair = |end: &str| {
@@ -151,6 +154,7 @@ fn values_that_nest_and_hold_themselves() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn sources_that_nest() {
     let repeated = |text: &str, times| text.repeat(times);
     let around = |open: &str, inner: &str, close: &str, times| {
@@ -177,6 +181,7 @@ fn sources_that_nest() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn work_without_end() {
     let long = "{% set s = 'a' * 99999999 %}";
     check(&[

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub(super) struct Fields<'a> {
     pub path: &'a Path,
     pub object: &'a Map<String, Value>,
-    /// What stands before a key in messages: empty, or the name of the enclosing key and a dot.
+    /// Prefix of keys in messages: empty, or the enclosing key and a dot.
     pub prefix: &'a str,
 }
 

@@ -1,6 +1,5 @@
-//! What config.json says about a model, resolved: every default filled in as the family's
-//! configuration class in transformers (4 or 5) fills it, every number bounded, and whatever would
-//! change the mathematics refused by name.
+//! config.json, resolved: defaults are those of the family's configuration class in transformers (4
+//! or 5), numbers are bounded, and keys that would change the mathematics are refused by name.
 
 mod family;
 mod fields;
@@ -19,10 +18,10 @@ use fields::Fields;
 
 pub use family::Family;
 
-/// Largest number of features or tokens in any one dimension: far above every published model, and
-/// small enough that the product of two of them, times the layers, fits 64 bits.
+/// Largest dimension: far above every published model, and so small that the product of two, times
+/// the layers, fits 64 bits.
 const MAX_DIMENSION: usize = 1 << 24;
-/// Largest position count. Positions are exact in f32 up to here.
+/// Largest number of positions. Up to here they are exact in f32.
 const MAX_POSITIONS: usize = 1 << 24;
 const MAX_LAYERS: usize = 1 << 12;
 
@@ -64,7 +63,7 @@ pub struct ModelConfig {
     pub sliding_window: Vec<Option<usize>>,
     /// Rotary embedding of every layer.
     pub rope: Rope,
-    /// config.json itself, in its own order, with the keys that mean nothing here.
+    /// The whole config.json in its own order, with unused keys.
     pub json: Map<String, Value>,
 }
 
@@ -133,8 +132,8 @@ impl ModelConfig {
 }
 
 impl ModelConfig {
-    /// Tokens of context that the model can be used with: its position embeddings, stretched where
-    /// the rotary embedding says so and the number does not include it yet.
+    /// Usable context in tokens: the position embeddings, stretched as the rotary embedding says,
+    /// if their number does not include that yet.
     pub fn context(&self) -> usize {
         let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
         let context = match *self.rope.scaling() {

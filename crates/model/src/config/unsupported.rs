@@ -39,7 +39,7 @@ const REFUSED_SCALES: [&str; 7] = [
     "scale_emb",
 ];
 
-/// Refuses, by name, what would change the mathematics and is not implemented.
+/// Refuses by name keys that would change the mathematics in a way that is not implemented.
 pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
     if let Some(activation) = config.text("hidden_act")?
         && !["silu", "swish"].contains(&activation)

@@ -279,8 +279,8 @@ fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
 
 /// The paths that a text may stand for: those that match it where it is a pattern, else itself.
 fn named(text: &str) -> Vec<PathBuf> {
-    match isentrope_data::Place::parse(text) {
-        place @ isentrope_data::Place::Pattern(_) => {
+    match isentrope_data::DataLocation::parse(text) {
+        place @ isentrope_data::DataLocation::Pattern(_) => {
             place.files(isentrope_data::Split::Train, &()).unwrap_or_default()
         }
         _ => vec![text.into()],

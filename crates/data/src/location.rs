@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// A place of data, as recipes and commands write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DataLocation {
     /// A file.
     File(PathBuf),
     /// Files whose paths match a pattern: `*` stands for any characters of a name, `?` for one,
@@ -20,13 +20,13 @@ pub enum Place {
         /// `[org/]name[@revision]`.
         id: String,
         /// Choice of its files.
-        files: Wanted,
+        files: FileChoice,
     },
 }
 
 /// Choice of a data set's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum FileChoice {
     /// Files whose names begin so.
     Beginning(String),
     /// Files whose names have all of these parts: configurations and splits. If none is a split,
@@ -65,7 +65,7 @@ impl Split {
     }
 }
 
-impl Place {
+impl DataLocation {
     /// Parses a place: a path; a pattern of paths; `org/name[@revision][:CONFIG][:SPLIT]` on the
     /// hub, with `hf:` before it if it could be a path; or
     /// `hf://datasets/org/name[@revision]/FILES` with the beginning of the files' names.
@@ -73,8 +73,8 @@ impl Place {
         if let Some(address) = text.strip_prefix(ADDRESS) {
             let (id, files) = address.split_at(id_length(address));
             let files = match files.trim_start_matches('/') {
-                "" => Wanted::Parts(Vec::new()),
-                files => Wanted::Beginning(files.to_owned()),
+                "" => FileChoice::Parts(Vec::new()),
+                files => FileChoice::Beginning(files.to_owned()),
             };
             return Self::Hub { id: id.replace("%2F", "/").replace("%2f", "/"), files };
         }
@@ -102,7 +102,7 @@ impl Place {
     fn hub(text: &str) -> Self {
         let mut parts = text.split(':').map(str::to_owned);
         let id = parts.next().unwrap_or_default();
-        Self::Hub { id, files: Wanted::Parts(parts.collect()) }
+        Self::Hub { id, files: FileChoice::Parts(parts.collect()) }
     }
 
     /// Checks the spelling of the place, without looking for files.
@@ -131,7 +131,7 @@ impl Place {
                 "it is not the hub id of a data set; one looks like openai/gsm8k or openai/gsm8k@main",
             )),
             Self::Hub { id, files } => match files {
-                Wanted::Parts(parts) if parts.len() > 2 || parts.iter().any(|part| !is_part(part)) => {
+                FileChoice::Parts(parts) if parts.len() > 2 || parts.iter().any(|part| !is_part(part)) => {
                     Err(Error::place(
                         id,
                         "behind the id stand at most :CONFIG and :SPLIT, as in openai/gsm8k:main:train",
@@ -158,7 +158,7 @@ impl Place {
     /// downloaded. A plain file is not looked for.
     ///
     /// # Errors
-    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver; as
+    /// [`Error::Location`] when nothing matches, [`Error::Hub`] when the hub does not deliver; as
     /// [`check`](Self::check).
     pub fn files(&self, split: Split, progress: &dyn hub::Progress) -> Result<Vec<PathBuf>> {
         self.check()?;
@@ -234,7 +234,7 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     if paths.is_empty() { Err(failed("no file matches the pattern".into())) } else { Ok(paths) }
 }
 
-impl Wanted {
+impl FileChoice {
     /// Chooses files of a data set. If only the cached names are known, the choice must not depend
     /// on the others.
     ///
@@ -397,16 +397,16 @@ fn one_folder(names: Vec<&String>) -> Result<Vec<&String>, Vec<&str>> {
 mod tests {
     use super::*;
 
-    fn hub(id: &str, parts: &[&str]) -> Place {
-        Place::Hub {
+    fn hub(id: &str, parts: &[&str]) -> DataLocation {
+        DataLocation::Hub {
             id: id.into(),
-            files: Wanted::Parts(parts.iter().map(|&part| part.to_owned()).collect()),
+            files: FileChoice::Parts(parts.iter().map(|&part| part.to_owned()).collect()),
         }
     }
 
     #[test]
     fn places_are_files_patterns_or_the_hub() {
-        let file = |path: &str| Place::File(path.into());
+        let file = |path: &str| DataLocation::File(path.into());
         for (text, place) in [
             ("data/a.jsonl", file("data/a.jsonl")),
             ("a.jsonl.gz", file("a.jsonl.gz")),
@@ -415,7 +415,7 @@ mod tests {
             ("a", file("a")),
             ("a/b/c", file("a/b/c")),
             ("src/lib.rs", file("src/lib.rs")), // it is there
-            ("data/*.jsonl", Place::Pattern("data/*.jsonl".into())),
+            ("data/*.jsonl", DataLocation::Pattern("data/*.jsonl".into())),
             ("org/name", hub("org/name", &[])),
             ("org/train.csv", file("org/train.csv")),
             ("org/train.TXT", file("org/train.TXT")),
@@ -430,26 +430,26 @@ mod tests {
             ("hf://datasets/org/name", hub("org/name", &[])),
             (
                 "hf://datasets/org/name@v1/data/x",
-                Place::Hub { id: "org/name@v1".into(), files: Wanted::Beginning("data/x".into()) },
+                DataLocation::Hub { id: "org/name@v1".into(), files: FileChoice::Beginning("data/x".into()) },
             ),
             (
                 "hf://datasets/org/name@refs/convert/parquet/default/train",
-                Place::Hub {
+                DataLocation::Hub {
                     id: "org/name@refs/convert/parquet".into(),
-                    files: Wanted::Beginning("default/train".into()),
+                    files: FileChoice::Beginning("default/train".into()),
                 },
             ),
             (
                 "hf://datasets/org/name@refs%2Fpr%2f3/a@b/c.json",
-                Place::Hub { id: "org/name@refs/pr/3".into(), files: Wanted::Beginning("a@b/c.json".into()) },
+                DataLocation::Hub { id: "org/name@refs/pr/3".into(), files: FileChoice::Beginning("a@b/c.json".into()) },
             ),
             ("hf://datasets/org/name@refs/pr/3", hub("org/name@refs/pr/3", &[])),
             (
                 "hf://datasets/org/name/a@b/c.json",
-                Place::Hub { id: "org/name".into(), files: Wanted::Beginning("a@b/c.json".into()) },
+                DataLocation::Hub { id: "org/name".into(), files: FileChoice::Beginning("a@b/c.json".into()) },
             ),
         ] {
-            assert_eq!(Place::parse(text), place, "{text}");
+            assert_eq!(DataLocation::parse(text), place, "{text}");
         }
         assert_eq!(hub("openai/gsm8k@v1", &[]).name(), "gsm8k");
         assert_eq!(file("data/a.jsonl.gz").name(), "a");
@@ -467,7 +467,7 @@ mod tests {
             ("hf:a/b/c", "not the hub id"),
             ("hf:org/name@", "not the hub id"),
         ] {
-            let error = Place::parse(text).check().unwrap_err().to_string();
+            let error = DataLocation::parse(text).check().unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
     }
@@ -476,7 +476,7 @@ mod tests {
     fn the_files_of_configurations_and_splits_are_found() {
         let names = |list: &[&str]| -> Vec<String> { list.iter().map(|&name| name.to_owned()).collect() };
         let choose = |parts: &[&str], split, names: &[String]| {
-            let Place::Hub { id, files } = hub("org/name", parts) else { unreachable!() };
+            let DataLocation::Hub { id, files } = hub("org/name", parts) else { unreachable!() };
             files.choose(&id, split, Names::All(names)).map(|names| names.join(" "))
         };
         let (train, test) = (Split::Train, Split::Test);
@@ -516,10 +516,10 @@ mod tests {
         assert_eq!(choose(&[], test, &names(&["a.md", "all.json"])).unwrap(), "all.json");
         assert!(choose(&[], train, &names(&["a.csv"])).unwrap_err().contains("no .parquet, .jsonl"));
         assert!(choose(&[], train, &names(&["valid.json", "test.json"])).is_err());
-        let beginning = Wanted::Beginning("main/t".into());
+        let beginning = FileChoice::Beginning("main/t".into());
         assert_eq!(beginning.choose("x", train, Names::All(&gsm8k)).unwrap().len(), 2);
         assert!(
-            Wanted::Beginning("x".into())
+            FileChoice::Beginning("x".into())
                 .choose("x", train, Names::All(&gsm8k))
                 .unwrap_err()
                 .contains("there are main/test-")
@@ -529,7 +529,7 @@ mod tests {
     #[test]
     fn some_of_the_files_are_chosen_only_where_no_others_could_be_meant() {
         let choose = |place: &str, names: &[&str]| {
-            let Place::Hub { id, files } = Place::parse(place) else { unreachable!() };
+            let DataLocation::Hub { id, files } = DataLocation::parse(place) else { unreachable!() };
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             files.choose(&id, Split::Train, Names::Cached(&names)).map(|names| names.join(" "))
         };
@@ -569,7 +569,7 @@ mod tests {
         std::fs::create_dir_all(directory.path().join("deep/er.jsonl")).unwrap();
         std::fs::write(directory.path().join("deep/er.jsonl/z.jsonl"), "").unwrap();
         let found = |pattern: &str| {
-            let files = Place::of(&directory.path().join(pattern)).files(Split::Train, &());
+            let files = DataLocation::of(&directory.path().join(pattern)).files(Split::Train, &());
             files.map(|files| {
                 let name =
                     |path: &PathBuf| path.strip_prefix(directory.path()).unwrap().display().to_string();
