@@ -132,8 +132,8 @@ macro_rules! make_settings {
                 }
             }
 
-            /// Names the size of a problem ([`TaskKind::size`]).
-            pub(crate) fn size(self, ground_truth: &Value) -> Option<String> {
+            /// The size of a problem ([`TaskKind::size`]).
+            pub(crate) fn size(self, ground_truth: &Value) -> Option<(usize, &'static str)> {
                 match self {
                     $(Self::$Task => $Task::size(ground_truth),)*
                 }

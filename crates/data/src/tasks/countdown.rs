@@ -293,9 +293,9 @@ impl TaskKind for Countdown {
     }
 
     /// The number of given numbers, which makes problems hard.
-    fn size(ground_truth: &Value) -> Option<String> {
+    fn size(ground_truth: &Value) -> Option<(usize, &'static str)> {
         let challenge = Challenge::from_value(ground_truth).ok()?;
-        Some(format!("{}_numbers", challenge.numbers.len()))
+        Some((challenge.numbers.len(), "numbers"))
     }
 }
 

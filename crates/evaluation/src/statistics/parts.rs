@@ -58,7 +58,7 @@ enum Division<'a> {
     /// Two sources or more.
     Sources(BTreeMap<&'a str, Vec<usize>>),
     /// Sizes of problems of the built-in tasks; empty if a problem is of no such task.
-    Sizes(BTreeMap<String, Vec<usize>>),
+    Sizes(BTreeMap<(usize, &'static str), Vec<usize>>),
 }
 
 /// The parts of a set, given by the source and the ground truth of each problem: their names, and the places of their
@@ -71,7 +71,7 @@ pub(crate) fn parts<'a>(
             safe_names(sources.keys().copied()).into_iter().zip(sources.into_values()).collect()
         }
         Division::Sizes(sizes) if (2..=MOST).contains(&sizes.len()) => {
-            sizes.into_iter().collect()
+            sizes.into_iter().map(|((size, unit), its)| (format!("{size}_{unit}"), its)).collect()
         }
         _ => Vec::new(),
     }
@@ -96,7 +96,7 @@ fn division<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone) ->
     if sources.len() > 1 {
         return Division::Sources(sources);
     }
-    let mut sizes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut sizes: BTreeMap<(usize, &'static str), Vec<usize>> = BTreeMap::new();
     for (place, (_, ground_truth)) in problems.enumerate() {
         match problem_size(ground_truth) {
             Some(size) => sizes.entry(size).or_default().push(place),
