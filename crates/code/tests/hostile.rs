@@ -6,7 +6,6 @@
 //! # Calls: <verdict>                      as one whose function `answer` is called
 //! # Assertions: <verdict>                 as one whose function is tested by assertion code
 //! # Assertions in every style: <verdict>  the same, by assertion code of every kind
-//! # Assertions about objects: <verdict>   the same, where the code gives it objects of its own
 //! # Assertions about a method: <verdict>  the same, where the function is a method of its class `Solution`
 //! # Variants: <number>                    it is so many programs, which have their number for `@VARIANT@`
 //! # Unprotected: passes                   it gets what it wants where it is not in a jail
@@ -183,7 +182,7 @@ fn hostile_tests_spoil_nothing() {
             "import os\nfor n in range(300):\n    os.mkdir('d')\n    os.chdir('d')\nos.chmod('/tmp', 0)\nassert False",
             "wrong_answer",
         ),
-        ("answer.__class__.__bases__[0].__call__ = lambda *_: '3'\nassert False", "wrong_answer"),
+        ("answer.__class__.__bases__[0].__call__ = lambda *_: '3'\nassert False", "unusable_tests"),
     ] {
         let report = judge(&by, &json!({"functional": format!("assert answer(3)\n{code}")}), &right);
         assert!(verdicts.split(' ').any(|name| name == report.verdict.name()), "{code}: {}", report.reason());

@@ -59,7 +59,34 @@ pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, Str
     tests(parts, around)
 }
 
+/// Why assertion code cannot be used, going by how its lines begin: it needs more than assertions and plain test functions.
+fn refused(code: &str) -> Option<&'static str> {
+    const REFUSED: [(&str, &str); 8] = [
+        ("import unittest", "they use unittest"),
+        ("from unittest", "they use unittest"),
+        ("class Test", "they have classes of tests"),
+        ("async def test", "they are asynchronous"),
+        ("@pytest.fixture", "they have fixtures of pytest"),
+        ("@pytest.mark.parametrize", "they are parametrised"),
+        ("@pytest.", "they have marks of pytest"),
+        ("@patch", "they replace functions by mocks"),
+    ];
+    let wants_fixtures = |line: &str| {
+        let mut parts = line.strip_prefix("def ").unwrap_or_default().split(['(', ')']).map(str::trim);
+        let (name, parameters) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let is_called = || code.matches(&format!("{name}(")).count() > 1;
+        name.starts_with("test") && !parameters.is_empty() && !parameters.contains(['=', '*']) && !is_called()
+    };
+    code.lines().map(str::trim_start).find_map(|line| {
+        let by_start = REFUSED.iter().find(|(start, _)| line.starts_with(start)).map(|(_, why)| *why);
+        by_start.or_else(|| wants_fixtures(line).then_some("their functions have parameters, for fixtures"))
+    })
+}
+
 fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, String> {
+    if let Some(why) = parts.iter().find_map(|part| refused(part)) {
+        return Err(format!("the tests cannot be used: {why}; only assertions and plain test functions are run"));
+    }
     let entry_point = text(around, &["entry_point"])?.map(str::trim).filter(|name| !name.is_empty());
     let imports = match around.get("test_imports") {
         Some(Value::Array(lines)) => lines.iter().filter_map(Value::as_str).collect(),

@@ -341,3 +341,30 @@ fn answers_of_other_tasks_are_no_tests() {
         assert!(Tests::from_value(&value).is_err(), "{value}");
     }
 }
+
+#[test]
+fn tests_that_need_more_of_pytest_are_refused() {
+    let refused = |code: &str| Tests::from_value(&json!({"functional": code})).err();
+    for (code, why) in [
+        ("import unittest\nassert f()", "they use unittest"),
+        ("from unittest.mock import patch\nassert f()", "they use unittest"),
+        ("class TestF:\n    def test_f(self): assert f()", "they have classes of tests"),
+        ("async def test_f():\n    assert await f()", "they are asynchronous"),
+        ("@pytest.fixture\ndef x(): return 1\ndef test_f(x): assert f(x)", "they have fixtures of pytest"),
+        ("@pytest.mark.parametrize('x', [1])\ndef test_f(x): assert f(x)", "they are parametrised"),
+        ("@pytest.mark.slow\ndef test_f(): assert f()", "they have marks of pytest"),
+        ("@patch('a.b')\ndef test_f(): assert f()", "they replace functions by mocks"),
+        ("def test_f(capsys):\n    assert f()", "their functions have parameters, for fixtures"),
+    ] {
+        let problem = refused(code).unwrap();
+        assert!(problem.contains(why), "{code}: {problem}");
+    }
+    for code in [
+        "import pytest\ndef test_f():\n    with pytest.raises(ValueError): f()\n    assert f(1) == pytest.approx(2)",
+        "def test_f(x=1, *y): assert f(x)",
+        "def test_all(x): assert f(x)\ntest_all(3)",
+        "assert f('import unittest') == 1",
+    ] {
+        assert_eq!(refused(code), None, "{code}");
+    }
+}

@@ -114,13 +114,6 @@ struct Talk<'a> {
     deadline: Instant,
 }
 
-/// Who is to say something.
-#[derive(Clone, Copy, PartialEq)]
-enum Turn {
-    Test,
-    Program,
-}
-
 impl Talk<'_> {
     /// Waits for the program to be loaded and tells the test its names; how it ended, if it was not.
     fn load(&mut self) -> Result<Option<End>, Broken> {
@@ -144,50 +137,45 @@ impl Talk<'_> {
         counts: &mut Counts,
         observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Broken> {
-        let mut turn = Turn::Test;
         let mut at = Place::BEFORE;
         loop {
-            let said = match turn {
-                _ if self.limits.are_over() => Said::Late, // even if there were more to read without end
-                Turn::Test => self.tests.message(QUESTION, self.deadline)?,
-                Turn::Program => self.programs.message(self.limits.output_bytes, self.deadline)?,
+            let said = if self.limits.are_over() {
+                Said::Late // even if there were more to read without end
+            } else {
+                self.tests.message(QUESTION, self.deadline)?
             };
+            let unclear = |what: &str| Err(Failure::Test(format!("its process {what}")));
             let flow = match self.message(said) {
-                Ok(Frame { kind: kind @ (b'q' | b'a'), body }) => {
-                    let other = if turn == Turn::Test { &mut *self.programs } else { &mut *self.tests };
-                    other.tell(kind, &body);
-                    turn = if turn == Turn::Test { Turn::Program } else { Turn::Test };
-                    Ok(ControlFlow::Continue(()))
-                }
-                Ok(frame) if turn == Turn::Test => match frame.kind {
-                    b'p' => match Place::read(&frame.body).filter(|place| *place > at) {
-                        Some(place) => {
-                            at = place;
-                            self.deadline = self.limits.deadline();
-                            Ok(ControlFlow::Continue(()))
-                        }
-                        None => Err(Failure::Test("its process does not go on from unit to unit".into())),
-                    },
-                    b'c' => match counts.add(&frame.body) {
-                        Some(units) => Ok(observe(Found::Units(units))),
-                        None => Err(Failure::Test("its process does not say how many tests it has".into())),
-                    },
-                    b'u' => {
-                        *from = at.after();
-                        Ok(observe(Found::Unit(result(&frame.body))))
-                    }
-                    b'z' => {
-                        from.part = i64::MAX;
-                        return Ok(ControlFlow::Continue(()));
-                    }
-                    b'x' => {
-                        let problem = String::from_utf8_lossy(&frame.body).into_owned();
-                        Err(Failure::Ended(End::RuntimeError(problem)))
-                    }
-                    _ => Err(Failure::Test("its process says what it was not asked".into())),
+                Ok(Frame { kind: b'q', body }) => match self.answer(&body)? {
+                    Ok(()) => Ok(ControlFlow::Continue(())),
+                    Err(end) => Err(Failure::Ended(end)),
                 },
-                Ok(_) => Err(Failure::Ended(End::RuntimeError("it says what is no answer".into()))),
-                Err(end) => Err(Failure::Ended(died(turn, end))),
+                Ok(Frame { kind: b'p', body }) => match Place::read(&body).filter(|place| *place > at) {
+                    Some(place) => {
+                        at = place;
+                        self.deadline = self.limits.deadline();
+                        Ok(ControlFlow::Continue(()))
+                    }
+                    None => unclear("does not go on from unit to unit"),
+                },
+                Ok(Frame { kind: b'c', body }) => match counts.add(&body) {
+                    Some(units) => Ok(observe(Found::Units(units))),
+                    None => unclear("does not say how many tests it has"),
+                },
+                Ok(Frame { kind: b'u', body }) => {
+                    *from = at.after();
+                    Ok(observe(Found::Unit(result(&body))))
+                }
+                Ok(Frame { kind: b'z', .. }) => {
+                    from.part = i64::MAX;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Ok(Frame { kind: b'x', body }) => {
+                    let problem = String::from_utf8_lossy(&body).into_owned();
+                    Err(Failure::Ended(End::RuntimeError(problem)))
+                }
+                Ok(_) => unclear("says what it was not asked"),
+                Err(end) => Err(Failure::Ended(died(end))),
             };
             match flow {
                 Ok(ControlFlow::Continue(())) => {}
@@ -200,6 +188,20 @@ impl Talk<'_> {
         }
     }
 
+    /// Passes a question on to the program and its answer back; how the program ended if it does not answer.
+    fn answer(&mut self, question: &[u8]) -> Result<Result<(), End>, Broken> {
+        self.programs.tell(b'q', question);
+        let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
+        Ok(match self.message(said) {
+            Ok(Frame { kind: b'a', body }) => {
+                self.tests.tell(b'a', &body);
+                Ok(())
+            }
+            Ok(_) => Err(End::RuntimeError("it says what is no answer".into())),
+            Err(end) => Err(ended_early(end)),
+        })
+    }
+
     fn message(&self, said: Said) -> Result<Frame, End> {
         match said {
             Said::Message(message) => Ok(message),
@@ -210,15 +212,14 @@ impl Talk<'_> {
     }
 }
 
-/// What it means for the program that a process has ended before its time.
-fn died(turn: Turn, end: End) -> End {
-    match (turn, end) {
-        (Turn::Program, end) => ended_early(end),
-        (Turn::Test, End::RuntimeError(how)) => {
+/// How a unit ends whose test's process has ended before its time.
+fn died(end: End) -> End {
+    match end {
+        End::RuntimeError(how) => {
             End::RuntimeError(format!("what it returned has ended the test's process: {how}"))
         }
-        (Turn::Test, End::Completed) => End::RuntimeError("the test has ended itself".into()),
-        (Turn::Test, end) => end,
+        End::Completed => End::RuntimeError("the test has ended itself".into()),
+        end => end,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ended::LONGEST_LINE;
 use super::server::{Broken, Order, Said, Server};
@@ -91,8 +91,9 @@ fn call(
 ) -> Result<(Result<Value, End>, bool), Broken> {
     let mut values = Values::default();
     let arguments = values.arguments(arguments);
-    let operands = values.tuple(vec![function.into(), arguments]);
-    let question = json!({"op": "invoke", "v": operands, "o": values.objects, "plain": true});
+    let named = values.dict(json!([]), &Map::new());
+    let operands = values.tuple(vec![function.into(), 0.into(), arguments, named]);
+    let question = json!({"op": "call", "v": operands, "o": values.objects, "plain": true});
     server.tell(b'q', question.to_string().as_bytes());
     Ok(match server.message(limits.output_bytes, deadline)? {
         Said::Message(Frame { kind: b'a', body }) => (answer(&body, limits), true),

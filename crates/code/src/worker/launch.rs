@@ -9,33 +9,21 @@ use crate::Python;
 /// What the interpreter runs first.
 const LOADER: &str = include_str!("../../python/loader.py");
 
-/// What the loader loads in both jails, each module after those that it imports.
-const MODULES: [(&str, &str); 17] = [
+/// Python modules of both jails, each after those that it imports.
+const MODULES: [(&str, &str); 7] = [
     ("frames", include_str!("../../python/frames.py")),
-    ("attributes", include_str!("../../python/attributes.py")),
-    ("verdicts", include_str!("../../python/verdicts.py")),
-    ("operations", include_str!("../../python/operations.py")),
-    ("iterators", include_str!("../../python/iterators.py")),
-    ("proxies", include_str!("../../python/proxies.py")),
     ("values", include_str!("../../python/values.py")),
-    ("objects", include_str!("../../python/objects.py")),
-    ("bridge", include_str!("../../python/bridge.py")),
     ("run_process", include_str!("../../python/run_process.py")),
-    ("sorted_list", include_str!("../../python/sorted_list.py")),
-    ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
     ("prelude", include_str!("../../python/prelude.py")),
-    ("patching", include_str!("../../python/patching.py")),
     ("program", include_str!("../../python/program.py")),
     ("server", include_str!("../../python/server.py")),
     ("main", include_str!("../../python/main.py")),
 ];
 
-/// What the jail for tests has beside.
-const TEST_MODULES: [(&str, &str); 5] = [
-    ("pytest_subset", include_str!("../../python/pytest_subset.py")),
-    ("collecting", include_str!("../../python/collecting.py")),
-    ("test_part", include_str!("../../python/test_part.py")),
-    ("test_code", include_str!("../../python/test_code.py")),
+/// Python modules of the jail for tests alone.
+const TEST_MODULES: [(&str, &str); 3] = [
+    ("pytest_names", include_str!("../../python/pytest_names.py")),
+    ("assertions", include_str!("../../python/assertions.py")),
     ("checker", include_str!("../../python/checker.py")),
 ];
 

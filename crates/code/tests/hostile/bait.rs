@@ -22,8 +22,8 @@ const NUMBERS: [u32; 2] = [3, 8];
 const TRACE: &str = "isentrope-hostile";
 
 /// The kinds of assertion code.
-pub const STYLES: [&str; 11] =
-    ["asserts", "check", "main", "all", "close", "star", "pytest", "unittest", "listed", "given", "node"];
+pub const STYLES: [&str; 9] =
+    ["asserts", "check", "main", "all", "close", "star", "pytest", "listed", "node"];
 
 /// Answers, and copies of them in all places where a program might look.
 pub struct Bait {
@@ -132,22 +132,15 @@ impl Bait {
                 json!({"functional": close.join("\n")})
             }
             "star" => json!(format!(
-                "import pytest\nfrom solution import *\n\n\n\
-                 @pytest.mark.parametrize('n, found', list({pairs}.items()))\n\
-                 def test_answer(n, found):\n    assert answer(n) == found\n"
+                "from solution import *\n\n\ndef test_answer():\n    \
+                 for n, found in {pairs}.items():\n        assert answer(n) == found\n"
             )),
             "pytest" => {
                 json!(format!("from solution import answer\n\n\ndef test_answer():\n    {indented}\n"))
             }
-            "unittest" => {
-                json!({"functional": format!(
-                    "import unittest\n\n\nclass TestAnswer(unittest.TestCase):\n    def test_answer(self):\n        \
-                     for n, found in {pairs}.items():\n            self.assertEqual(answer(n), found)\n")})
-            }
             "listed" => {
                 json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})
             }
-            "given" => json!({"functional": include_str!("given.txt").replace("@ANSWERS@", &pairs)}),
             "method" => {
                 let indented = indented.replace("answer(", "candidate(");
                 json!({"prompt": "import math\n", "entry_point": "Solution().answer",

@@ -64,7 +64,6 @@ fn read(path: &PathBuf) -> Fixture {
         ("Scripts", &["scripts"][..]),
         ("Calls", &["calls"]),
         ("Assertions", &["check"]),
-        ("Assertions about objects", &["given"]),
         ("Assertions about a method", &["method"]),
         ("Assertions in every style", &STYLES),
     ] {

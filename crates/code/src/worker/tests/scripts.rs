@@ -117,11 +117,6 @@ fn names_of_the_usual_prelude_are_there_and_builtins_stay() {
         "",
         "2 deque([1]) inf typing.List 3 0001-02-03 1\n",
     );
-    prints(
-        "s = SortedList([3, 1, 2])\ns.add(0)\nprint(s[0], s.bisect_left(2), len(s), list(s))",
-        "",
-        "0 2 4 [0, 1, 2, 3]\n",
-    );
     prints("from __future__ import annotations\ndef f(x: no_such_name): return x\nprint(f(1))", "", "1\n");
     // The first line is the first line.
     prints("import sys; print(sys._getframe().f_lineno, __name__, __file__)", "", "1 __main__ program.py\n");
