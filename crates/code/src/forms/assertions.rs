@@ -85,7 +85,9 @@ fn refused(code: &str) -> Option<&'static str> {
 
 fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, String> {
     if let Some(why) = parts.iter().find_map(|part| refused(part)) {
-        return Err(format!("the tests cannot be used: {why}; only assertions and plain test functions are run"));
+        return Err(format!(
+            "the tests cannot be used: {why}; only assertions and plain test functions are run"
+        ));
     }
     let entry_point = text(around, &["entry_point"])?.map(str::trim).filter(|name| !name.is_empty());
     let imports = match around.get("test_imports") {
