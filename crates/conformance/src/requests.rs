@@ -1,8 +1,7 @@
 //! Requests to a sampling engine, and an engine watched from outside.
 
-use crate::Subject;
 use crate::device::Trial;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{KvCache, Model};
 use isentrope_rollout::{Begun, Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
 use proptest::prelude::*;
@@ -27,8 +26,8 @@ pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) 
 pub const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
 
 /// Submits requests and steps until nothing is left, checking that events add up.
-pub fn run<B: Backend>(
-    engine: &mut Engine<'_, B>,
+pub fn run(
+    engine: &mut Engine<'_>,
     limits: Limits,
     requests: &[Request],
 ) -> BTreeMap<Place, Completion> {
@@ -69,8 +68,8 @@ pub fn run<B: Backend>(
 
 /// Steps two engines in turn, of which the first begins with all requests. After so many further steps so many of the responses
 /// that have not ended, from one of them on, leave an engine and go on in the other: `(steps, engine, count, first)`.
-pub fn run_apart<B: Backend>(
-    engines: &mut [Engine<'_, B>; 2],
+pub fn run_apart(
+    engines: &mut [Engine<'_>; 2],
     requests: &[Request],
     moves: &[(usize, usize, usize, prop::sample::Index)],
 ) -> BTreeMap<Place, Completion> {
@@ -122,20 +121,20 @@ pub fn run_apart<B: Backend>(
 }
 
 /// The completions of one request that has an engine to itself, which reads each draw at once.
-pub fn alone<B: Backend>(model: &Model<B>, request: &Request) -> Vec<Completion> {
+pub fn alone(model: &Model, request: &Request) -> Vec<Completion> {
     let mut engine = Engine::new(model, None, ROOMY).unwrap().drawing_behind(false);
     run(&mut engine, ROOMY, std::slice::from_ref(request)).into_values().collect()
 }
 
 /// Pages that the engine needs for a request at the least: its prompt, one longest response, and where several
 /// samples share a prompt that ends within a page, a copy of that page.
-pub fn least_pages<B: Backend>(request: &Request) -> usize {
+pub fn least_pages(page: usize, request: &Request) -> usize {
     let positions = request.prompt.len() + request.sampling.max_tokens - 1;
-    let copy = usize::from(request.samples.len() > 1 && !request.prompt.len().is_multiple_of(B::PAGE));
-    positions.div_ceil(B::PAGE) + copy
+    let copy = usize::from(request.samples.len() > 1 && !request.prompt.len().is_multiple_of(page));
+    positions.div_ceil(page) + copy
 }
 
-pub fn limits<B: Backend>(model: &Model<B>, pages: usize, sequences: usize, prefill_tokens: usize) -> Limits {
+pub fn limits(model: &Model, pages: usize, sequences: usize, prefill_tokens: usize) -> Limits {
     Limits { cache_bytes: pages * KvCache::page_bytes(model), sequences, prefill_tokens }
 }
 
@@ -173,8 +172,8 @@ fn samplings(plain: bool, tokens: usize) -> impl Strategy<Value = Sampling> {
 }
 
 /// Some requests; of short responses, which cross a page all the same, where there is time for few.
-pub fn requests<S: Subject>(trial: &Trial<S>) -> impl Strategy<Value = Vec<Request>> + use<S> {
-    let page = S::Backend::PAGE;
+pub fn requests(trial: &Trial) -> impl Strategy<Value = Vec<Request>> + use<> {
+    let page = trial.page();
     let tokens = if trial.subject().cases(50) < 50 { page + 4 } else { 50 };
     // Lengths on both sides of page boundaries, and prompts that repeat.
     let prompt = (prop_oneof![1usize..70, Just(page), Just(2 * page), Just(2 * page + 1)], 0u32..5)

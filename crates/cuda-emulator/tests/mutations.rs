@@ -14,8 +14,8 @@ use attention_reference::Reference;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Cpu, Draw, Drawn, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind,
-    Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Attention, Backend, Buffer, Cpu, DeviceBatch, Draw, Drawn, Grouped, HeadNorms, HeadScores,
+    HostBatch, Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use patches::Change;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,8 +45,8 @@ macro_rules! as_on_cpu {
     ($operations:ident) => {
         Operations {
             dtype: Dtype::F32,
-            on_device: $operations::<Cuda<Emulator>>,
-            expected: || on_cpu($operations::<Cpu>),
+            on_device: |cuda| $operations(cuda),
+            expected: || on_cpu(|cpu| $operations(cpu)),
         }
     };
 }
@@ -67,25 +67,25 @@ fn bits(values: &[f32]) -> Results {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-fn rows<B: Backend>(
-    backend: &B,
+fn rows(
+    backend: &dyn Backend,
     role: fn(usize, usize) -> Role,
     seed: u32,
     rows: usize,
     features: usize,
-) -> B::Buffer {
+) -> Buffer {
     let mut buffer = backend.buffer(role(rows, features));
     backend.write(&mut buffer, 0, &noise(seed, rows * features));
     buffer
 }
 
-fn read<B: Backend>(backend: &B, buffer: &B::Buffer, rows: usize, features: usize) -> Results {
+fn read(backend: &dyn Backend, buffer: &Buffer, rows: usize, features: usize) -> Results {
     let mut values = vec![0.0; rows * features];
     backend.read(buffer, 0, &mut values);
     bits(&values)
 }
 
-fn parameter<B: Backend>(backend: &B, role: fn(Kind) -> Role, kind: Kind, seed: u32) -> B::Buffer {
+fn parameter(backend: &dyn Backend, role: fn(Kind) -> Role, kind: Kind, seed: u32) -> Buffer {
     let mut buffer = backend.allocate(role(kind)).unwrap();
     let numbers = match kind {
         Kind::Vector(len) => len,
@@ -95,14 +95,14 @@ fn parameter<B: Backend>(backend: &B, role: fn(Kind) -> Role, kind: Kind, seed: 
     buffer
 }
 
-fn numbers<B: Backend>(backend: &B, kind: Kind, buffer: &B::Buffer) -> Results {
+fn numbers(backend: &dyn Backend, kind: Kind, buffer: &Buffer) -> Results {
     let mut values = vec![0.0; backend.numbers(kind)];
     backend.read_numbers(buffer, 0, &mut values);
     bits(&values)
 }
 
 /// Three directions of a linear layer whose last tiles are not full.
-fn linear<B: Backend>(backend: &B) -> Results {
+fn linear(backend: &dyn Backend) -> Results {
     let (shape, tokens) = (Linear { inputs: 70, outputs: 130 }, 20);
     let (matrix, vector) = (Kind::Matrix(shape), Kind::Vector(shape.outputs));
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
@@ -246,7 +246,7 @@ fn gated_expected() -> Results {
 }
 
 /// An odd number of groups, so that a half warp has none.
-fn norms<B: Backend>(backend: &B) -> Results {
+fn norms(backend: &dyn Backend) -> Results {
     let (features, tokens) = (50, 11);
     let layout = Grouped { stride: features, offset: 1, groups: 1, features: 48 };
     let weight = Kind::Vector(layout.features);
@@ -265,7 +265,7 @@ fn norms<B: Backend>(backend: &B) -> Results {
 }
 
 /// Gradients that are chains of more steps than are brought at a time.
-fn chains<B: Backend>(backend: &B) -> Results {
+fn chains(backend: &dyn Backend) -> Results {
     let (features, tokens) = (40, 50);
     let layout = Grouped { stride: features, offset: 1, groups: 3, features: 13 };
     let (weight, bias) = (Kind::Vector(layout.features), Kind::Vector(features));
@@ -284,7 +284,7 @@ fn chains<B: Backend>(backend: &B) -> Results {
     results
 }
 
-fn elementwise<B: Backend>(backend: &B) -> Results {
+fn elementwise(backend: &dyn Backend) -> Results {
     let (features, tokens) = (52, 40);
     let mut x = rows(backend, Role::Activation, 1, tokens, features);
     let mut y = rows(backend, Role::Activation, 2, tokens, features / 2);
@@ -325,7 +325,7 @@ fn elementwise<B: Backend>(backend: &B) -> Results {
 }
 
 /// Three tensors, of which the first has more than one block.
-fn optimizer<B: Backend>(backend: &B) -> Results {
+fn optimizer(backend: &dyn Backend) -> Results {
     let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(Linear { inputs: 3, outputs: 20 })];
     let moment = |kind: Kind, seed: u32| {
         let count = backend.numbers(kind);
@@ -368,7 +368,7 @@ fn optimizer<B: Backend>(backend: &B) -> Results {
 }
 
 /// Sequences whose keys do not fit one tile, with a window and without.
-fn attention<B: Backend>(backend: &B) -> Results {
+fn attention(backend: &dyn Backend) -> Results {
     let mut results = Vec::new();
     for (window, lens) in [(None, [37, 3, 48]), (Some(20), [50, 18, 5])] {
         let shape = Attention { heads: 4, kv_heads: 2, head_dim: 12, window, scale: 0.3 };
@@ -377,7 +377,7 @@ fn attention<B: Backend>(backend: &B) -> Results {
         let mut host = HostBatch { tokens: vec![0; total], ..HostBatch::default() };
         let (mut at, mut page) = (0, 0u32);
         for len in lens {
-            let (pages, first) = (len.div_ceil(B::PAGE), host.pages.len());
+            let (pages, first) = (len.div_ceil(backend.page_positions()), host.pages.len());
             host.pages.extend((page..page + pages as u32).rev());
             host.runs.push(Run { row: at, len, position: 0, pages: first..first + pages });
             (at, page) = (at + len, page + pages as u32);
@@ -411,7 +411,7 @@ fn decoded_rows(sequence: usize) -> std::ops::Range<usize> {
 }
 
 /// A decoding step with a row that is in no run, and so in no page.
-fn decoding<B: Backend>(backend: &B) -> Results {
+fn decoding(backend: &dyn Backend) -> Results {
     let shape = tiled(None);
     let (row, width, pages) = (shape.row(), shape.heads * shape.head_dim, 2 * DECODED);
     let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages }).unwrap();
@@ -459,18 +459,18 @@ fn decoding_expected() -> Results {
 
 /// Rows of queries, keys and values with what they are made ready with, of runs in another order
 /// than their rows, and of none.
-struct Prepared<B: Backend> {
-    raw: B::Buffer,
-    norms: [B::Buffer; 2],
-    angles: [B::Buffer; 2],
-    batch: B::Batch,
+struct Prepared {
+    raw: Buffer,
+    norms: [Buffer; 2],
+    angles: [Buffer; 2],
+    batch: DeviceBatch,
 }
 
 const PREPARED: usize = 12;
 const EPS: f32 = 1e-5;
 
-impl<B: Backend> Prepared<B> {
-    fn new(backend: &B) -> Self {
+impl Prepared {
+    fn new(backend: &dyn Backend) -> Self {
         let (shape, head) = (tiled(None), Kind::Vector(tiled(None).head_dim));
         let run = |row, len, position, pages| Run { row, len, position, pages };
         let host = HostBatch {
@@ -488,7 +488,7 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-fn prepare<B: Backend>(backend: &B, normed: bool, cache: &mut B::Buffer) -> (B::Buffer, B::Batch) {
+fn prepare(backend: &dyn Backend, normed: bool, cache: &mut Buffer) -> (Buffer, DeviceBatch) {
     let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } = Prepared::new(backend);
     let norms = HeadNorms { raw: &raw, rows: PREPARED, queries: &queries, keys: &keys, eps: EPS };
     let mut qkv = rows(backend, Role::Activation, if normed { 6 } else { 1 }, PREPARED, tiled(None).row());
@@ -499,7 +499,7 @@ fn prepare<B: Backend>(backend: &B, normed: bool, cache: &mut B::Buffer) -> (B::
 
 /// Rows as attention sees them, without norms, then normed; and what it makes of them and of the
 /// cache.
-fn prepared<B: Backend>(backend: &B) -> Results {
+fn prepared(backend: &dyn Backend) -> Results {
     let shape = tiled(None);
     let width = shape.heads * shape.head_dim;
     let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: 3 }).unwrap();
@@ -525,7 +525,7 @@ fn prepared_bf16(backend: &Cuda<Emulator>) -> Results {
 }
 
 fn prepared_bf16_expected() -> Results {
-    let round = |buffer: &mut <Cpu as Backend>::Buffer, cpu: &Cpu| {
+    let round = |buffer: &mut Buffer, cpu: &Cpu| {
         let rows = read(cpu, buffer, PREPARED, tiled(None).row());
         let rounded: Vec<f32> = rows.into_iter().map(|x| rounded(f32::from_bits(x))).collect();
         cpu.write(buffer, 0, &rounded);
@@ -549,7 +549,7 @@ fn prepared_bf16_expected() -> Results {
 }
 
 /// More tokens than a block of the sums has.
-fn head<B: Backend>(backend: &B) -> Results {
+fn head(backend: &dyn Backend) -> Results {
     let (shape, tokens) = (Linear { inputs: 12, outputs: 1100 }, 5);
     let matrix = Kind::Matrix(shape);
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
@@ -572,7 +572,7 @@ fn head<B: Backend>(backend: &B) -> Results {
 }
 
 /// Draws from rows of two parts, and the scores of what is drawn.
-fn parts<B: Backend>(backend: &B) -> Results {
+fn parts(backend: &dyn Backend) -> Results {
     let (shape, tokens) = (Linear { inputs: 3, outputs: 8000 }, 3);
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
     let weights = parameter(backend, Role::Weight, Kind::Matrix(shape), 2);
@@ -609,7 +609,7 @@ fn tiles(cuda: &Cuda<Emulator>) -> Results {
     for (window, (last, kv_heads)) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
         let shape = Attention { heads: 2 * kv_heads, kv_heads, ..tiled(window) };
         let (row, width) = (shape.row(), shape.heads * shape.head_dim);
-        let pages: Vec<u32> = (0..LONG.div_ceil(Cuda::<Emulator>::PAGE) as u32).rev().collect();
+        let pages: Vec<u32> = (0..LONG.div_ceil(cuda.page_positions()) as u32).rev().collect();
         let described = |first: usize| {
             let mut host = HostBatch::default();
             host.push(&vec![0; LONG - first], first, &pages);

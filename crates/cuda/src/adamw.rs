@@ -47,6 +47,22 @@ fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     usize::try_from(blocks).expect("numbers fit the host's memory")
 }
 
+/// Some numbers of one parameter in an update, as [`Updated`] has them.
+pub(crate) struct Parameter<'a, D: Device> {
+    weights: &'a CudaBuffer<D>,
+    gradient: &'a CudaBuffer<D>,
+    numbers: Range<usize>,
+    first: &'a CudaBuffer<D>,
+    second: &'a CudaBuffer<D>,
+}
+
+impl<'a, D: Device> Parameter<'a, D> {
+    pub(crate) fn of(Updated { weights, gradient, numbers, first, second }: &'a Updated<'_>) -> Self {
+        let numbers = numbers.clone();
+        Self { weights: weights.of(), gradient: gradient.of(), numbers, first: first.of(), second: second.of() }
+    }
+}
+
 impl<D: Device> Cuda<D> {
     pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer<D>, Range<usize>)]) -> Vec<f32> {
         let mut sums = Vec::new();
@@ -74,9 +90,9 @@ impl<D: Device> Cuda<D> {
         sums
     }
 
-    pub(crate) fn update(&self, settings: AdamW, parameters: &mut [Updated<'_, CudaBuffer<D>>]) {
+    pub(crate) fn update(&self, settings: AdamW, parameters: &[Parameter<'_, D>]) {
         let factors = settings.factors();
-        let kind = |of: &Updated<'_, CudaBuffer<D>>| {
+        let kind = |of: &Parameter<'_, D>| {
             (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some())
         };
         for parameters in parameters.chunk_by(|a, b| kind(a) == kind(b)) {
@@ -87,7 +103,7 @@ impl<D: Device> Cuda<D> {
                 continue;
             }
             let moment = |moment: &CudaBuffer<D>| part(moment, &(0..moment.numbers())).0;
-            let tensor = |of: &Updated<'_, CudaBuffer<D>>| {
+            let tensor = |of: &Parameter<'_, D>| {
                 self.tensor(of, 0..of.numbers.len(), [moment(of.first), moment(of.second)])
             };
             self.launch_update(&factors, split, parameters.iter().map(tensor).collect());
@@ -100,7 +116,7 @@ impl<D: Device> Cuda<D> {
         &self,
         factors: &UpdateFactors,
         split: bool,
-        parameters: &[Updated<'_, CudaBuffer<D>>],
+        parameters: &[Parameter<'_, D>],
     ) {
         let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
         let bytes = 4 * self.piece.min(all);
@@ -122,8 +138,8 @@ impl<D: Device> Cuda<D> {
             if filled == 0 {
                 return;
             }
-            let moments = |of: &Updated<'_, CudaBuffer<D>>, numbers: &Range<usize>, at: usize, back: bool| {
-                for (moment, place) in [&*of.first, &*of.second].into_iter().zip(&places) {
+            let moments = |of: &Parameter<'_, D>, numbers: &Range<usize>, at: usize, back: bool| {
+                for (moment, place) in [of.first, of.second].into_iter().zip(&places) {
                     let host = moment.host.as_ref().expect("moments of a piece live in the host's memory");
                     let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
                     match back {
@@ -133,7 +149,7 @@ impl<D: Device> Cuda<D> {
                 }
             };
             parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, false));
-            let tensor = |(of, numbers, at): &(&Updated<'_, CudaBuffer<D>>, Range<usize>, usize)| {
+            let tensor = |(of, numbers, at): &(&Parameter<'_, D>, Range<usize>, usize)| {
                 self.tensor(of, numbers.clone(), [0, 1].map(|which: usize| places[which].at(4 * at)))
             };
             self.launch_update(factors, split, parts.iter().map(tensor).collect());
@@ -144,7 +160,7 @@ impl<D: Device> Cuda<D> {
     /// Some of the numbers that are updated, with moments on the device.
     fn tensor(
         &self,
-        of: &Updated<'_, CudaBuffer<D>>,
+        of: &Parameter<'_, D>,
         numbers: Range<usize>,
         moments: [Pointer; 2],
     ) -> Tensor {

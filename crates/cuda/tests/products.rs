@@ -43,9 +43,9 @@ impl Watch for Library {
 
 /// A forward and a backward pass over a sequence; returns the bits of its log-probs.
 fn pass<W: Watch>(
-    model: &Model<Cuda<Watched<W>>>,
+    model: &Model,
     length: u32,
-    gradient: &mut Gradient<Cuda<Watched<W>>>,
+    gradient: &mut Gradient,
 ) -> Vec<u32> {
     let tokens: Vec<u32> = (0..length).map(|i| i * 7 % 61).collect();
     let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);

@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::sets::EvaluationSet;
 use crate::statistics::cast_votes;
 use isentrope_data::benchmark::Decoding;
-use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
@@ -35,9 +34,9 @@ impl Evaluator<'_> {
     ///
     /// # Errors
     /// As sampling's and judging's.
-    pub fn responses<B: Backend>(
+    pub fn responses(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: Range<usize>,
         observer: &mut dyn ProgressObserver,
@@ -72,9 +71,9 @@ impl Evaluator<'_> {
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
-    pub fn respond<B: Backend>(
+    pub fn respond(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: &[usize],
         interrupt: Interrupt,
@@ -92,9 +91,9 @@ impl Evaluator<'_> {
     }
 
     /// [`respond`](Self::respond) without a word of responses that could not be judged.
-    fn sample<B: Backend>(
+    fn sample(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: &[usize],
         interrupt: Interrupt,

@@ -11,7 +11,6 @@ use crate::response::Response;
 use crate::sample::{Interrupt, Sampled, Sampler, Work};
 use crate::sequence::Completion;
 use isentrope_data::Problem;
-use isentrope_kernels::Backend;
 use isentrope_trace::{name_thread, span};
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
@@ -43,8 +42,8 @@ struct Judged {
 }
 
 /// Samples, and has the verifier's workers judge meanwhile.
-pub(crate) fn judge_beside<B: Backend, E: From<Error>>(
-    sampler: Sampler<'_, B>,
+pub(crate) fn judge_beside<E: From<Error>>(
+    sampler: Sampler<'_>,
     work: Work<'_, E>,
     problems: &[&Problem],
     (judge, workers): (&Judge, usize),
@@ -94,9 +93,9 @@ impl Bench<'_> {
     }
 
     /// The work of the thread that samples: passes on what is sampled, and takes what is judged.
-    fn sample<B: Backend, E: From<Error>>(
+    fn sample<E: From<Error>>(
         &self,
-        sampler: Sampler<'_, B>,
+        sampler: Sampler<'_>,
         work: Work<'_, E>,
         ask: Sender<(Place, Completion)>,
         judged: Receiver<Judged>,

@@ -10,7 +10,6 @@ use crate::response::Response;
 use crate::sample::{Sampled, Sampler, Work};
 use crate::sequence::Completion;
 use isentrope_data::Problem;
-use isentrope_kernels::Backend;
 use std::mem;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -41,8 +40,8 @@ pub struct Responded {
 /// # Errors
 /// As [`Engine::submit`](crate::Engine::submit) and [`Engine::step`](crate::Engine::step), [`Error::Verifier`] when the verifier
 /// can judge nothing any more; and what `each` and the peers return.
-pub fn respond<B: Backend, E: From<Error>>(
-    sampler: Sampler<'_, B>,
+pub fn respond<E: From<Error>>(
+    sampler: Sampler<'_>,
     questions: Vec<(&Problem, Request)>,
     peers: Option<&mut dyn Peers<E>>,
     judge: &Judge,
@@ -90,8 +89,8 @@ impl Groups {
     }
 }
 
-fn judge_in_batches<B: Backend, E: From<Error>>(
-    sampler: Sampler<'_, B>,
+fn judge_in_batches<E: From<Error>>(
+    sampler: Sampler<'_>,
     work: Work<'_, E>,
     problems: &[&Problem],
     judge: &Judge,

@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::observer::{Phase, Progress, ProgressObserver};
 use crate::peers::{Left, Peers, Place};
 use crate::sequence::Completion;
-use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
 use std::mem;
@@ -22,11 +21,11 @@ pub enum Interrupt {
 }
 
 /// What requests are sampled with.
-pub struct Sampler<'a, B: Backend> {
+pub struct Sampler<'a> {
     /// The policy.
-    pub model: &'a Model<B>,
+    pub model: &'a Model,
     /// Where the activations of requests with `cache_activations` go, if anywhere.
-    pub activation_cache: Option<&'a mut ActivationCache<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache>,
     /// Turns tokens into text.
     pub tokenizer: &'a Tokenizer,
     /// Memory.
@@ -47,7 +46,7 @@ pub(crate) struct Work<'a, E> {
 /// A response that has ended; none when nothing is left to sample here and others are waited for.
 pub(crate) type Sampled = Option<(Place, Completion)>;
 
-impl<B: Backend> Sampler<'_, B> {
+impl Sampler<'_> {
     /// Samples to the end, and gives `each` every completion as soon as it is there.
     ///
     /// # Errors
@@ -142,18 +141,18 @@ impl Part {
 }
 
 /// An engine, and which requests it has.
-struct Round<'a, B: Backend> {
-    engine: Engine<'a, B>,
+struct Round<'a> {
+    engine: Engine<'a>,
     /// The request of each of the engine's.
     numbers: Vec<usize>,
 }
 
-impl<'a, B: Backend> Round<'a, B> {
+impl<'a> Round<'a> {
     fn begin(
-        model: &'a Model<B>,
+        model: &'a Model,
         tokenizer: &'a Tokenizer,
         limits: Limits,
-        activation_cache: Option<&'a mut ActivationCache<B>>,
+        activation_cache: Option<&'a mut ActivationCache>,
         parts: Vec<Part>,
     ) -> Result<Self> {
         let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, &parts)), ..limits };
@@ -203,10 +202,10 @@ impl<'a, B: Backend> Round<'a, B> {
 }
 
 /// Bytes of keys and values if all requests ran at once: more memory than this is of no use.
-fn largest_need<B: Backend>(model: &Model<B>, parts: &[Part]) -> usize {
+fn largest_need(model: &Model, parts: &[Part]) -> usize {
     let pages = parts.iter().fold(0usize, |sum, Part { request, .. }| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
-        sum.saturating_add((KvCache::<B>::pages_for(length) + 1).saturating_mul(request.samples.len()))
+        sum.saturating_add((KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()))
     });
     pages.saturating_mul(KvCache::page_bytes(model))
 }

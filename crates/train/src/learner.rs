@@ -8,7 +8,7 @@ use crate::passes::{Cut, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
 use crate::shards::ShardedGradient;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
     ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, apart, units,
@@ -43,25 +43,25 @@ impl Coefficients {
 const PROBE: usize = 64;
 
 /// A model in training.
-pub struct Learner<B: Backend> {
+pub struct Learner {
     /// The model.
-    pub model: Model<B>,
+    pub model: Model,
     /// Its optimizer.
-    pub optimizer: Optimizer<B>,
+    pub optimizer: Optimizer,
     /// Keeps activations from sampling for the update, if there is memory for any.
-    pub activation_cache: Option<ActivationCache<B>>,
+    pub activation_cache: Option<ActivationCache>,
     /// The ranks that train together.
     pub ranks: Ranks,
-    gradient: ShardedGradient<B>,
+    gradient: ShardedGradient,
     limits: PassLimits,
 }
 
-impl<B: Backend> Learner<B> {
+impl Learner {
     /// Ready for the first update. The gradient has no memory before that.
     ///
     /// # Errors
     /// When there is no memory for the activation cache.
-    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits, ranks: Ranks) -> Result<Self> {
+    pub fn new(model: Model, optimizer: Optimizer, limits: PassLimits, ranks: Ranks) -> Result<Self> {
         let gradient = ShardedGradient::new(ranks.own_shards());
         let slots = limits.activation_slots;
         let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
@@ -91,7 +91,7 @@ impl<B: Backend> Learner<B> {
     /// As [`score`](Self::score).
     pub fn score_with(
         &self,
-        model: &Model<B>,
+        model: &Model,
         sequences: &[Sequence<'_>],
         temperature: f32,
     ) -> Result<Scores> {
@@ -235,7 +235,7 @@ impl<B: Backend> Learner<B> {
     /// When there is no memory for it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
         let Model { backend, layout, .. } = &self.model;
-        Ok(self.gradient.finish(&self.model)?.tensors(backend, layout, ""))
+        Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
     }
 
     /// Gives up the gradient's memory, with what was accumulated since the last [`step`](Self::step): sampling takes turns with

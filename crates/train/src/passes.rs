@@ -5,7 +5,7 @@
 
 use crate::ranks::Ranks;
 use crate::shards::shards_of;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use isentrope_trace::{Span, span};
 use std::ops::Range;
@@ -23,7 +23,7 @@ pub struct PassLimits {
 
 impl PassLimits {
     /// What the tapes of forward passes over so many tokens can keep, if anything.
-    fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
+    fn keep(&self, model: &Model, tokens: usize) -> Option<Keep> {
         let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
             .into_iter()
@@ -31,7 +31,7 @@ impl PassLimits {
     }
 
     /// What the tape keeps of a single pass that goes backward right after it went forward.
-    pub(crate) fn keep_one<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Keep {
+    pub(crate) fn keep_one(&self, model: &Model, tokens: usize) -> Keep {
         self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
     }
 }
@@ -46,20 +46,20 @@ pub struct OnPolicy<'a> {
 }
 
 /// One micro-batch: the sequences that go through the model at a time.
-pub(crate) struct Pass<'a, B: Backend> {
+pub(crate) struct Pass<'a> {
     pub sequences: &'a [Sequence<'a>],
     pub on_policy: &'a [Option<OnPolicy<'a>>],
     /// Its targets among those of the update.
     pub targets: Range<usize>,
     /// The shard that its sequences belong to.
     pub shard: usize,
-    pub way: Way<'a, B>,
+    pub way: Way<'a>,
 }
 
 /// The way of a pass through the model.
-pub(crate) enum Way<'a, B: Backend> {
+pub(crate) enum Way<'a> {
     /// On-policy, and the cache has its activations: it never goes forward.
-    Cached { cache: &'a ActivationCache<B>, slots: Vec<&'a [u32]> },
+    Cached { cache: &'a ActivationCache, slots: Vec<&'a [u32]> },
     /// On-policy: it goes forward after the loss, and backward while its tape is still in the processor's cache.
     OnPolicy,
     /// It goes forward before the loss, and its tape waits for the backward pass.
@@ -71,14 +71,14 @@ pub(crate) enum Way<'a, B: Backend> {
 
 /// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not at all, and decides the way
 /// of each of this rank's. `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
-pub(crate) fn passes<'a, B: Backend>(
+pub(crate) fn passes<'a>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
     (limits, ranks): (&PassLimits, &Ranks),
-    model: &Model<B>,
-    cache: Option<&'a ActivationCache<B>>,
-) -> Vec<Pass<'a, B>> {
+    model: &Model,
+    cache: Option<&'a ActivationCache>,
+) -> Vec<Pass<'a>> {
     // One that is not cached would take those beside it forward as well.
     let is_cached = |range: Range<usize>| {
         let has_slots = |sequence: &OnPolicy<'_>| sequence.slots.is_some();
@@ -101,8 +101,8 @@ pub(crate) fn passes<'a, B: Backend>(
     cuts.into_iter().map(pass).collect()
 }
 
-impl<'a, B: Backend> Way<'a, B> {
-    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], cache: Option<&'a ActivationCache<B>>) -> Self {
+impl<'a> Way<'a> {
+    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], cache: Option<&'a ActivationCache>) -> Self {
         let slots = sequences.iter().map(|sequence| sequence.as_ref()?.slots).collect();
         match (cache, slots) {
             (Some(cache), Some(slots)) => Self::Cached { cache, slots },
@@ -111,14 +111,14 @@ impl<'a, B: Backend> Way<'a, B> {
     }
 }
 
-impl<'a, B: Backend> Pass<'a, B> {
+impl<'a> Pass<'a> {
     /// Its scores before the loss, and its tape where that is to wait for the backward pass.
     pub fn forward(
         &self,
-        model: &Model<B>,
+        model: &Model,
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> (Scores, Option<Tape<'a, B>>) {
+    ) -> (Scores, Option<Tape<'a>>) {
         match self.way {
             Way::Cached { .. } | Way::OnPolicy => (self.sampled(), None),
             Way::Forward(keep) => {
@@ -136,11 +136,11 @@ impl<'a, B: Backend> Pass<'a, B> {
     /// The tape of a pass that has kept none, made for the backward pass that follows; and its scores once more.
     pub fn tape(
         &self,
-        model: &Model<B>,
+        model: &Model,
         masks: &SamplingMasks,
         temperature: f32,
         limits: &PassLimits,
-    ) -> (Scores, Tape<'a, B>) {
+    ) -> (Scores, Tape<'a>) {
         let packed = self.packed(masks);
         match &self.way {
             Way::Cached { cache, slots } => {

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::learner::{Coefficients, Learner};
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Sequence};
 use isentrope_objective::process_loss;
 use isentrope_rollout::Response;
@@ -28,10 +28,10 @@ impl ProcessBatch {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn new<'a, B: Backend>(
+    pub fn new<'a>(
         responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
-        reference: &Model<B>,
-        learner: &Learner<B>,
+        reference: &Model,
+        learner: &Learner,
         temperature: f32,
     ) -> Result<Self> {
         let mut batch = Self {
@@ -69,7 +69,7 @@ impl ProcessBatch {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<Vec<f64>>> {
+    pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
@@ -79,10 +79,10 @@ impl ProcessBatch {
     ///
     /// # Errors
     /// As [`Learner::accumulate`].
-    pub fn accumulate<B: Backend>(
+    pub fn accumulate(
         &self,
         places: &[usize],
-        learner: &mut Learner<B>,
+        learner: &mut Learner,
         beta: f64,
         temperature: f32,
     ) -> Result<Vec<Vec<f64>>> {

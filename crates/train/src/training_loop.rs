@@ -27,12 +27,12 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// A sentence that says what happened and what to do; checkpoints made until then stay.
-pub fn train<T: Trainer, B: Backend>(
+pub fn train<T: Trainer>(
     prepared: Prepared<T>,
     plan: &Plan,
     place: &Place,
     world: Arc<World>,
-    backend: Arc<B>,
+    backend: Arc<dyn Backend>,
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
@@ -81,7 +81,7 @@ pub fn train<T: Trainer, B: Backend>(
                 let learner = found.learner(backend, optimizer.clone(), plan.passes(), ranks, moment)?;
                 return Ok((learner, process_model));
             }
-            let begin = |model: Model<B>, settings: &Settings, table, limits| {
+            let begin = |model: Model, settings: &Settings, table, limits| {
                 let optimizer = Optimizer::with_moments(&model, settings.clone(), &ranks, moment)?;
                 let optimizer = optimizer.of_table(table);
                 Learner::new(model, optimizer, limits, ranks.clone())
@@ -163,15 +163,15 @@ struct Vote {
 }
 
 /// A run under way.
-struct TrainingLoop<'a, T: Trainer, B: Backend> {
+struct TrainingLoop<'a, T: Trainer> {
     // What changes from step to step.
     trainer: T,
     state: T::State,
-    learner: Learner<B>,
-    process_model: Option<Learner<B>>,
+    learner: Learner,
+    process_model: Option<Learner>,
     run: Run,
     // What does not.
-    reference: Option<Model<B>>,
+    reference: Option<Model>,
     evaluator: Evaluator<'a>,
     sets: &'a [EvaluationSet],
     plan: &'a Plan,
@@ -180,7 +180,7 @@ struct TrainingLoop<'a, T: Trainer, B: Backend> {
     observer: &'a mut dyn Observer,
 }
 
-impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
+impl<T: Trainer> TrainingLoop<'_, T> {
     /// Every step from where the run is.
     fn all_steps(&mut self) -> Result<Ending, Failure> {
         self.end_update(); // moments were read by way of the gradient

@@ -17,7 +17,7 @@ const SEQUENCES: usize = 6;
 const TOKENS: usize = 700;
 
 /// A model whose logits are larger than anything else, with long keys.
-fn model() -> Model<Cpu> {
+fn model() -> Model {
     let config = format!(
         r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 16, "intermediate_size": 32,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128,

@@ -9,7 +9,7 @@ use isentrope_train::process_model::ProcessBatch;
 const BETA: f64 = 0.5;
 
 /// The rollout's responses; right is whose reward is 1.
-fn batch(fixture: &Fixture, learner: &Learner<Cpu>) -> (ProcessBatch, Vec<bool>) {
+fn batch(fixture: &Fixture, learner: &Learner) -> (ProcessBatch, Vec<bool>) {
     let tokens = fixture.floats("first.log_ratios").len();
     let groups = fixture.sampled(&vec![0.0; tokens]);
     let responses = || groups.iter().flat_map(|group| group.responses.iter().map(|r| (&group.prompt[..], r)));

@@ -37,7 +37,7 @@ fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>, &Faults) -> T + Sync
     })
 }
 
-fn learner(world: Arc<World>, shards: usize) -> Learner<Cpu> {
+fn learner(world: Arc<World>, shards: usize) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
     let ranks = Ranks::new(world, shards).unwrap();

@@ -14,6 +14,6 @@ use isentrope_conformance::{run, tests};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let bf16 = tests("bf16", bf16::Blocks::new);
-    run(bf16.into_iter().chain(tests("f32", f32::Chains::new)).collect())
+    let bf16 = tests("bf16", || Box::new(bf16::Blocks::new()));
+    run(bf16.into_iter().chain(tests("f32", || Box::new(f32::Chains::new()))).collect())
 }

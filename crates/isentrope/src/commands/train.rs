@@ -2,7 +2,7 @@
 
 mod card;
 
-use crate::device::{self, Device, DeviceFlag, Job, Wanted};
+use crate::device::{self, Device, DeviceFlag, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
@@ -176,14 +176,14 @@ impl RunArguments {
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
         device
-            .run(Training {
+            .run(|backend| Training {
                 recipe,
                 place,
                 ranks,
                 command,
                 available,
                 trace: trace.map(|file| (file, self.trace_step)),
-            })
+            }.run(backend, &device))
             .map_err(|error| match error.downcast_ref::<device::Failed>() {
                 Some(failed) => self.remedied(failed, &checkpoints),
                 None => error,
@@ -247,10 +247,8 @@ struct Training<'a, R> {
     trace: Option<(TraceFile, Option<u64>)>,
 }
 
-impl<R: TrainingRecipe> Job for Training<'_, R> {
-    type Output = ();
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
+impl<R: TrainingRecipe> Training<'_, R> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<()> {
         let Self { mut recipe, mut place, ranks, command, available, trace } = self;
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
@@ -418,7 +416,7 @@ fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, on: O
         On::Device(opened) => opened.and_then(|(device, most)| {
             device.check_shapes(&dir, &config)?;
             let of_each = Memory::now().available as usize / ranks.seat().of;
-            let needs = device.run(Looking { prepared: &prepared, most, of_host: of_each })?;
+            let needs = device.run(|backend| Looking { prepared: &prepared, most, of_host: of_each }.run(backend, &device))?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
@@ -454,10 +452,8 @@ struct Looking<'a, T> {
     of_host: usize,
 }
 
-impl<T: Trainer> Job for Looking<'_, T> {
-    type Output = String;
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<String> {
+impl<T: Trainer> Looking<'_, T> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<String> {
         let plan = self.prepared.plan(&*backend, device.available(self.most));
         let plan = plan.map_err(|error| device.unfitting(error))?;
         plan.check_host(self.of_host)?;

@@ -7,23 +7,23 @@
 use super::drawing::{Due, rows};
 use super::{Engine, Event};
 use crate::Result;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Buffer, DrawnTokens, QueuedDraws};
 use isentrope_trace::span;
 use std::mem;
 use std::sync::Arc;
 
 /// Draws that have been begun and not been read.
-pub(super) struct Behind<B: Backend> {
+pub(super) struct Behind {
     /// Until they have been fed.
-    tokens: Option<B::Tokens>,
-    drawing: B::Drawing,
+    tokens: Option<DrawnTokens>,
+    drawing: QueuedDraws,
     /// For each draw the index in `running` of its sample; none where that has left since.
     samples: Vec<Option<usize>>,
 }
 
-impl<B: Backend> Behind<B> {
+impl Behind {
     /// The tokens, to be fed.
-    pub fn take_tokens(&mut self) -> Option<B::Tokens> {
+    pub fn take_tokens(&mut self) -> Option<DrawnTokens> {
         self.tokens.take()
     }
 
@@ -49,7 +49,7 @@ impl<B: Backend> Behind<B> {
 /// Rows of hidden states, and what is to be drawn from them.
 pub(super) type Drawable<H> = Option<(H, Vec<Due>)>;
 
-impl<B: Backend> Engine<'_, B> {
+impl Engine<'_> {
     /// Whether the draws of the next step may be read after the step behind it has been asked for: all of them are the device's.
     pub(super) fn may_draw_behind(&self) -> bool {
         let running = self.running.iter().map(|sample| &sample.sampling);
@@ -61,8 +61,8 @@ impl<B: Backend> Engine<'_, B> {
     /// before.
     pub(super) fn draw_behind(
         &mut self,
-        of_step: Drawable<Arc<B::Buffer>>,
-        resumed: Drawable<B::Buffer>,
+        of_step: Drawable<Arc<Buffer>>,
+        resumed: Drawable<Buffer>,
     ) -> Result<Vec<Event>> {
         let begun = match (of_step, resumed) {
             (None, None) => None,
@@ -80,7 +80,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// The first rows of two buffers of hidden states in one.
-    fn both(&self, a: &B::Buffer, rows_of_a: usize, b: &B::Buffer, rows_of_b: usize) -> B::Buffer {
+    fn both(&self, a: &Buffer, rows_of_a: usize, b: &Buffer, rows_of_b: usize) -> Buffer {
         let backend = &*self.model.backend;
         let mut both = self.model.hidden(rows_of_a + rows_of_b);
         let numbers =
@@ -91,7 +91,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Begins draws from rows of hidden states.
-    fn begin_draw(&self, hidden: &B::Buffer, due: Vec<Due>) -> Option<Behind<B>> {
+    fn begin_draw(&self, hidden: &Buffer, due: Vec<Due>) -> Option<Behind> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return None;
@@ -102,7 +102,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Reads draws that have been begun, appends their tokens, and retires what has ended.
-    pub(super) fn read(&mut self, behind: Option<Behind<B>>) -> Result<Vec<Event>> {
+    pub(super) fn read(&mut self, behind: Option<Behind>) -> Result<Vec<Event>> {
         let Some(Behind { drawing, samples, .. }) = behind else { return Ok(Vec::new()) };
         let reading = span("read draws").with("responses", samples.len());
         let drawn = self.model.drawn(drawing);

@@ -4,9 +4,8 @@ use super::Engine;
 use crate::begun::Begun;
 use crate::engine::RequestId;
 use crate::sequence::{GroupState, Sample};
-use isentrope_kernels::Backend;
 
-impl<B: Backend> Engine<'_, B> {
+impl Engine<'_> {
     /// The responses that have not ended, with how many tokens each has.
     pub fn unfinished(&self) -> impl Iterator<Item = (RequestId, usize, usize)> + '_ {
         let running = self.running.iter().map(|sample| (sample.id, sample.sample, sample.drawn.len()));

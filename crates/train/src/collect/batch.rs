@@ -11,7 +11,6 @@ use crate::group::Group;
 use crate::observer::Phase;
 use crate::run::{Asked, checksum_of};
 use isentrope_data::Problem;
-use isentrope_kernels::Backend;
 use isentrope_rollout::{Interrupt, Key, Peers, Request, Response, Sampler, Sampling, respond};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +60,7 @@ impl Wanted {
     }
 }
 
-impl<B: Backend> Collector<'_, B> {
+impl Collector<'_> {
     /// Samples responses to `count` problems, after the `taken` ones of this step, and judges them, together with the other
     /// ranks. The activations of the first `cached` of all groups are kept for the update, as far as there is room.
     pub(super) fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Batch> {

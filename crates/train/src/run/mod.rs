@@ -37,7 +37,6 @@ use crate::ranks::Ranks;
 use crate::settings::{self, Checkpoints};
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
-use isentrope_kernels::Backend;
 use isentrope_lab::alarms::Alarms;
 use isentrope_lab::log::Origin;
 use isentrope_lab::tokens::TokenRecord;
@@ -183,10 +182,10 @@ impl Run {
     ///
     /// # Errors
     /// As sampling's and writing's.
-    pub(crate) fn evaluate<B: Backend>(
+    pub(crate) fn evaluate(
         &mut self,
         evaluator: &Evaluator<'_>,
-        model: &Model<B>,
+        model: &Model,
         sets: &[EvaluationSet],
         record: &mut StepRecord,
         observer: &mut dyn Observer,
@@ -224,9 +223,9 @@ impl Run {
     ///
     /// # Errors
     /// As [`InitialStates::measure`].
-    pub(crate) fn measure_initial_states<B: Backend>(
+    pub(crate) fn measure_initial_states(
         &self,
-        learner: &Learner<B>,
+        learner: &Learner,
         record: &mut StepRecord,
     ) -> Result<()> {
         let StepRecord { metrics, clock, .. } = record;
