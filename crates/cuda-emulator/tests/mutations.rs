@@ -830,6 +830,7 @@ fn noticed(change: &Change) -> Result<String, String> {
 }
 
 #[test]
+#[ignore = "deep: compiles a kernel for each mutation"]
 fn mutations_are_noticed() {
     let changes = Change::all(include_str!("mutations.txt"));
     let next = AtomicUsize::new(0);

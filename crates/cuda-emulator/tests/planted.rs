@@ -234,6 +234,7 @@ fn problems_of(planted: &Change) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "deep: compiles a kernel for each mistake"]
 fn planted_mistakes_are_found() {
     let all = Change::all(include_str!("planted.txt"));
     let next = AtomicUsize::new(0);

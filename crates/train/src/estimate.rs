@@ -139,12 +139,7 @@ impl Speeds {
     ///
     /// # Errors
     /// As [`Speed::measure`].
-    pub fn of(
-        &mut self,
-        backend: &dyn Backend,
-        layout: &Layout,
-        sampled_at_a_time: usize,
-    ) -> Result<Speed> {
+    pub fn of(&mut self, backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Speed> {
         let (shapes, rows) = (measured(layout), sampling_rows(sampled_at_a_time));
         if let Some((_, _, speed)) = self.0.iter().find(|known| known.0 == shapes && known.1 == rows) {
             return Ok(*speed);

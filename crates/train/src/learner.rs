@@ -89,12 +89,7 @@ impl Learner {
     ///
     /// # Errors
     /// As [`score`](Self::score).
-    pub fn score_with(
-        &self,
-        model: &Model,
-        sequences: &[Sequence<'_>],
-        temperature: f32,
-    ) -> Result<Scores> {
+    pub fn score_with(&self, model: &Model, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
         let mut own = Scores::default();
         for Cut { sequences: range, .. } in self.cut(sequences) {
             let packed = Packed::new(&sequences[range]);

@@ -148,21 +148,12 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::score`], here and below.
-    pub fn logprobs(
-        &self,
-        model: &Model,
-        learner: &Learner,
-        temperature: f32,
-    ) -> Result<Vec<f64>> {
+    pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
     /// Scores and entropy slopes of the responses' tokens under the model as it is, in the learner's passes.
-    pub(crate) fn entropy_slopes(
-        &self,
-        learner: &Learner,
-        temperature: f32,
-    ) -> Result<(Scores, Vec<f32>)> {
+    pub(crate) fn entropy_slopes(&self, learner: &Learner, temperature: f32) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
@@ -180,11 +171,7 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::accumulate`].
-    pub fn accumulate(
-        &self,
-        learner: &mut Learner,
-        inputs: &LossInputs<'_>,
-    ) -> Result<BatchLoss> {
+    pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
         let sequences = self.sequences();
         let on_policy = self.on_policy(inputs);
         let idle = self.idle(inputs);

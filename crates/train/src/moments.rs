@@ -65,12 +65,7 @@ impl Moments {
     ///
     /// # Errors
     /// Names the file and the tensor that is missing or malformed.
-    pub fn read(
-        &mut self,
-        model: &Model,
-        checkpoint: &Checkpoint,
-        room: &mut Parameters,
-    ) -> Result<()> {
+    pub fn read(&mut self, model: &Model, checkpoint: &Checkpoint, room: &mut Parameters) -> Result<()> {
         for (which, prefix) in NAMES.iter().enumerate() {
             room.fill(&*model.backend, &model.layout, checkpoint, prefix)?;
             for Part { parameter, numbers, moments } in &mut self.parts {

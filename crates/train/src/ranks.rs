@@ -186,12 +186,7 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn share(
-        &self,
-        backend: &dyn Backend,
-        parameters: &mut Parameters,
-        slices: &Slices,
-    ) -> Result<()> {
+    pub fn share(&self, backend: &dyn Backend, parameters: &mut Parameters, slices: &Slices) -> Result<()> {
         Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
     }
 

@@ -149,11 +149,7 @@ pub trait Trainer {
     ///
     /// # Errors
     /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps before it came to.
-    fn gather(
-        &mut self,
-        state: &Self::State,
-        context: &mut GatherContext<'_>,
-    ) -> Result<Self::Gathered>;
+    fn gather(&mut self, state: &Self::State, context: &mut GatherContext<'_>) -> Result<Self::Gathered>;
 
     /// The second half of a step: updates the weights, and moves the state on.
     ///
@@ -240,12 +236,7 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
-    pub fn estimate_with(
-        &self,
-        backend: &dyn Backend,
-        plan: &Plan,
-        speeds: &mut Speeds,
-    ) -> Result<Estimate> {
+    pub fn estimate_with(&self, backend: &dyn Backend, plan: &Plan, speeds: &mut Speeds) -> Result<Estimate> {
         let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
         Ok(self.workload.estimate(&self.layout, self.kept(backend, plan), speed))
     }

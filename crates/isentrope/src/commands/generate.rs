@@ -256,18 +256,15 @@ impl Generate {
         }
     }
 
-    fn limits(
-        &self,
-        loaded: &Loaded,
-        prompts: &[NamedPrompt],
-        sampling: &Sampling,
-    ) -> Result<Limits> {
+    fn limits(&self, loaded: &Loaded, prompts: &[NamedPrompt], sampling: &Sampling) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::pages_for(&loaded.model, p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
+            .map(|p| {
+                KvCache::pages_for(&loaded.model, p.tokens.len().saturating_add(sampling.max_tokens)) + 1
+            })
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }

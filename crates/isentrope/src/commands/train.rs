@@ -176,14 +176,17 @@ impl RunArguments {
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
         device
-            .run(|backend| Training {
-                recipe,
-                place,
-                ranks,
-                command,
-                available,
-                trace: trace.map(|file| (file, self.trace_step)),
-            }.run(backend, &device))
+            .run(|backend| {
+                Training {
+                    recipe,
+                    place,
+                    ranks,
+                    command,
+                    available,
+                    trace: trace.map(|file| (file, self.trace_step)),
+                }
+                .run(backend, &device)
+            })
             .map_err(|error| match error.downcast_ref::<device::Failed>() {
                 Some(failed) => self.remedied(failed, &checkpoints),
                 None => error,
@@ -416,7 +419,9 @@ fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, on: O
         On::Device(opened) => opened.and_then(|(device, most)| {
             device.check_shapes(&dir, &config)?;
             let of_each = Memory::now().available as usize / ranks.seat().of;
-            let needs = device.run(|backend| Looking { prepared: &prepared, most, of_host: of_each }.run(backend, &device))?;
+            let needs = device.run(|backend| {
+                Looking { prepared: &prepared, most, of_host: of_each }.run(backend, &device)
+            })?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };

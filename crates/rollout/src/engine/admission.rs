@@ -103,7 +103,8 @@ impl Engine<'_> {
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
-        let (last, full) = (g.started + 1 == g.samples.len(), g.prompt.len() / self.model.backend.page_positions());
+        let (last, full) =
+            (g.started + 1 == g.samples.len(), g.prompt.len() / self.model.backend.page_positions());
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {

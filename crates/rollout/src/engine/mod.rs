@@ -141,7 +141,9 @@ impl<'a> Engine<'a> {
                 )));
             }
         }
-        let own = usize::from(samples.len() > 1 && !prompt.len().is_multiple_of(self.model.backend.page_positions()));
+        let own = usize::from(
+            samples.len() > 1 && !prompt.len().is_multiple_of(self.model.backend.page_positions()),
+        );
         let needed = self.pages_for(prompt.len(), &sampling) + own;
         if needed > self.pages && !samples.is_empty() {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);

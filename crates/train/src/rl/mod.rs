@@ -83,11 +83,7 @@ impl Trainer for PolicyGradient {
     }
 
     /// One rollout: samples and judges groups of responses, and keeps every response in a file.
-    fn gather(
-        &mut self,
-        state: &TrainerState,
-        context: &mut GatherContext<'_>,
-    ) -> Result<Collected> {
+    fn gather(&mut self, state: &TrainerState, context: &mut GatherContext<'_>) -> Result<Collected> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
         // How many are asked for, and what is trained on of them, change no response.

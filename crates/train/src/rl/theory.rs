@@ -105,12 +105,7 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn compare(
-        self,
-        states: States<'_>,
-        learner: &Learner,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
+    pub fn compare(self, states: States<'_>, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
         for batch in states.each() {
             let entropies = batch.entropies(learner, states.temperature)?;

@@ -152,11 +152,7 @@ impl InitialStates {
 }
 
 /// Scores states of one temperature, and adds what comes out to their sets.
-fn score(
-    learner: &Learner,
-    chunk: &mut Vec<InitialState>,
-    sets: &mut Vec<OfSet>,
-) -> Result<()> {
+fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>) -> Result<()> {
     let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
     let sequence = |state: &InitialState| state.prompt_tokens < state.tokens.len();
     let sequences: Vec<Sequence<'_>> = chunk

@@ -223,11 +223,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`InitialStates::measure`].
-    pub(crate) fn measure_initial_states(
-        &self,
-        learner: &Learner,
-        record: &mut StepRecord,
-    ) -> Result<()> {
+    pub(crate) fn measure_initial_states(&self, learner: &Learner, record: &mut StepRecord) -> Result<()> {
         let StepRecord { metrics, clock, .. } = record;
         if !self.initial_states.are_measured() {
             return Ok(());

@@ -66,22 +66,13 @@ impl Trainer for FineTuning {
     }
 
     /// The next examples.
-    fn gather(
-        &mut self,
-        state: &TrainerState,
-        context: &mut GatherContext<'_>,
-    ) -> Result<Batch> {
+    fn gather(&mut self, state: &TrainerState, context: &mut GatherContext<'_>) -> Result<Batch> {
         let clock = &mut context.record.clock;
         clock.time("data", || self.next_batch(state.position, context.prompter))
     }
 
     /// One update.
-    fn learn(
-        &self,
-        batch: Batch,
-        state: &mut TrainerState,
-        context: &mut LearnContext<'_>,
-    ) -> Result<()> {
+    fn learn(&self, batch: Batch, state: &mut TrainerState, context: &mut LearnContext<'_>) -> Result<()> {
         let Batch { examples, too_long, position } = batch;
         state.position = position;
         let LearnContext { learner, learning_rate, record, observer, .. } = context;

@@ -26,12 +26,7 @@ pub struct Measured {
 
 impl Measured {
     /// Reads the problems, and says what the user should know of them.
-    pub fn of(
-        eval: &Eval,
-        found: &BenchmarkFiles,
-        prompter: &Prompter,
-        loaded: &Loaded,
-    ) -> Result<Self> {
+    pub fn of(eval: &Eval, found: &BenchmarkFiles, prompter: &Prompter, loaded: &Loaded) -> Result<Self> {
         let Benchmark { name, suffix, decoding, verifier: its, .. } = &found.benchmark;
         let own = its.map(VerifierSettings::from).filter(|_| eval.verifier.is_none());
         let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();

@@ -105,12 +105,7 @@ struct Learnt {
 
 impl<'a> Rollout<'a> {
     /// The responses that are compared, with what the reference says of them.
-    fn new(
-        groups: &'a [Group],
-        reference: &Model,
-        phi: &Learner,
-        temperature: f32,
-    ) -> Result<Self> {
+    fn new(groups: &'a [Group], reference: &Model, phi: &Learner, temperature: f32) -> Result<Self> {
         let responses: Vec<_> = compared(Estimator::Prime, groups).collect();
         let parts = responses
             .iter()
