@@ -42,7 +42,7 @@ impl Watch for Library {
 }
 
 /// A forward and a backward pass over a sequence; returns the bits of its log-probs.
-fn pass<W: Watch>(
+fn pass(
     model: &Model,
     length: u32,
     gradient: &mut Gradient,
@@ -109,7 +109,7 @@ fn with_a_library_bits_are_the_same() {
                 backend.unpack(parameter.kind, 0, buffer, &mut numbers);
                 bits.push(numbers.iter().map(|number| number.to_bits()).collect());
             }
-            gradient.reset(&backend);
+            gradient.reset(&*backend);
         }
         (bits, backend)
     }
