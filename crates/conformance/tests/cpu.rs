@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_conformance::{Subject, Variant, run, tests};
-use isentrope_kernels::{Backend, Cpu, Isa, LOGITS_BLOCK};
+use isentrope_kernels::{Cpu, Isa, LOGITS_BLOCK};
 use std::process::ExitCode;
 use std::sync::Arc;
 

@@ -721,7 +721,7 @@ const OPTIMIZER: Operations = as_on_cpu!(optimizer);
 const ATTENTION: Operations = as_on_cpu!(attention);
 const DECODING: Operations = as_on_cpu!(decoding);
 const DECODING_TILES: Operations =
-    Operations { dtype: Dtype::Bf16, on_device: decoding, expected: decoding_expected };
+    Operations { dtype: Dtype::Bf16, on_device: |cuda| decoding(cuda), expected: decoding_expected };
 const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
 const TILES_GRADIENT: Operations =
     Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };

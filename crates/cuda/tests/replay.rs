@@ -308,26 +308,26 @@ const ROWS: usize = 3;
 const FEATURES: usize = 40;
 
 /// Rows that are normed, and the weight that they are normed with.
-struct Norms<D: Device> {
+struct Norms {
     x: Buffer,
     weight: Buffer,
 }
 
-impl<D: Device> Norms<D> {
-    fn new(cuda: &Cuda<D>) -> Self {
+impl Norms {
+    fn new(cuda: &dyn Backend) -> Self {
         let mut weight = cuda.allocate(Role::Weight(Kind::Vector(FEATURES))).unwrap();
         cuda.fill(&mut weight, 1.5);
         Self { x: cuda.buffer(Role::Activation(ROWS, FEATURES)), weight }
     }
 
     /// What a step is given.
-    fn write(&mut self, cuda: &Cuda<D>, seed: usize) {
+    fn write(&mut self, cuda: &dyn Backend, seed: usize) {
         let numbers: Vec<f32> = (0..ROWS * FEATURES).map(|i| ((i * seed) % 23) as f32 - 11.5).collect();
         cuda.write(&mut self.x, 0, &numbers);
     }
 
     /// `norm(norm(x))` as a step, and `norm(x)` where that is read in its middle.
-    fn step(&self, cuda: &Cuda<D>, reads_between: bool, panics: bool) -> Vec<u32> {
+    fn step(&self, cuda: &dyn Backend, reads_between: bool, panics: bool) -> Vec<u32> {
         let layout = Grouped::rows(FEATURES);
         let mut numbers = [(); 2].map(|()| vec![0.0; ROWS * FEATURES]);
         let key =

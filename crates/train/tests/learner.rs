@@ -66,7 +66,7 @@ fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
     let mut slots = Vec::new();
     for sequence in sequences {
         let inputs = &sequence.tokens[..sequence.tokens.len() - 1];
-        let pages = KvCache::pages_for(&learner.model, inputs.len());
+        let pages = KvCache::pages_for(model, inputs.len());
         let mut cache = KvCache::new(model, pages).unwrap();
         let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
         let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| activations.take()).collect();

@@ -1,7 +1,6 @@
 //! The first two updates of PRIME's process model against the same by PyTorch in float32 (tests/fixtures/process-model).
 
 use crate::parity::{Fixture, LEARNING_RATE, TEMPERATURE, largest, require};
-use isentrope_kernels::Cpu;
 use isentrope_objective::process_loss;
 use isentrope_train::learner::Learner;
 use isentrope_train::process_model::ProcessBatch;

@@ -104,7 +104,7 @@ fn draw_weights<D: Device>(model: &mut Model, cuda: &Cuda<D>) {
     for (seed, (kind, buffer)) in (1..).zip(kinds.into_iter().zip(model.weights.buffers_mut())) {
         match kind {
             Kind::Matrix(shape) => {
-                cuda.draw_weight(buffer.of_mut(), seed << 40, (3.0 / shape.inputs as f32).sqrt());
+                cuda.draw_weight(buffer, seed << 40, (3.0 / shape.inputs as f32).sqrt());
             }
             Kind::Vector(_) => cuda.fill(buffer, 1.0),
         }
@@ -120,8 +120,8 @@ fn measure(device: &impl Device, sizes: &Sizes, model: &Model, free: usize, repo
         Pace { seconds, tokens, flop, memory }
     };
     // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second is timed without.
-    let (warm, memory) = most_taken(device, free, || sample(sizes, model).map(drop));
-    let again = |()| (0..REPEATS).map(|_| sample(sizes, model)).collect::<Result<Vec<_>, _>>();
+    let (warm, memory) = most_taken(device, free, || sample(device, sizes, model).map(drop));
+    let again = |()| (0..REPEATS).map(|_| sample(device, sizes, model)).collect::<Result<Vec<_>, _>>();
     let mut samplings = match warm.and_then(again) {
         Ok(samplings) => samplings,
         Err(error) => return report.remark("models", name, &format!("not measured: {error}")),
@@ -176,7 +176,7 @@ struct Sampled {
     seconds: [f64; 2],
 }
 
-fn sample(sizes: &Sizes, model: &Model) -> isentrope_model::Result<Sampled> {
+fn sample(device: &impl Device, sizes: &Sizes, model: &Model) -> isentrope_model::Result<Sampled> {
     let Sizes { sequences, prompt, sampled, .. } = *sizes;
     let vocabulary = model.config.vocab_size as u32;
     let mut texts: Vec<Vec<u32>> = (0..sequences as u32)
@@ -218,7 +218,7 @@ fn sample(sizes: &Sizes, model: &Model) -> isentrope_model::Result<Sampled> {
             read(&mut texts, before);
         }
         if number == 0 || number + 1 == sampled {
-            model.backend.device().synchronize();
+            device.synchronize();
         }
         seconds[usize::from(number > 0)] += started.elapsed().as_secs_f64();
     }
