@@ -3,7 +3,9 @@
 use crate::device::Trial;
 use isentrope_kernels::SamplingMasks;
 use isentrope_model::{KvCache, Model};
-use isentrope_rollout::{Begun, Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
+use isentrope_rollout::{
+    Completion, Engine, Event, FinishReason, Key, Limits, PartialResponse, Request, Sampling,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,18 +98,18 @@ pub fn run_apart(
             if unfinished.is_empty() {
                 continue;
             }
-            let mut leaving: BTreeMap<usize, (Vec<usize>, Vec<Begun>)> = BTreeMap::new();
+            let mut leaving: BTreeMap<usize, (Vec<usize>, Vec<PartialResponse>)> = BTreeMap::new();
             for &(id, sample, tokens) in unfinished.iter().skip(first.index(unfinished.len())).take(count) {
-                let begun = engines[from].withdraw(id, sample).unwrap();
-                assert_eq!(begun.tokens.len(), tokens);
+                let partial = engines[from].withdraw(id, sample).unwrap();
+                assert_eq!(partial.tokens.len(), tokens);
                 assert_eq!(engines[from].withdraw(id, sample), None, "it has left");
                 let (samples, all) = leaving.entry(numbers[from][&id]).or_default();
                 samples.push(sample);
-                all.push(begun);
+                all.push(partial);
             }
-            for (number, (samples, begun)) in leaving {
+            for (number, (samples, partial)) in leaving {
                 let request = Request { samples, cache_activations: false, ..requests[number].clone() };
-                numbers[1 - from].insert(engines[1 - from].submit_begun(request, begun).unwrap(), number);
+                numbers[1 - from].insert(engines[1 - from].submit_partial(request, partial).unwrap(), number);
             }
         }
     }

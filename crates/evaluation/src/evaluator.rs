@@ -8,8 +8,8 @@ use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
-    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler,
-    Sampling, respond, verifier_item,
+    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, ResponseId,
+    Sampler, Sampling, respond, verifier_item,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -122,13 +122,13 @@ impl Evaluator<'_> {
         let questions = fitting.iter().map(question).collect();
         let mut groups = Groups::new(fitting.len(), set.decoding.sampled());
         let judge = set.judge.as_deref().unwrap_or(self.judge);
-        let finished = &mut |request: usize, sample: usize, response: Response| {
-            let Some(mut responses) = groups.add(request, sample, response) else { return Ok(()) };
+        let keep = &mut |id: ResponseId, response: Response| {
+            let Some(mut responses) = groups.add(id, response) else { return Ok(()) };
             // A greedy one stands for all.
             if let [one] = &responses[..] {
                 responses = vec![one.clone(); samples];
             }
-            let problem = fitting[request];
+            let problem = fitting[id.request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
             each(problem, responses)
         };
@@ -141,7 +141,7 @@ impl Evaluator<'_> {
             interrupt,
         };
         // One at a time, so that a problem is kept as soon as it is sampled.
-        let responded = respond(sampler, questions, None, judge, 1, finished, observer)?;
+        let responded = respond(sampler, questions, judge, 1, keep, observer)?;
         Ok(responded.ended)
     }
 }

@@ -1,7 +1,7 @@
 //! Prompts and responses on their way through the engine.
 
-use crate::begun::Begun;
 use crate::kept::KeptTokens;
+use crate::partial_response::PartialResponse;
 use crate::random::Key;
 use crate::sampling::Sampling;
 use crate::stop::Text;
@@ -57,10 +57,10 @@ pub(crate) struct Group {
     pub key: Key,
     pub prompt: Arc<[u32]>,
     pub sampling: Arc<Sampling>,
-    /// Their numbers.
+    /// The numbers of its samples.
     pub samples: Vec<usize>,
-    /// What they have come to elsewhere, in their order; those beyond it begin anew.
-    pub begun: Vec<Begun>,
+    /// The first samples go on from these, in order; later ones begin anew.
+    pub partial: Vec<PartialResponse>,
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,

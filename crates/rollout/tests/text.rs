@@ -190,8 +190,8 @@ fn run_in_two(
     for (number, request) in requests.into_iter().enumerate() {
         let unfinished = first.unfinished().filter(|(id, ..)| *id == number);
         let samples: Vec<usize> = unfinished.map(|(_, sample, _)| sample).collect();
-        let begun = samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
-        second.submit_begun(Request { samples, ..request }, begun).unwrap();
+        let partial = samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
+        second.submit_partial(Request { samples, ..request }, partial).unwrap();
         numbers.push(number);
     }
     assert!(first.is_idle());

@@ -3,7 +3,7 @@
 use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{ActivationCache, KvCache, Model, Packed, Scores, Sequence, Step};
-use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
+use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
@@ -52,6 +52,14 @@ pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coeffici
         d_entropies: from_mean(&scores.entropies),
         d_log_masses: from_mean(&scores.log_masses),
     }
+}
+
+/// Adds the gradient of [`against_the_mean`] to the learner's. Returns the scores.
+pub fn accumulate(learner: &mut Learner, batch: UpdateBatch<'_>) -> isentrope_train::Result<Scores> {
+    let forward = learner.forward(batch)?;
+    let scores = forward.scores.clone();
+    learner.backward(forward, &against_the_mean(&scores, batch.sequences))?;
+    Ok(scores)
 }
 
 pub const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
@@ -148,9 +156,15 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 let before = weights(&learner);
                 let slots = sample(&mut learner, &sequences);
                 let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
-                let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
                 let masks = masks(&sequences);
-                learner.accumulate(&sequences, &masks, &idle, TEMPERATURE, &on_policy, loss).unwrap();
+                let batch = UpdateBatch {
+                    sequences: &sequences,
+                    masks: &masks,
+                    idle: &idle,
+                    on_policy: &on_policy,
+                    temperature: TEMPERATURE,
+                };
+                accumulate(&mut learner, batch).unwrap();
                 assert!(learner.step(0.01).unwrap().is_finite());
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
@@ -176,11 +190,15 @@ fn what_is_cached_is_what_is_used() {
         let slots = sample(&mut learner, &sequences);
         let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);
         learner.activation_cache = Some(ActivationCache::new(&learner.model, 200).unwrap()); // zeros
-        let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
+        let batch = UpdateBatch {
+            sequences: &sequences,
+            masks: &masks,
+            idle: &NONE,
+            on_policy: &on_policy,
+            temperature: TEMPERATURE,
+        };
         // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
-        let accumulate =
-            AssertUnwindSafe(|| learner.accumulate(&sequences, &masks, &NONE, TEMPERATURE, &on_policy, loss));
-        catch_unwind(accumulate).ok()?.unwrap();
+        catch_unwind(AssertUnwindSafe(|| accumulate(&mut learner, batch))).ok()?.unwrap();
         learner.step(0.01).unwrap();
         Some(weights(&learner))
     };

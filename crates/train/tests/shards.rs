@@ -2,7 +2,7 @@
 
 use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::{Model, Sequence, apart, units};
-use isentrope_train::learner::{Coefficients, Learner, PassLimits};
+use isentrope_train::learner::{Coefficients, Learner, PassLimits, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
@@ -60,8 +60,15 @@ type Accumulate = fn(&mut Learner, &[Sequence<'_>], &[bool]);
 
 fn reinforced(learner: &mut Learner, sequences: &[Sequence<'_>], idle: &[bool]) {
     let on_policy = vec![None; sequences.len()];
-    let loss = |_: &_| (coefficients(sequences, idle), ());
-    learner.accumulate(sequences, &SamplingMasks::default(), idle, TEMPERATURE, &on_policy, loss).unwrap();
+    let batch = UpdateBatch {
+        sequences,
+        masks: &SamplingMasks::default(),
+        idle,
+        on_policy: &on_policy,
+        temperature: TEMPERATURE,
+    };
+    let forward = learner.forward(batch).unwrap();
+    learner.backward(forward, &coefficients(sequences, idle)).unwrap();
 }
 
 fn fine_tuned(learner: &mut Learner, sequences: &[Sequence<'_>], _: &[bool]) {

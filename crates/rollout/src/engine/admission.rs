@@ -124,14 +124,14 @@ impl Engine<'_> {
             }
             pages
         };
-        let begun = g.begun.get_mut(g.started).map(mem::take).unwrap_or_default();
-        let drawn = begun.drawn();
-        // Who takes over a response seldom trains on it.
+        let partial = g.partial.get_mut(g.started).map(mem::take).unwrap_or_default();
+        let drawn = partial.drawn();
+        // The rank that takes over a response seldom trains on it.
         let slots = if drawn.is_empty() { g.slots.clone() } else { None };
-        let kept = begun.kept.or_else(|| g.sampling.records_kept.then(KeptTokens::default));
+        let kept = partial.kept.or_else(|| g.sampling.records_kept.then(KeptTokens::default));
         let mut text = self.tokenizer.filter(|_| watched).map(Text::new);
         if let Some(text) = &mut text {
-            for &token in &begun.tokens {
+            for &token in &partial.tokens {
                 text.push(token, &g.sampling.stop_strings)?;
             }
         }
@@ -159,7 +159,8 @@ impl Engine<'_> {
     /// Returns the draws that are due then.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
         let running = self.running.len();
-        let draws = self.behind.as_ref().map_or_else(|| vec![None; running], |behind| behind.draws(running));
+        let draws =
+            self.pending.as_ref().map_or_else(|| vec![None; running], |pending| pending.draws(running));
         let has_row = |at: usize, sample: &Sample<'_>| sample.waiting(draws[at].is_some()) > 0;
         self.activation_slots.make_room(&mut self.running, has_row);
         let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());

@@ -81,8 +81,8 @@ impl<'a> Engine<'a> {
 
     /// Takes a sample out of those that run.
     pub(super) fn leave(&mut self, at: usize) -> Sample<'a> {
-        if let Some(behind) = &mut self.behind {
-            behind.leaves(at);
+        if let Some(pending) = &mut self.pending {
+            pending.leaves(at);
         }
         self.running.remove(at)
     }

@@ -5,23 +5,23 @@
 //! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
 
 mod admission;
-mod behind;
 mod drawing;
+mod pending_draws;
 mod request;
 mod withdrawal;
 
 pub use request::{Event, Limits, Request, RequestId};
 
 use crate::activation_slots::ActivationSlots;
-use crate::begun::Begun;
+use crate::partial_response::PartialResponse;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
-use behind::Behind;
 use drawing::Due;
 use isentrope_kernels::Buffer;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use isentrope_trace::{count, span};
+use pending_draws::PendingDraws;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub struct Engine<'a> {
     copies: Vec<(u32, u32)>,
     activation_slots: ActivationSlots<'a>,
     step: Step,
-    /// Draws of the last step, if they have not been read.
-    behind: Option<Behind>,
+    /// Draws of the last step that have not been read.
+    pending: Option<PendingDraws>,
     /// Whether draws are read when the step after them has been asked for.
     draws_behind: bool,
 }
@@ -70,7 +70,7 @@ impl<'a> Engine<'a> {
             copies: Vec::new(),
             activation_slots: ActivationSlots(None),
             step: Step::default(),
-            behind: None,
+            pending: None,
             draws_behind: model.backend.draws_behind(),
         })
     }
@@ -105,16 +105,16 @@ impl<'a> Engine<'a> {
     /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
     /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
-        self.submit_begun(request, Vec::new())
+        self.submit_partial(request, Vec::new())
     }
 
-    /// Queues a request of whose responses some have begun elsewhere: in the order of its samples, what these have come to;
-    /// those beyond begin anew. Each has the bits of one that was sampled here from its first token on, but no activations are
-    /// cached of what has begun.
+    /// Queues a request whose first samples go on from `responses` of another engine; the others begin
+    /// anew. The bits are those of responses that were sampled here from their first token on, but
+    /// activations are not cached for the ones that go on.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit), and [`Error::Prompt`] for what no engine can have left.
-    pub fn submit_begun(&mut self, request: Request, begun: Vec<Begun>) -> Result<RequestId> {
+    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have left.
+    pub fn submit_partial(&mut self, request: Request, responses: Vec<PartialResponse>) -> Result<RequestId> {
         let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
         if prompt.is_empty() {
@@ -132,12 +132,12 @@ impl<'a> Engine<'a> {
             )));
         }
         let max_tokens = self.max_tokens(prompt.len(), &sampling);
-        for begun in &begun {
-            self.model.check_tokens(&begun.tokens)?;
-            if !begun.can_go_on(&sampling, max_tokens) {
+        for response in &responses {
+            self.model.check_tokens(&response.tokens)?;
+            if !response.can_go_on(&sampling, max_tokens) {
                 return Err(Error::Prompt(format!(
-                    "a response that has begun with {} tokens cannot be gone on with: it has ended, or is not whole",
-                    begun.tokens.len()
+                    "a response with {} tokens cannot be gone on with: it has ended, or is not whole",
+                    response.tokens.len()
                 )));
             }
         }
@@ -167,7 +167,7 @@ impl<'a> Engine<'a> {
                 prompt,
                 sampling,
                 samples,
-                begun,
+                partial: responses,
                 started: 0,
                 pages: Vec::new(),
                 slots: self.activation_slots.slots(cache_activations),
@@ -195,7 +195,7 @@ impl<'a> Engine<'a> {
     /// no use then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let draws_behind = self.may_draw_behind();
-        let before = self.behind.take_if(|_| !draws_behind);
+        let before = self.pending.take_if(|_| !draws_behind);
         let mut events = self.read(before)?;
         let (resumed, due) = self.resume()?;
         let resumed = if draws_behind {
@@ -232,7 +232,7 @@ impl<'a> Engine<'a> {
         };
         let pass = span(name).with("responses", decoding).with("prompt tokens", of_prompts);
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
-        let drawn = self.behind.as_mut().and_then(Behind::take_tokens);
+        let drawn = self.pending.as_mut().and_then(PendingDraws::take_tokens);
         let activation_cache = self.activation_slots.0.as_deref_mut();
         let hidden = Arc::new(model.step_after(drawn.as_ref(), step, cache, activation_cache));
         drop(pass);

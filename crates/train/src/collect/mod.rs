@@ -5,7 +5,7 @@
 //! arXiv:2503.14476). What is left over is kept for the next step.
 
 mod batch;
-mod others;
+mod exchange;
 mod share_out;
 
 use crate::error::{Error, Result};
