@@ -1,4 +1,4 @@
-//! The numerics contract (docs/numerics.md) as tests that any backend can be put to.
+//! The numerics contract (docs/concepts/numerics.md) as tests that any backend can be put to.
 //!
 //! A backend's own tests name themselves a [`Subject`] and [`run`] its [`tests`] from the `main` of a test without a harness, as
 //! `tests/cpu.rs` does; every property then is a test of that binary, listed and chosen by name as usual.

@@ -1,4 +1,5 @@
-//! What the host asks of a GPU for each decoding step, counted: docs/cuda.md has the table, and `UPDATE_DOCS=1` writes it there.
+//! Counts what the host asks of a GPU for each decoding step. `UPDATE_DOCS=1` writes the table into
+//! decoding_steps.md.
 
 use crate::counting::Counts;
 use crate::guide::has_table;
@@ -106,5 +107,5 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
 
 #[test]
 fn the_guide_says_what_a_step_asks_for() {
-    has_table("launches", &table());
+    has_table("tests/decoding_steps.md", "launches", &table());
 }

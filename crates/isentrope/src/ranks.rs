@@ -1,4 +1,5 @@
-//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike (docs/distributed.md).
+//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike
+//! (docs/guides/several-machines.md).
 
 use crate::device::{Device, Seat};
 use crate::interrupt::{self, Interrupted};

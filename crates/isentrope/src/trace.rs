@@ -1,4 +1,4 @@
-//! `--trace FILE`: where the time of one step goes, or of a command, as a file that Perfetto opens (docs/trace.md).
+//! `--trace FILE`: where the time of one step goes, or of a command, as a file that Perfetto opens (docs/reference/commands.md).
 
 use crate::device::Device;
 use crate::messages;

@@ -32,7 +32,7 @@
 //!
 //! # Numerics
 //! Every operation keeps the contract's first level, invariance; what arithmetic it does is the second level, each
-//! backend's own (docs/numerics.md).
+//! backend's own (docs/concepts/numerics.md).
 
 use crate::adamw::{AdamW, Updated};
 use crate::attention::{Attention, HeadNorms};

@@ -26,7 +26,7 @@ pub enum Estimator {
     /// r - group mean weighted by response length (arXiv:2505.23585).
     Opo,
     /// Of each token, from r and from the process rewards that a second model in training gives to tokens (arXiv:2502.01456);
-    /// settings in `prime`, equations in docs/prime.md.
+    /// settings in `prime`, equations in docs/concepts/entropy.md.
     Prime,
 }
 

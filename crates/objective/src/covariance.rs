@@ -30,8 +30,8 @@ pub struct Covariance {
     /// minibatch, as the paper has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
-    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/autopilot.md): a number, a
-    /// fraction of the entropy that the run begins with, or a schedule. Unset: nothing is steered.
+    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/concepts/entropy.md): a
+    /// number, a fraction of the entropy that the run begins with, or a schedule. Unset: nothing is steered.
     pub target_entropy: Option<TargetEntropy>,
     /// How `target_entropy` is held: a proportional-integral controller on logarithms.
     pub controller: ControllerSettings,

@@ -1,5 +1,5 @@
 //! PRIME's advantages (arXiv:2502.01456): of each token, from the rewards of responses and from what an implicit process reward
-//! model says of their tokens. docs/prime.md has the equations, and where the published code differs from the paper.
+//! model says of their tokens. docs/concepts/entropy.md has the equations, and where the published code differs from the paper.
 
 use crate::advantage::{Estimator, Outcome, advantages, whiten};
 use schemars::JsonSchema;

@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// As docs/training.md says it of minibatches of one response.
+    /// As docs/guides/train.md says it of minibatches of one response.
     #[test]
     fn of_equal_advantages_rounding_decides() {
         let picked = |advantage: f64| {

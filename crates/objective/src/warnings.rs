@@ -99,7 +99,7 @@ impl ObjectiveSettings {
             warnings.push(
                 "objective.covariance.kl = \"k1\" does not hold the picked tokens where they were: its gradient is the same \
                  wherever they have gone, so it makes them less likely in every update. It has broken training \
-                 (docs/results.md). \"abs\" is the published code's; \"k2\" and \"k3\" pull tokens back too."
+                 (docs/paper/results.md). \"abs\" is the published code's; \"k2\" and \"k3\" pull tokens back too."
                     .into(),
             );
         }

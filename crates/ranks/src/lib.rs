@@ -5,7 +5,7 @@
 //! tree that `tree.rs` describes, in which nothing depends on how many ranks there are. Every exchange begins with a word from
 //! each rank, so that all end alike when one fails, and a pulse beside it notices a rank that says nothing any more.
 //!
-//! docs/distributed.md tells users of it.
+//! docs/guides/several-machines.md tells users of it.
 
 mod beat;
 mod check;

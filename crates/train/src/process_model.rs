@@ -1,5 +1,5 @@
-//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much likelier a right response has
-//! become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it says of each token how much likelier a right
+//! response has become, and learns from the verdicts of whole responses.
 //!
 //! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs, [`process_loss`] says.
 

@@ -169,7 +169,7 @@ impl Ranks {
     /// of it, and nothing of use in the rest.
     ///
     /// f32 additions in another order give other bits. The order in which gradients are added therefore follows from the
-    /// shards alone (docs/numerics.md), and is the same for any number of ranks.
+    /// shards alone (docs/concepts/numerics.md), and is the same for any number of ranks.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).

@@ -113,7 +113,7 @@ impl RolloutStatistics {
         self.of_verifier.note()
     }
 
-    /// Under the names of docs/metrics.md. A mean over nothing is left out: a step may sample nothing, if enough was
+    /// Under the names of docs/reference/metrics.md. A mean over nothing is left out: a step may sample nothing, if enough was
     /// carried over.
     pub fn record(&self, metrics: &mut Metrics) {
         metrics.set_mean("reward/mean", self.reward, self.counted);

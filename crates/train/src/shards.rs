@@ -1,7 +1,7 @@
 //! The shards of an update: parts of its sequences whose gradients are computed apart, and added in an order of their own.
 //!
 //! How many there are is a number of the recipe, and part of what the weights depend on; who computes which of them is not
-//! (docs/numerics.md, "Shards").
+//! (docs/concepts/numerics.md, rule 6).
 
 use crate::error::{Error, Result};
 use isentrope_kernels::{Backend, Role};

@@ -1,4 +1,4 @@
-//! What fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
+//! What fits on which GPU: docs/guides/gpus.md has this table, and `UPDATE_DOCS=1` writes it there.
 
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
@@ -98,7 +98,7 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_fits_on_which_card() {
-    has_table("plans", &table());
+    has_table("../../docs/guides/gpus.md", "plans", &table());
 }
 
 /// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows of gradients by outputs and

@@ -20,7 +20,7 @@ pub struct BenchmarkSummary {
     pub samples: usize,
     /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not tell.
     pub decoding: Option<String>,
-    /// Names as in docs/evaluation.md, with 95 % intervals.
+    /// Names as in docs/guides/evaluate.md, with 95 % intervals.
     pub estimates: BTreeMap<String, Estimate>,
     /// Whether some score is neither 0 nor 1.
     pub is_graded: bool,

@@ -7,7 +7,7 @@
 //! at one point makes the expressions different; one that is zero to thirty digits at all points makes them the same.
 //! That is evidence, not proof: numbers that differ after thirty digits beyond cancellation pass for equal.
 //!
-//! docs/grading.md, "Why exact algebra", has what evaluation alone would lose.
+//! Exact forms keep `2^{1009} + x` apart from `2^{1009}`, which an evaluation in 256 bits takes for equal.
 //!
 //! The type of a value is recursive, and so the files of its parts import each other: a form (`form.rs`) is a quotient of
 //! polynomials, a polynomial (`polynomial.rs`) a sum of monomials, a monomial (`monomial.rs`) a product of powers of atoms,

@@ -82,7 +82,8 @@ pub struct Generate {
     /// Memory for keys and values, in MiB [default: half of what is available]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     kv_memory: Option<u64>,
-    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev opens (docs/trace.md)
+    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev opens
+    /// (docs/reference/commands.md)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }

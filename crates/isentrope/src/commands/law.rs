@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run: a, b and the ceiling b - a with
 /// 95 % intervals, what the beginning of the run predicts of its rest beside forms that fit as easily, and a plot. Where the law
 /// does not hold, the reasons stand instead of its numbers. Runs whose accuracy and entropy have the same names are fitted
-/// together as well. docs/law.md explains all of it.
+/// together as well. docs/concepts/entropy.md explains all of it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope law runs/quickstart

@@ -45,7 +45,7 @@ use std::time::SystemTime;
 /// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step and save it; --resume goes on from the last
 /// checkpoint, also after a crash.
 ///
-/// mpirun and srun start several processes that train together, to the same bits: docs/distributed.md.
+/// mpirun and srun start several processes that train together, to the same bits: docs/guides/several-machines.md.
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
@@ -58,7 +58,7 @@ const SHOWN: usize = 3;
 /// What every command that trains takes.
 #[derive(Args)]
 pub struct RunArguments {
-    /// The recipe, a TOML file; docs/recipe.md has every key
+    /// The recipe, a TOML file; docs/reference/recipe.md has every key
     #[arg(value_name = "RECIPE", required_unless_present = "keys")]
     recipe: Option<PathBuf>,
     /// Sets a key of the recipe, as in --set optimizer.learning_rate=1e-5 (repeatable)
@@ -90,7 +90,7 @@ pub struct RunArguments {
     #[command(flatten)]
     device: DeviceFlag,
     /// Writes where the time of one step goes, in Chrome's trace event format, which https://ui.perfetto.dev opens
-    /// (docs/trace.md). No result depends on it
+    /// (docs/reference/commands.md). No result depends on it
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     trace: Option<PathBuf>,
     /// With --trace: which step [default: the second that is made]

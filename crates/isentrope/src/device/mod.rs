@@ -300,7 +300,7 @@ impl Device {
 
     /// What manifests say of it.
     pub fn manifest(&self) -> Value {
-        let gradients = "do not depend on micro-batches"; // docs/numerics.md, of every arithmetic
+        let gradients = "do not depend on micro-batches"; // docs/concepts/numerics.md, of every arithmetic
         let mut said =
             json!({ "dtype": self.dtype, "arithmetic": self.arithmetic(), "gradients": gradients });
         match &self.computes {
@@ -334,7 +334,8 @@ impl Device {
     }
 }
 
-/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores (docs/numerics.md).
+/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores
+/// (docs/concepts/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
 }

@@ -397,7 +397,7 @@ fn one_response_is_explained() {
     wrong_usage(&mut isentrope(&["grade"]), "--in");
 }
 
-/// The labels of `tests/fixtures/grading`; docs/grading.md argues the differences.
+/// The labels of `tests/fixtures/grading`; docs/guides/data-and-rewards.md argues the differences.
 #[test]
 fn verdicts_are_those_of_people_and_of_construction() {
     let none: &[usize] = &[];

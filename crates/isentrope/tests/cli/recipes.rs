@@ -79,7 +79,7 @@ fn every_recipe_loads_and_so_does_what_it_resolves_to() {
 
 #[test]
 fn recipes_of_large_models_say_first_what_they_need() {
-    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint: docs/training.md. PRIME trains two models,
+    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint: docs/guides/train.md. PRIME trains two models,
     // beside a reference of 4 bytes each.
     for (size, weights) in [("7b", 7_615_616_512_u64), ("32b", 32_763_876_352)] {
         let gib = |bytes_per_weight: u64| (weights * bytes_per_weight) as f64 / f64::from(1 << 30);

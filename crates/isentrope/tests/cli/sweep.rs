@@ -668,7 +668,7 @@ fn the_sweeps_of_the_page_are_sound() {
     let scratch = Scratch::new();
     stdout_of(isentrope(&["examples", &scratch.path("")]).current_dir(scratch.path("")));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/sweep.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/guides/evaluate.md")).unwrap();
     let blocks = page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
     let mut shown = 0;
     for block in blocks.filter(|block| block.contains("base =")) {

@@ -3,7 +3,7 @@
 //! [`Study::of`] is all of it for one series of evaluations: the [`Fit`] with its intervals (`bootstrap.rs`), the forms it is
 //! held against (`forms.rs`), what a prefix predicts of the rest (`prediction.rs`), whether accuracy has left the law
 //! (`departure.rs`), and why it must not be relied on (`refusals.rs`). [`points`] and [`point_file`] say where the evaluations
-//! come from. All arithmetic is the same on every machine. docs/law.md has it in words.
+//! come from. All arithmetic is the same on every machine. docs/concepts/entropy.md has it in words.
 
 mod bootstrap;
 mod departure;

@@ -1,9 +1,10 @@
-//! What a run has measured, step by step, under this project's names ([docs/metrics.md]).
+//! What a run has measured, step by step, under this project's names ([docs/reference/metrics.md]).
 //!
-//! [`RunLog::open`] reads what a path leads to, of this program or of another trainer (docs/logs.md): `place.rs` tells the forms
-//! apart, and each has a file here. What they say goes through `points.rs`, and `names.rs` puts it under our names.
+//! [`RunLog::open`] reads what a path leads to, of this program or of another trainer (docs/guides/coming-from-trl-or-verl.md):
+//! `place.rs` tells the forms apart, and each has a file here. What they say goes through `points.rs`, and `names.rs` puts it
+//! under our names.
 //!
-//! [docs/metrics.md]: ../../../docs/metrics.md
+//! [docs/reference/metrics.md]: ../../../docs/reference/metrics.md
 
 pub(crate) mod csv_rows;
 mod csv_table;

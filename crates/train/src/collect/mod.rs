@@ -38,7 +38,7 @@ pub struct RolloutSettings {
     pub temperature: f32,
     /// Keeps this many most likely tokens at each draw; 0 keeps all. Top-k, top-p and min-p apply in this order, after the
     /// temperature. The tokens that were kept are remembered, and the loss is that of the policy among them, see
-    /// docs/training.md.
+    /// docs/guides/train.md.
     pub top_k: usize,
     /// Keeps the most likely tokens that together have this probability; 1 keeps all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]

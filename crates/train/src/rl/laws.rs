@@ -1,4 +1,4 @@
-//! The entropy law while it is being made: what a run's evaluations so far say of R = -a exp(H) + b (docs/law.md).
+//! The entropy law while it is being made: what a run's evaluations so far say of R = -a exp(H) + b (docs/concepts/entropy.md).
 
 use crate::run::StepRecord;
 use isentrope_evaluation::Evaluation;

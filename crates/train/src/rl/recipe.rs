@@ -41,11 +41,11 @@ pub struct Recipe {
     pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// Where the run computes, and what it keeps numbers as (docs/cuda.md).
+    /// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
     pub device: settings::DeviceSettings,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
-    /// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+    /// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
     pub ranks: RanksSettings,
     /// What is measured beside training, for the laboratory. Nothing here changes a weight.
     pub lab: LabSettings,
@@ -62,9 +62,10 @@ pub struct Update {
     /// How many times the updates go through a rollout.
     #[schemars(range(min = 1, max = 65536))]
     pub epochs: usize,
-    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed (docs/numerics.md,
-    /// "Shards"). What a run comes to depends on how many there are, as it does on the seed, but not on who computes them. Unset:
-    /// as many as ranks train together (docs/distributed.md) when the run begins, so 1 of one process.
+    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed
+    /// (docs/concepts/numerics.md, rule 6). What a run comes to depends on how many there are, as it does on the seed, but not
+    /// on who computes them. Unset: as many as ranks train together (docs/guides/several-machines.md) when the run begins, so 1
+    /// of one process.
     #[schemars(range(min = 1, max = 65536))]
     pub shards: Option<usize>,
 }

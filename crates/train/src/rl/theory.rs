@@ -1,5 +1,5 @@
 //! What a step does to the policy's entropy on the states that it has sampled, beside what the theory of covariance predicts
-//! (docs/theory.md).
+//! (docs/concepts/entropy.md).
 //!
 //! The tokens that are trained on are scored before the step's updates and after them, in their passes and without tapes, a
 //! minibatch at a time. Nothing is kept of a token but its part in sums, and nothing here reaches the gradient.

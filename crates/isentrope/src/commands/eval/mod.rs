@@ -31,7 +31,7 @@ use std::path::{Component, Path, PathBuf};
 ///
 /// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k; humaneval, humaneval-completion,
 /// mbpp, mbpp-sanitized, livecodebench and leetcode, whose programs are run in a sandbox; the built-in tasks countdown and
-/// programs; or a file of your own. Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at
+/// programs; or a file of your own. Each is asked and decoded as docs/guides/evaluate.md says: AIME and AMC with 32 responses at
 /// temperature 0.6, LiveCodeBench with 10 at 0.2, the tasks with 4 at temperature 1, the others greedily.
 ///
 /// The directory keeps every response and the numbers with 95 % intervals. The same command run again goes on where it

@@ -30,8 +30,8 @@ const PROPOSED: usize = 4;
 /// between accuracy and entropy with its ceiling, or why it does not hold; the last sampled responses with their verdicts. Of
 /// several runs, curves are drawn over one another and tables stand side by side.
 ///
-/// A RUN is a run directory, or a log of TRL or verl (docs/logs.md). Run directories of any age can be shown: interrupted, just
-/// begun, or in the middle of training, from another terminal. Nothing is written.
+/// A RUN is a run directory, or a log of TRL or verl (docs/guides/coming-from-trl-or-verl.md). Run directories of any age can be
+/// shown: interrupted, just begun, or in the middle of training, from another terminal. Nothing is written.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope show runs/quickstart

@@ -73,7 +73,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// (OUT/table.md, table.json) has means and 95 % intervals over seeds and paired
 /// tests against the first method, or against what [compare] says: of the runs
 /// so far whenever one ends, and at the end of all, with OUT/report.html.
-/// docs/sweep.md has it all.
+/// docs/guides/evaluate.md has it all.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sweep {

@@ -47,7 +47,7 @@ pub const ABSENT: &[Absent] = &[
          reward_model.rollout.* reward_model.model_path \
          reward_model.reward_loop_source reward_model.reward_loop_module_path reward_model.reward_loop_class_name \
          enable_resource_pool reward_model_name_or_path reward_model.enable",
-        "rewards come from verifiers; a program of your own can ask a reward model: docs/rewards.md. PRIME's is `prime`",
+        "rewards come from verifiers; a program of your own can ask a reward model: docs/guides/data-and-rewards.md. PRIME's is `prime`",
     ),
     absent(
         "lora.* lora_* peft peft_* use_peft use_rslora use_dora target_modules exclude_modules optim_target_modules \
@@ -73,7 +73,7 @@ pub const ABSENT: &[Absent] = &[
          tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size average_tokens_across_devices \
          save_on_each_node log_on_each_node log_level_replica ignore_bias_buffers transfer_queue.* \
          disaggregation.* checkpoint_engine.* v1.* use_v1",
-        "processes and machines come from mpirun or srun: docs/distributed.md",
+        "processes and machines come from mpirun or srun: docs/guides/several-machines.md",
     ),
     absent(
         "fp16 fp16_full_eval tf32 dtype cast_lm_head_to_fp32 half_precision_backend",
@@ -177,7 +177,7 @@ pub const ABSENT: &[Absent] = &[
     absent("loss_scale_factor", "objective.aggregation divides by what it counts, and by no other number"),
     absent(
         "calculate_entropy calculate_sum_pi_squared",
-        "exact entropies of all tokens are always measured: docs/metrics.md",
+        "exact entropies of all tokens are always measured: docs/reference/metrics.md",
     ),
     absent("prime_granularity", "PRIME's process rewards are those of tokens, as its \"token\""),
     absent("oversample_factor", "with rollout.filter, as many prompts as are missing are sampled at a time"),
@@ -202,7 +202,7 @@ pub const ABSENT: &[Absent] = &[
     // Metrics and checkpoints.
     absent(
         "report_to logger wandb swanlab mlflow trackio tensorboard project project_name trackio_* wandb_* logging_dir",
-        "metrics are always written as JSON lines and TensorBoard events, which trackers read: docs/trackers.md",
+        "metrics are always written as JSON lines and TensorBoard events, which trackers read: docs/guides/train.md",
     ),
     absent(
         "logging_* log_level disable_tqdm include_num_input_tokens_seen include_tokens_per_second",

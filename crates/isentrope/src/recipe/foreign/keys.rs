@@ -201,27 +201,27 @@ pub const FOREIGN: &[Foreign] = &[
     but(
         &["reward_funcs"],
         "reward.verifier",
-        "a built-in verifier, or { python = \"reward.py:my_reward\" } with your function as it is: docs/rewards.md",
+        "a built-in verifier, or { python = \"reward.py:my_reward\" } with your function as it is: docs/guides/data-and-rewards.md",
     ),
     but(
         &["custom_reward_function", "custom_reward_function.path", "custom_reward_function.name"],
         "reward.verifier",
-        "as { python = \"reward.py:compute_score\" } with your function as it is: docs/rewards.md",
+        "as { python = \"reward.py:compute_score\" } with your function as it is: docs/guides/data-and-rewards.md",
     ),
     but(
         &["custom_reward_function.reward_kwargs"],
         "reward.verifier",
-        "as a table with `arguments` beside `python`: docs/rewards.md",
+        "as a table with `arguments` beside `python`: docs/guides/data-and-rewards.md",
     ),
     but(
         &["reward_manager", "reward_manager.*"],
         "reward.verifier",
-        "a built-in verifier, a function or a program of your own: docs/rewards.md",
+        "a built-in verifier, a function or a program of your own: docs/guides/data-and-rewards.md",
     ),
     but(
         &["reward_weights"],
         "reward.verifier",
-        "as a table with the key `weighted`, which has verifiers and their weights: docs/rewards.md",
+        "as a table with the key `weighted`, which has verifiers and their weights: docs/guides/data-and-rewards.md",
     ),
     but(
         &["reward.num_workers", "reward_model.num_workers"],
@@ -241,7 +241,7 @@ pub const FOREIGN: &[Foreign] = &[
     but(
         &["sandbox_fusion", "sandbox_fusion.url", "sandbox_fusion._target_"],
         "reward.verifier",
-        "as \"code\", which runs programs on this machine in sandboxes and asks no service: docs/code.md",
+        "as \"code\", which runs programs on this machine in sandboxes and asks no service: docs/guides/data-and-rewards.md",
     ),
     but(
         &["reward_fn_key"],

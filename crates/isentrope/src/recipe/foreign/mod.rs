@@ -37,7 +37,7 @@ pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
         let verifier = format!("{{ python = {function:?} }}");
         let elsewhere = elsewhere("reward.verifier", root);
         return Some(format!(
-            "; here it is `reward.verifier = {verifier}`{elsewhere}, which takes the function as it is: docs/rewards.md"
+            "; here it is `reward.verifier = {verifier}`{elsewhere}, which takes the function as it is: docs/guides/data-and-rewards.md"
         ));
     }
     let value = text(node).and_then(|text| values::of_foreign_key(path, &text));

@@ -279,10 +279,10 @@ fn what_is_absent_says_why() {
     for (text, reason) in [
         ("lora_r = 16", "`lora_r`; absent here, because all weights are trained, without adapters"),
         ("[peft_config]\nr = 8", "`peft_config`; absent here, because all weights are trained"),
-        ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/trackers.md"),
+        ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/guides/train.md"),
         ("use_vllm = true", "the program samples itself"),
         ("fp16 = true", "or on a GPU as bfloat16: device.dtype"),
-        ("trainer.nnodes = 2", "processes and machines come from mpirun or srun: docs/distributed.md"),
+        ("trainer.nnodes = 2", "processes and machines come from mpirun or srun: docs/guides/several-machines.md"),
         ("algorithm.gamma = 1.0", "there is no value model"),
         ("[critic]\noptim.lr = 1e-5", "`critic`; absent here, because there is no value model"),
         (

@@ -350,13 +350,13 @@ pub const FOREIGN: &[Foreign] = &[
         VERIFIER,
         &["sandbox_fusion", "prime_code", "code_reward", "binary_code"],
         &[("reward.verifier", "\"code\"")],
-        "programs run on this machine, each in a sandbox: docs/code.md",
+        "programs run on this machine, each in a sandbox: docs/guides/data-and-rewards.md",
     ),
     is(
         VERIFIER,
         &["format_reward", "reward_model"],
         &[],
-        "only answers are judged here; a function or a program of your own can judge anything: docs/rewards.md",
+        "only answers are judged here; a function or a program of your own can judge anything: docs/guides/data-and-rewards.md",
     ),
     // The device.
     is(DEVICE, &["gpu", "nvidia"], &[("device.kind", "\"cuda\"")], ""),

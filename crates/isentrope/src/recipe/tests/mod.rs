@@ -109,7 +109,7 @@ fn documentation_is_current() {
         ("Supervised fine-tuning only", sft),
     ];
     let text = chapters.map(|(title, tables)| format!("\n## {title}\n{}", tables.concat())).concat();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipe.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/recipe.md");
     assert_current(&file, &format!("{INTRODUCTION}{text}"));
 }
 

@@ -1,5 +1,5 @@
-//! PRIME's part of a step (docs/prime.md): the process model learns from the rollout and scores it, and its scores become
-//! advantages of tokens.
+//! PRIME's part of a step (docs/concepts/entropy.md): the process model learns from the rollout and scores it, and its scores
+//! become advantages of tokens.
 
 mod settings;
 
