@@ -26,9 +26,14 @@ fn nor_is_what_the_end_of_a_solution_says_in_deceit() {
     judge(include_str!("fixtures/deceptive_solutions.jsonl"));
 }
 
+#[test]
+fn each_rule_decides_its_cases() {
+    judge(include_str!("fixtures/rules.jsonl"));
+}
+
 fn judge(cases: &str) {
     let cases: Vec<Case> = cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
-    // Of each kind: wrong ones, those of them called right, right ones, those of them refused.
+    // By kind: wrong ones, wrong ones called right, right ones, right ones refused.
     let mut counts = BTreeMap::<&str, [usize; 4]>::new();
     let mut disagreements = String::new();
     for Case { truth, response, right, kind } in &cases {

@@ -7,21 +7,25 @@ use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
 use super::super::latex::{Commas, number_length};
 use super::super::phrases::units::is_unit_letter;
-use super::super::value::{Sameness, has_decimal, same_value};
+use super::super::value::{Tolerance, has_decimal, rational_value, same_value};
 use super::counting::in_numbers;
 use super::noncommuting::word;
 use super::remainder::{parts, remainder};
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two expressions. A ground truth without a decimal asks for an exact value: a rounding of it needs as many digits as
-    /// decimals must agree to.
+    /// Two expressions. A ground truth without a decimal asks for an exact value: if it has few decimals itself, they must
+    /// all be given, and none else; a rounding of any other needs as many digits as decimals must agree to.
     pub(super) fn expressions(&mut self, gold: &Expression, given: &Expression) -> Result<bool, OutOfFuel> {
         let mut tolerance = self.tolerance;
         if !has_decimal(gold) {
             tolerance.significant_digits = tolerance.significant_digits.max(tolerance.decimals);
+            let states = |value| tolerance.states(&value);
+            if has_decimal(given) && rational_value(gold, self.fuel)?.is_some_and(states) {
+                tolerance = Tolerance::EXACT;
+            }
         }
-        Ok(same_value(gold, given, tolerance, self.fuel)? == Sameness::Same)
+        same_value(gold, given, tolerance, self.fuel)
     }
 
     /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for what it is: 28% is
