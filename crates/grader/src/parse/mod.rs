@@ -10,7 +10,6 @@ mod function;
 mod matrices;
 mod names;
 mod number;
-mod operations;
 mod sets;
 mod slices;
 mod symbol;
@@ -21,7 +20,6 @@ use super::answer::Answer;
 use super::latex::{Commas, TooLong, plain, tokenise};
 use matrices::{Copies, MAX_COPIES};
 
-pub use figures::triangle;
 pub use number::integer;
 
 /// Commands for vectors.

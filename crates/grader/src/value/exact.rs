@@ -41,6 +41,14 @@ fn nested(expression: &Expression, depth: u32, fuel: &mut Fuel) -> Result<Option
     let value = match expression {
         Expression::Number(value) => value.clone(),
         Expression::Decimal(decimal) => decimal.value.clone(),
+        Expression::Unknown(name, parts) if **name == *"mod" && parts.len() == 2 => {
+            let dividend = nested(&parts[0], depth + 1, fuel)?.filter(BigRational::is_integer);
+            let modulus = nested(&parts[1], depth + 1, fuel)?.filter(BigRational::is_integer);
+            let modulus = modulus.filter(BigRational::is_positive);
+            let (Some(dividend), Some(modulus)) = (dividend, modulus) else { return Ok(None) };
+            pay(bits(&dividend) + bits(&modulus), fuel)?;
+            BigRational::from_integer(dividend.numer().mod_floor(modulus.numer()))
+        }
         Expression::Constant(_) | Expression::Symbol(_) | Expression::Unknown(..) => return Ok(None),
         Expression::Sum(terms) => {
             let mut sum = BigRational::zero();
@@ -153,6 +161,12 @@ fn applied(
         },
         (Function::Binomial, [n, k]) => match (integer(n), integer(k)) {
             (Some(n), Some(k)) => binomial(&n, &k, fuel)?.map(BigRational::from_integer),
+            _ => None,
+        },
+        (Function::Permutations, [n, k]) => match (integer(n), integer(k)) {
+            (Some(n), Some(k)) => binomial(&n, &k, fuel)?
+                .zip(factorial(&k, fuel)?)
+                .map(|(chosen, orders)| BigRational::from_integer(chosen * orders)),
             _ => None,
         },
         (Function::Gcd | Function::Lcm, _) => match integers() {

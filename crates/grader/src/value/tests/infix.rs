@@ -140,10 +140,10 @@ fn call(name: &str, mut arguments: Vec<Expression>) -> Expression {
 
 /// All functions.
 #[rustfmt::skip]
-pub const FUNCTIONS: [Function; 24] = {
+pub const FUNCTIONS: [Function; 25] = {
     use Function::*;
     [
         Sin, Cos, Tan, Cot, Sec, Csc, Arcsin, Arccos, Arctan, Arccot, Sinh, Cosh, Tanh, Ln, Log, Abs, Floor,
-        Ceiling, Factorial, Binomial, Gcd, Lcm, Min, Max,
+        Ceiling, Factorial, Binomial, Permutations, Gcd, Lcm, Min, Max,
     ]
 };

@@ -113,7 +113,11 @@ fn rewritten(expression: &Expression, choices: &mut impl Iterator<Item = u8>) ->
             }
         }
         Power(power) => {
-            let parts = all(&[power.0.clone(), power.1.clone()]);
+            // A whole exponent stays as it is: only then is a power of a negative number real.
+            let mut parts = all(&[power.0.clone(), power.1.clone()]);
+            if power.1.is_number() {
+                parts[1] = power.1.clone();
+            }
             match &parts[..] {
                 [base, Expression::Number(n)] if *n == BigRational::from_integer(2.into()) => {
                     Product(vec![base.clone(), base.clone()])
