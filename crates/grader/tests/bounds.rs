@@ -75,30 +75,18 @@ fn matrices_do_not_outgrow_their_text() {
     let matrix = "\\begin{pmatrix}1&1\\\\1&0\\end{pmatrix}";
     let row = vec!["1"; 20].join("&");
     let large = format!("\\begin{{pmatrix}}{}\\end{{pmatrix}}", vec![row; 20].join("\\\\"));
-    let minor = |last: String| {
-        format!("\\begin{{vmatrix}}1&2&3&4\\\\2&1&3&4\\\\4&3&2&1\\\\1&1&1&{last}\\end{{vmatrix}}")
-    };
-    let determinants = (0..9).fold("1".to_owned(), |inner, _| minor(inner));
-    for answer in
-        [matrix.repeat(20), large.repeat(4), determinants, format!("({}1){large}", "x+".repeat(1_500))]
-    {
-        let grade = judge(matrix, &boxed(&answer));
-        assert_eq!(grade.outcome, Outcome::NoAnswer);
-        assert!(grade.reason.contains("matrices whose arithmetic is longer than"), "{}", grade.reason);
-        let reason = GroundTruth::from_value(&json!(answer)).unwrap_err();
-        assert!(reason.contains("matrices whose arithmetic is longer than"), "{reason}");
+    let answer = format!("({}1){large}", "x+".repeat(1_500));
+    let grade = judge(matrix, &boxed(&answer));
+    assert_eq!(grade.outcome, Outcome::NoAnswer);
+    assert!(grade.reason.contains("matrices whose arithmetic is longer than"), "{}", grade.reason);
+    let reason = GroundTruth::from_value(&json!(answer)).unwrap_err();
+    assert!(reason.contains("matrices whose arithmetic is longer than"), "{reason}");
+    // Products of matrices are not multiplied out.
+    for answer in [matrix.repeat(20), large.repeat(4)] {
+        assert_eq!(judge(matrix, &boxed(&answer)).outcome, Outcome::Different);
     }
-    // What grows no faster than its text is read.
     let single = "\\begin{pmatrix}1\\end{pmatrix}";
-    for answer in
-        [single.to_owned() + &"/1".repeat(1_900), single.repeat(300), single.to_owned() + &"^T".repeat(1_900)]
-    {
-        assert_eq!(judge(single, &boxed(&answer)).outcome, Outcome::Same);
-    }
-    assert_eq!(
-        judge("\\begin{pmatrix}5&3\\\\3&2\\end{pmatrix}", &boxed(&matrix.repeat(4))).outcome,
-        Outcome::Same
-    );
+    assert_eq!(judge(single, &boxed(&(single.to_owned() + &"/1".repeat(1_900)))).outcome, Outcome::Same);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The arithmetic of matrices. Nothing is evaluated: each entry becomes a formula of the operands' entries. A product copies
-//! these several times, so that a chain of products is exponentially longer than its text; the copies of one parse are counted.
+//! Sums of matrices and their products with numbers. Nothing is evaluated: each entry becomes a formula of the operands'
+//! entries. A factor is copied for each entry; the copies of one parse are counted. Products of matrices are not read.
 
 use num_rational::BigRational;
 
@@ -8,7 +8,7 @@ use super::super::matrix::Matrix;
 use super::Unreadable;
 use super::value::{product, sum};
 
-/// Most that one parse copies, in parts of formulas. A product of two matrices of 20 rows copies 16 000.
+/// Most that one parse copies, in parts of formulas.
 pub const MAX_COPIES: u64 = 100_000;
 
 /// What one parse may still copy, in parts of formulas.

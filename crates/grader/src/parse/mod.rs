@@ -41,7 +41,7 @@ pub enum Unreadable {
     /// Too many brackets within each other.
     #[error("is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Matrices that are multiplied, or determinants within each other, which are too long as one formula.
+    /// A matrix times a formula that is too long to be copied to each entry.
     #[error("has matrices whose arithmetic is longer than {MAX_COPIES} terms when written out")]
     TooManyCopies,
     /// Sets with ± within others, which are too long with every choice of signs.
