@@ -1,6 +1,5 @@
 //! What the text of an answer may mean.
 
-use super::phrases::has;
 use super::answer::{Answer, Quantity, Unit};
 use super::choice::choice;
 use super::expression::{Constant, Expression};
@@ -8,6 +7,7 @@ use super::latex::{Commas, is_ornament, is_prose_letter, takes_group_away};
 use super::parse::{Convention, Unreadable, parse};
 use super::phrases::answers::{says_infinite, says_none, says_reals, says_undefined};
 use super::phrases::denials::{DENYING_WORDS, is_negation};
+use super::phrases::has;
 use super::phrases::numbers::{changes_number, number, spoken};
 use super::phrases::statements::{ARTICLES, SUBJECT_VERBS};
 use super::phrases::units::{PERCENT, is_no_unit};

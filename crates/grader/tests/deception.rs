@@ -60,5 +60,8 @@ fn judge(cases: &str, not_read: usize) {
         .collect();
     let total = |place: usize| counts.values().map(|count| count[place]).sum::<usize>();
     let (accepted, refused) = (total(1), total(3));
-    assert!(accepted == 0 && refused <= not_read, "{disagreements}{table}{accepted} accepted, {refused} refused");
+    assert!(
+        accepted == 0 && refused <= not_read,
+        "{disagreements}{table}{accepted} accepted, {refused} refused"
+    );
 }

@@ -96,4 +96,3 @@ fn is_any_real(domain: &Domain) -> bool {
 fn same_name(a: &Domain, b: &Domain) -> bool {
     matches!((a, b), (Domain::Kind(a, _), Domain::Kind(b, _)) if a == b)
 }
-

@@ -27,7 +27,8 @@ impl Clock {
         let half = [(PM, true), (AM, false)].into_iter();
         let said = half.clone().find_map(|(word, half)| Some((text.strip_suffix(word)?, Some(half))));
         let (time, afternoon) = said.unwrap_or((&text, None));
-        let (hour, minute) = time.split_once(':').or_else(|| Some((time, "00")).filter(|_| said.is_some()))?;
+        let (hour, minute) =
+            time.split_once(':').or_else(|| Some((time, "00")).filter(|_| said.is_some()))?;
         let are_digits = (hour.to_owned() + minute).bytes().all(|byte| byte.is_ascii_digit());
         let is_time = are_digits && (1..=2).contains(&hour.len()) && minute.len() == 2;
         let (hour, minute): (u32, u32) = (hour.parse().ok().filter(|_| is_time)?, minute.parse().ok()?);

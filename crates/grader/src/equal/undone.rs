@@ -233,8 +233,7 @@ fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
 
 /// Whether a formula is a fraction of two integers, whatever its value: 6/2.
 fn is_integer_quotient(formula: &Expression) -> bool {
-    let is_integer =
-        |part: &Expression| matches!(part, Expression::Number(number) if number.is_integer());
+    let is_integer = |part: &Expression| matches!(part, Expression::Number(number) if number.is_integer());
     match without_sign(formula) {
         Expression::Product(factors) => match &factors[..] {
             [numerator, divisor] => is_integer(numerator) && divisor.divisor().is_some_and(is_integer),

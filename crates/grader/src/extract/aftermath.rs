@@ -1,10 +1,10 @@
 //! What the words after an answer do to it: "5, no wait", "5 if n is even", "5, but I am not sure", "5. That is wrong."
 
-use super::super::phrases::{has, has_pair};
 use super::super::phrases::hedges::{
     ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, FAULTS, FAULTY,
     FOUND, IN_DENIALS, MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
 };
+use super::super::phrases::{has, has_pair};
 use super::segments::segments;
 use super::sentence::sentence;
 

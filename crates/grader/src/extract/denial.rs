@@ -4,9 +4,9 @@ use super::super::phrases::denials::{
     ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EQUAL, EXCLUDES, FALSE, GIVEN, OPINIONS, OTHERS,
     SUPPOSES, UNREAL,
 };
-use super::super::phrases::{has, has_pair};
 use super::super::phrases::hedges::{FALSE_PREDICATES, MODALS, POSSIBLE};
 use super::super::phrases::statements::ANSWER_NAMES;
+use super::super::phrases::{has, has_pair};
 
 /// Whether the end of a text denies what comes next, or makes something else of it.
 pub fn denies_next(before: &str) -> bool {
@@ -28,8 +28,7 @@ pub fn denies_next(before: &str) -> bool {
             return true;
         }
     }
-    let skipped =
-        words.iter().take_while(|word| has(BEFORE_DENIED, word) || OPINIONS.contains(word)).count();
+    let skipped = words.iter().take_while(|word| has(BEFORE_DENIED, word) || OPINIONS.contains(word)).count();
     // "The wrong answer is 5", but not "7 is wrong, the answer is 5".
     let names_answer = match words[..skipped].last() {
         Some(word) => ANSWER_NAMES.contains(word),

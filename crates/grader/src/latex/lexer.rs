@@ -385,4 +385,3 @@ fn is_ascending(word: &str) -> bool {
 fn opens_set(rest: &str) -> bool {
     rest.trim_start().starts_with(['[', '(', '{', '\\'])
 }
-

@@ -2,7 +2,6 @@
 
 use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
-use super::super::phrases::has;
 use super::super::phrases::units::ORDINALS;
 use super::matrices::Copies;
 use super::slices::{closing, split};
@@ -335,9 +334,11 @@ fn vectors_product(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unr
 
 /// Whether a command is an operation on statements, functions or sets, of which nothing is known.
 pub(super) fn is_operation(command: &str) -> bool {
-    const OPERATIONS: &str = "lor vee bigvee land wedge bigwedge oplus veebar bigoplus ominus otimes odot star \
-        diamond bullet circ";
-    has(OPERATIONS, command)
+    matches!(command, "lor" | "vee" | "bigvee" | "land" | "wedge" | "bigwedge" | "oplus" | "veebar")
+        || matches!(
+            command,
+            "bigoplus" | "ominus" | "otimes" | "odot" | "star" | "diamond" | "bullet" | "circ"
+        )
 }
 
 /// Whether a token starts a factor, so that the one before is multiplied by it.

@@ -33,7 +33,6 @@ impl Copies {
         let rows = matrix.into_rows().into_iter();
         matrix_of(rows.map(|row| row.into_iter().map(&mut scaled).collect()).collect::<Result<_, _>>()?)
     }
-
 }
 
 /// a + b; an error if they differ in size.

@@ -2,12 +2,12 @@
 
 use super::super::latex::{Kind, Token};
 use super::super::phrases::denials::{DISCARDED, is_negation};
-use super::super::phrases::{has, has_pair};
 use super::super::phrases::numbers::{changes_number, number};
 use super::super::phrases::statements::{
     CONDITIONS, LABEL_COMPUTES, LABEL_VERBS, LABELS, OF, RESULTS, SEQUENCE_NAMES,
 };
 use super::super::phrases::units::{RADIANS, REMARKS, is_no_unit, is_short_unit, multiplies};
+use super::super::phrases::{has, has_pair};
 use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.

@@ -163,11 +163,7 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    fn all(
-        &mut self,
-        arguments: &[Expression],
-        fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Value>>, OutOfFuel> {
+    fn all(&mut self, arguments: &[Expression], fuel: &mut Fuel) -> Result<Option<Vec<Value>>, OutOfFuel> {
         arguments.iter().map(|argument| self.value(argument, fuel)).collect()
     }
 
@@ -196,8 +192,7 @@ impl<'a> Evaluator<'a> {
     ) -> Result<Option<Value>, OutOfFuel> {
         if let Some(exponent) = rational(exponent, fuel)?.and_then(|exponent| as_exponent(&exponent)) {
             let Some(value) = self.value(base, fuel)? else { return Ok(None) };
-            self.branched |=
-                !exponent.is_integer() && !has_real_root(value.number, exponent) && varies(base);
+            self.branched |= !exponent.is_integer() && !has_real_root(value.number, exponent) && varies(base);
             return raised(value, exponent, fuel);
         }
         let (Some(value), Some(exponent)) = (self.value(base, fuel)?, self.value(exponent, fuel)?) else {

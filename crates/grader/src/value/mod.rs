@@ -149,9 +149,9 @@ fn is_rounding(
     }
     let value = match exact_b {
         Some(value) => Some(value.clone()),
-        None => probe::constant(b, fuel)?
-            .and_then(Complex::as_real)
-            .and_then(|value| value.to_rational(MAX_BITS)),
+        None => {
+            probe::constant(b, fuel)?.and_then(Complex::as_real).and_then(|value| value.to_rational(MAX_BITS))
+        }
     };
     fuel.spend(value.as_ref().map_or(1, |value| exact::bits(value) / 8))?;
     let is_exact = |value: &_| !has_decimal(b) && tolerance.states(value);

@@ -42,7 +42,8 @@ fn integer_variables<'e>(
 ) -> Result<BTreeSet<&'e str>, OutOfFuel> {
     use Function::{Binomial, Factorial, Gcd, Lcm};
     let mut names = BTreeSet::new();
-    let mut open: Vec<(&Expression, bool)> = expressions.iter().map(|&expression| (expression, false)).collect();
+    let mut open: Vec<(&Expression, bool)> =
+        expressions.iter().map(|&expression| (expression, false)).collect();
     while let Some((expression, is_integer)) = open.pop() {
         fuel.spend(1)?;
         match expression {
@@ -204,7 +205,8 @@ pub fn ratio(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<C
             return Ok(None);
         }
         agreeing += u32::from(
-            difference.is_exact_zero() || difference.error() < value.exponent().saturating_sub(CONVINCING_BITS),
+            difference.is_exact_zero()
+                || difference.error() < value.exponent().saturating_sub(CONVINCING_BITS),
         );
     }
     Ok(first.filter(|_| agreeing >= needed))
