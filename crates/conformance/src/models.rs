@@ -1,6 +1,5 @@
 //! Models and texts that the properties are tested on, and results as bits.
 
-use crate::Subject;
 use crate::device::Trial;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
@@ -40,7 +39,7 @@ pub fn checkpoint(name: &str) -> PathBuf {
 }
 
 /// The model in this directory.
-pub fn load<B: Backend>(dir: &Path, backend: &Arc<B>) -> Model<B> {
+pub fn load(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
     Model::load(dir, backend.clone()).unwrap()
 }
 
@@ -65,13 +64,13 @@ impl Text {
 }
 
 /// A few tokens more than three pages.
-pub fn some_pages<S: Subject>() -> usize {
-    3 * S::Backend::PAGE + 4
+pub fn some_pages(trial: &Trial) -> usize {
+    3 * trial.page() + 4
 }
 
 /// Texts of no token up to some pages, some of them without targets, and some with the prompt of the one before.
-pub fn texts<S: Subject>(count: Range<usize>) -> impl Strategy<Value = Vec<Text>> {
-    let text = (tokens(0..some_pages::<S>()), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
+pub fn texts(trial: &Trial, count: Range<usize>) -> impl Strategy<Value = Vec<Text>> + use<> {
+    let text = (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
     prop::collection::vec(text, count).prop_map(|texts| {
         let mut all: Vec<Text> = Vec::new();
         for (mut tokens, mut score_from, repeats) in texts {
@@ -98,21 +97,21 @@ pub fn sequences(texts: &[Text]) -> Vec<Sequence<'_>> {
 }
 
 /// Log-prob and entropy of every target.
-pub fn score_bits<B: Backend>(model: &Model<B>, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
+pub fn score_bits(model: &Model, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
     let scores = model.score(&pack(texts), temperature);
     scores.logprobs.iter().zip(&scores.entropies).map(|(p, h)| [p.to_bits(), h.to_bits()]).collect()
 }
 
 /// Log-prob and entropy of every token of a text but the first, with nothing else in the batch.
-pub fn score_bits_alone<B: Backend>(model: &Model<B>, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
+pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
     score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
 }
 
 /// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and b are
 /// [`noise`], one value per target.
-pub fn gradient_bits<B: Backend>(
-    model: &Model<B>,
-    gradient: &mut Gradient<B>,
+pub fn gradient_bits(
+    model: &Model,
+    gradient: &mut Gradient,
     batches: &[(&[Text], Keep)],
     temperature: f32,
 ) -> Vec<Vec<u32>> {
@@ -128,7 +127,7 @@ pub fn gradient_bits<B: Backend>(
     }
     let sum = gradient.finish(model);
     let tensors = model.layout.tensors();
-    tensors.map(|(id, p, t)| bits(&sum.tensor(&model.backend, id, p, t))).collect()
+    tensors.map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t))).collect()
 }
 
 pub fn bits(values: &[f32]) -> Vec<u32> {
@@ -195,7 +194,7 @@ pub fn write_wide(dir: &Path) {
 }
 
 /// A model of the family whose every weight is NaN.
-pub fn nan_model<S: Subject>(trial: &Trial<S>, family: &str) -> Model<S::Backend> {
+pub fn nan_model(trial: &Trial, family: &str) -> Model {
     let mut model = load(&checkpoint(family), &trial.model(family).backend);
     for buffer in model.weights.buffers_mut() {
         model.backend.fill(buffer, f32::NAN);

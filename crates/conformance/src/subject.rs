@@ -6,19 +6,13 @@ use std::sync::Arc;
 
 /// A backend on trial.
 pub trait Subject: Send + Sync + 'static {
-    /// The backend.
-    type Backend: Backend;
-
     /// The backend in every variant that must give the same bits: on the CPU, instruction sets and threads. The first is the
     /// one that most properties are shown on.
-    fn variants(&self) -> &[Variant<Self::Backend>];
-
-    /// All that a buffer holds, as bits, with whatever pads it.
-    fn contents(&self, backend: &Self::Backend, buffer: &<Self::Backend as Backend>::Buffer) -> Vec<u32>;
+    fn variants(&self) -> &[Variant];
 
     /// A variant that holds few of the head's logits at a time, so that little work makes several blocks of them, and how many it
     /// holds on the way forward; back it holds no more.
-    fn in_small_blocks(&self) -> (Variant<Self::Backend>, usize);
+    fn in_small_blocks(&self) -> (Variant, usize);
 
     /// How many cases of a property to try, random ones or ones that are alike, where a fast backend tries `all` of them.
     fn cases(&self, all: u32) -> u32 {
@@ -60,13 +54,13 @@ pub trait Subject: Send + Sync + 'static {
 }
 
 /// One of the variants of a backend.
-pub struct Variant<B> {
+pub struct Variant {
     /// What is particular about it.
     pub name: String,
     /// Whether it is quick enough for large work; the others are asked for little.
     pub fast: bool,
     /// It.
-    pub backend: Arc<B>,
+    pub backend: Arc<dyn Backend>,
 }
 
 /// Largest errors against mathematics in f64. Relative to the value or, where that is larger, to the size that such values

@@ -13,7 +13,7 @@ use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::page_len;
 use crate::splits::{WARP_ROWS, WARPS, warps};
-use isentrope_kernels::{Attention, HeadNorms};
+use isentrope_kernels::{Attention, Buffer, HeadNorms};
 use std::ops::Range;
 
 /// Threads of a block without the tensor core: 8 rows of 32 keys.
@@ -68,7 +68,7 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn prepare(
         &self,
         shape: Attention,
-        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        norms: Option<HeadNorms<'_>>,
         (cos, sin): (&CudaBuffer<D>, &CudaBuffer<D>),
         qkv: &CudaBuffer<D>,
         batch: &CudaBatch<D>,
@@ -88,7 +88,7 @@ impl<D: Device> Cuda<D> {
     fn launch_prepare(
         &self,
         shape: Attention,
-        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        norms: Option<HeadNorms<'_>>,
         angles: Option<[Pointer; 2]>,
         qkv: &CudaBuffer<D>,
         batch: &CudaBatch<D>,
@@ -98,9 +98,11 @@ impl<D: Device> Cuda<D> {
         let qkv_at = qkv.rows(batch.rows(), shape.row());
         let [cos, sin] = angles.unwrap_or([Pointer::NULL; 2]);
         let (raw, weights, eps) = norms.map_or((qkv_at, [Pointer::NULL; 2], 0.0), |norms| {
-            assert_eq!(norms.raw.layout.stride, qkv.layout.stride);
-            let weights = [norms.queries, norms.keys].map(|weights| weights.vector(shape.head_dim));
-            (norms.raw.rows(batch.rows(), shape.row()), weights, norms.eps)
+            let raw: &CudaBuffer<D> = norms.raw.of();
+            assert_eq!(raw.layout.stride, qkv.layout.stride);
+            let vector = |weights: &Buffer| weights.of::<CudaBuffer<D>>().vector(shape.head_dim);
+            let weights = [norms.queries, norms.keys].map(vector);
+            (raw.rows(batch.rows(), shape.row()), weights, norms.eps)
         });
         let (rows, slots) = batch.stored_from(places.start);
         let heads = shape.heads + 2 * shape.kv_heads;

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::kernels::Grid;
 use crate::layout::{Element, Layout};
 use half::bf16;
-use isentrope_kernels::Kind;
+use isentrope_kernels::{Buffer, Kind};
 
 /// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN stays NaN.
 fn split(x: f32) -> (u16, u16) {
@@ -43,7 +43,8 @@ impl<D: Device> Cuda<D> {
     ///
     /// # Panics
     /// When the buffer is no weight, or numbers are kept as f32.
-    pub fn draw_weight(&self, weight: &mut CudaBuffer<D>, seed: u64, range: f32) {
+    pub fn draw_weight(&self, weight: &mut Buffer, seed: u64, range: f32) {
+        let weight: &CudaBuffer<D> = weight.of();
         assert!(weight.layout.element == Element::Split, "only weights that are kept as bf16 are drawn");
         let halves = weight.layout.numbers();
         FILL_RANDOM.launch(&*self.device, lines(halves), (weight.start(), halves as u64, seed, range));

@@ -3,7 +3,7 @@
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Cpu, Grouped, Isa, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, Grouped, Isa, Kind, Linear, Role};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 impl Case {
     /// The bits of what a backend goes on to.
-    fn on<B: Backend>(&self, backend: &B) -> Vec<Vec<u32>> {
+    fn on(&self, backend: &dyn Backend) -> Vec<Vec<u32>> {
         let Self { rows, layout, .. } = *self;
         let (x, rest) = self.numbers.split_at(rows * layout.stride);
         let (dy, before) = rest.split_at(rows * layout.stride);
@@ -49,7 +49,7 @@ impl Case {
             backend.pack(kind, 0, numbers, &mut buffer);
             buffer
         };
-        let bits = |buffer: &B::Buffer, len: usize| {
+        let bits = |buffer: &Buffer, len: usize| {
             let mut numbers = vec![0.0; backend.numbers(Kind::Vector(len))];
             backend.read_numbers(buffer, 0, &mut numbers);
             numbers.into_iter().map(f32::to_bits).collect::<Vec<u32>>()

@@ -24,6 +24,7 @@ fn nvrtc() -> Option<&'static Nvrtc> {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn every_kernel_compiles_for_every_architecture_without_a_spill() {
     let Some(nvrtc) = nvrtc() else { return };
     let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
@@ -63,6 +64,7 @@ fn every_kernel_compiles_for_every_architecture_without_a_spill() {
 
 /// What the test above looks for is seen where it is.
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn spills_and_local_memory_are_seen() {
     let Some(nvrtc) = nvrtc() else { return };
     let text = r#"
@@ -102,6 +104,7 @@ fn spills_and_local_memory_are_seen() {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn code_is_for_the_architecture_and_fuses_nothing_by_itself() {
     let Some(nvrtc) = nvrtc() else { return };
     let text = r#"
@@ -119,6 +122,7 @@ fn code_is_for_the_architecture_and_fuses_nothing_by_itself() {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn a_wrong_source_is_told_with_file_line_and_what_is_wrong() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = Source { name: "wrong.cu", text: "__global__ void f() {\n  int x = y;\n}\n" };
@@ -134,6 +138,7 @@ fn a_wrong_source_is_told_with_file_line_and_what_is_wrong() {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn the_cache_gives_what_was_compiled_also_to_many_at_once() {
     let Some(nvrtc) = nvrtc() else { return };
     let dir = tempfile::tempdir().unwrap();

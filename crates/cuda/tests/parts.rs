@@ -60,7 +60,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 impl Case {
     /// The bits of what a backend makes of the rows in this range.
-    fn on<B: Backend>(&self, backend: &B, rows: Range<usize>) -> Vec<Vec<u32>> {
+    fn on(&self, backend: &dyn Backend, rows: Range<usize>) -> Vec<Vec<u32>> {
         let vocabulary = self.weights.len();
         let shape = Linear { inputs: 1, outputs: vocabulary };
         let mut packed = backend.allocate(Role::Weight(Kind::Matrix(shape))).unwrap();

@@ -42,11 +42,7 @@ impl Watch for Library {
 }
 
 /// A forward and a backward pass over a sequence; returns the bits of its log-probs.
-fn pass<W: Watch>(
-    model: &Model<Cuda<Watched<W>>>,
-    length: u32,
-    gradient: &mut Gradient<Cuda<Watched<W>>>,
-) -> Vec<u32> {
+fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
     let tokens: Vec<u32> = (0..length).map(|i| i * 7 % 61).collect();
     let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
     let (scores, tape) = model.forward(packed, 1.0, Keep::BlockInputs);
@@ -109,7 +105,7 @@ fn with_a_library_bits_are_the_same() {
                 backend.unpack(parameter.kind, 0, buffer, &mut numbers);
                 bits.push(numbers.iter().map(|number| number.to_bits()).collect());
             }
-            gradient.reset(&backend);
+            gradient.reset(&*backend);
         }
         (bits, backend)
     }

@@ -3,7 +3,7 @@
 use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Cuda, Device, Dtype, Operation, Replays};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Draw, Grouped, Kind, ReplayKey, Role};
+use isentrope_kernels::{Backend, Buffer, Draw, Grouped, Kind, ReplayKey, Role};
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -27,7 +27,7 @@ impl Case {
     }
 }
 
-fn model<D: Device>(cuda: &Arc<Cuda<D>>, family: &str) -> Model<Cuda<D>> {
+fn model<D: Device>(cuda: &Arc<Cuda<D>>, family: &str) -> Model {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
     Model::load(&models.join(family), cuda.clone()).unwrap()
 }
@@ -47,7 +47,7 @@ fn decode<D: Device>(cuda: &Arc<Cuda<D>>, case: &Case) -> Vec<u32> {
     let mut cache = KvCache::new(&model, 400).unwrap();
     let mut activation_cache = ActivationCache::new(&model, 90).unwrap();
     let mut bits = Vec::new();
-    let mut read = |hidden: &<Cuda<D> as Backend>::Buffer, rows: usize| {
+    let mut read = |hidden: &Buffer, rows: usize| {
         let mut numbers = vec![0.0; rows * model.config.hidden_size];
         cuda.read(hidden, 0, &mut numbers);
         bits.extend(numbers.iter().map(|x| x.to_bits()));
@@ -308,31 +308,31 @@ const ROWS: usize = 3;
 const FEATURES: usize = 40;
 
 /// Rows that are normed, and the weight that they are normed with.
-struct Norms<D: Device> {
-    x: <Cuda<D> as Backend>::Buffer,
-    weight: <Cuda<D> as Backend>::Buffer,
+struct Norms {
+    x: Buffer,
+    weight: Buffer,
 }
 
-impl<D: Device> Norms<D> {
-    fn new(cuda: &Cuda<D>) -> Self {
+impl Norms {
+    fn new(cuda: &dyn Backend) -> Self {
         let mut weight = cuda.allocate(Role::Weight(Kind::Vector(FEATURES))).unwrap();
         cuda.fill(&mut weight, 1.5);
         Self { x: cuda.buffer(Role::Activation(ROWS, FEATURES)), weight }
     }
 
     /// What a step is given.
-    fn write(&mut self, cuda: &Cuda<D>, seed: usize) {
+    fn write(&mut self, cuda: &dyn Backend, seed: usize) {
         let numbers: Vec<f32> = (0..ROWS * FEATURES).map(|i| ((i * seed) % 23) as f32 - 11.5).collect();
         cuda.write(&mut self.x, 0, &numbers);
     }
 
     /// `norm(norm(x))` as a step, and `norm(x)` where that is read in its middle.
-    fn step(&self, cuda: &Cuda<D>, reads_between: bool, panics: bool) -> Vec<u32> {
+    fn step(&self, cuda: &dyn Backend, reads_between: bool, panics: bool) -> Vec<u32> {
         let layout = Grouped::rows(FEATURES);
         let mut numbers = [(); 2].map(|()| vec![0.0; ROWS * FEATURES]);
         let key =
             ReplayKey { model: 0, rows: 3, wanted: 0, cached_rows: 0, slots: 0, pages: 0, positions: 0 };
-        let y = cuda.replayed(key, || {
+        let y = cuda.replayed(key, &mut || {
             let mut once = cuda.buffer(Role::Activation(ROWS, FEATURES));
             cuda.rms_norm(layout, 1e-6, &self.x, &self.weight, &mut once, ROWS);
             if reads_between {

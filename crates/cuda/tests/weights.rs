@@ -83,7 +83,7 @@ const LENGTHS: [usize; 3] = [5, 9000, 4096];
 
 /// Weights and moments of several parameters after some updates, of all numbers but the first of each. `moment` is what a moment
 /// of so many numbers is.
-fn updated<B: Backend>(backend: &B, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
+fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     let noise = |seed: u32, len: usize| -> Vec<f32> {
         (0..len as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) as f32 / 2e9) - 1.0).collect()
     };

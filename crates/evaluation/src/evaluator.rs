@@ -4,13 +4,12 @@ use crate::error::Result;
 use crate::sets::EvaluationSet;
 use crate::statistics::cast_votes;
 use isentrope_data::benchmark::Decoding;
-use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
-    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler,
-    Sampling, respond, verifier_item,
+    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, ResponseId,
+    Sampler, Sampling, respond, verifier_item,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -35,9 +34,9 @@ impl Evaluator<'_> {
     ///
     /// # Errors
     /// As sampling's and judging's.
-    pub fn responses<B: Backend>(
+    pub fn responses(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: Range<usize>,
         observer: &mut dyn ProgressObserver,
@@ -72,9 +71,9 @@ impl Evaluator<'_> {
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
-    pub fn respond<B: Backend>(
+    pub fn respond(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: &[usize],
         interrupt: Interrupt,
@@ -92,9 +91,9 @@ impl Evaluator<'_> {
     }
 
     /// [`respond`](Self::respond) without a word of responses that could not be judged.
-    fn sample<B: Backend>(
+    fn sample(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: &[usize],
         interrupt: Interrupt,
@@ -123,13 +122,13 @@ impl Evaluator<'_> {
         let questions = fitting.iter().map(question).collect();
         let mut groups = Groups::new(fitting.len(), set.decoding.sampled());
         let judge = set.judge.as_deref().unwrap_or(self.judge);
-        let finished = &mut |request: usize, sample: usize, response: Response| {
-            let Some(mut responses) = groups.add(request, sample, response) else { return Ok(()) };
+        let keep = &mut |id: ResponseId, response: Response| {
+            let Some(mut responses) = groups.add(id, response) else { return Ok(()) };
             // A greedy one stands for all.
             if let [one] = &responses[..] {
                 responses = vec![one.clone(); samples];
             }
-            let problem = fitting[request];
+            let problem = fitting[id.request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
             each(problem, responses)
         };
@@ -142,7 +141,7 @@ impl Evaluator<'_> {
             interrupt,
         };
         // One at a time, so that a problem is kept as soon as it is sampled.
-        let responded = respond(sampler, questions, None, judge, 1, finished, observer)?;
+        let responded = respond(sampler, questions, judge, 1, keep, observer)?;
         Ok(responded.ended)
     }
 }

@@ -1,5 +1,6 @@
 //! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass, and that norm.
 
+use crate::erased::Buffer;
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
@@ -66,17 +67,17 @@ impl AdamW {
 }
 
 /// Some numbers of one parameter in an update.
-pub struct Updated<'a, B> {
+pub struct Updated<'a> {
     /// The parameter's weights.
-    pub weights: &'a mut B,
+    pub weights: &'a mut Buffer,
     /// Their gradient.
-    pub gradient: &'a B,
+    pub gradient: &'a Buffer,
     /// Which numbers of these two.
     pub numbers: Range<usize>,
     /// The gradient's running mean: of those numbers alone.
-    pub first: &'a mut B,
+    pub first: &'a mut Buffer,
     /// The running mean of its squares: likewise.
-    pub second: &'a mut B,
+    pub second: &'a mut Buffer,
 }
 
 /// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does not depend on who sums.

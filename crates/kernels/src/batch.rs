@@ -20,7 +20,7 @@ pub struct Run {
     /// Position of the first row in its sequence.
     pub position: usize,
     /// Where the numbers of the sequence's pages stand in [`HostBatch::pages`]; page i holds positions
-    /// [`PAGE`](crate::Backend::PAGE) `i ..`. Empty where there is no cache.
+    /// [`page_positions`](crate::Backend::page_positions) `i ..`. Empty where there is no cache.
     pub pages: Range<usize>,
 }
 

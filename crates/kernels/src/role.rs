@@ -21,7 +21,7 @@ pub enum Role {
     /// The same in the host's memory, where the device has memory of its own: [`adamw`](crate::Backend::adamw) brings it to the
     /// device in pieces. Where it has none, there is no difference.
     OffloadedMoment(usize),
-    /// Keys and values of so many layers, in pages of [`Backend::PAGE`](crate::Backend::PAGE) positions.
+    /// Keys and values of so many layers, in pages of [`page_positions`](crate::Backend::page_positions) positions.
     Cache {
         /// The layers' shape. Their windows may differ.
         shape: Attention,

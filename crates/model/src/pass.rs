@@ -8,7 +8,9 @@ use crate::internals::Internals;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
-use isentrope_kernels::{Backend, EntropySlopes, Grouped, HeadScores, SamplingMasks};
+use isentrope_kernels::{
+    Buffer, DeviceIndex, EntropySlopes, Grouped, HeadScores, HeadStatistics, SamplingMasks,
+};
 use isentrope_trace::operation;
 use std::ops::Range;
 use std::sync::Arc;
@@ -93,41 +95,41 @@ impl Scores {
 }
 
 /// What [`Model::backward`] needs of the forward pass.
-pub struct Tape<'r, B: Backend> {
+pub struct Tape<'r> {
     packed: Packed,
-    uploaded: Uploaded<B>,
-    blocks: Blocks<'r, B>,
+    uploaded: Uploaded,
+    blocks: Blocks<'r>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
-    last: B::Buffer,
-    statistics: B::Statistics,
+    last: Buffer,
+    statistics: HeadStatistics,
 }
 
 /// Packed sequences on the device.
-struct Uploaded<B: Backend> {
-    rows: Rows<B>,
+struct Uploaded {
+    rows: Rows,
     /// Those that predict a target.
-    predicting: B::Index,
+    predicting: DeviceIndex,
     /// Pages of a cache that holds these rows alone.
     pages: usize,
 }
 
 /// What the backward passes of the blocks need.
-enum Blocks<'r, B: Backend> {
+enum Blocks<'r> {
     /// What a forward pass has kept, one per block.
-    Kept(Vec<Kept<B>>),
+    Kept(Vec<Kept>),
     /// What an activation cache has of the rows in `slots`.
-    Cached { activation_cache: &'r ActivationCache<B>, slots: B::Index, rows: usize },
+    Cached { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
 
-struct Kept<B: Backend> {
+struct Kept {
     /// The block's input, `[tokens, hidden]`.
-    input: B::Buffer,
-    internals: Option<Internals<B::Buffer>>,
+    input: Buffer,
+    internals: Option<Internals<Buffer>>,
 }
 
-impl<'r, B: Backend> Blocks<'r, B> {
+impl<'r> Blocks<'r> {
     /// From the last block to the first, each fetched when its turn comes.
-    fn backwards(self, model: &'r Model<B>) -> Box<dyn Iterator<Item = Kept<B>> + 'r> {
+    fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = Kept> + 'r> {
         match self {
             Self::Kept(kept) => Box::new(kept.into_iter().rev()),
             Self::Cached { activation_cache, slots, rows } => {
@@ -140,7 +142,7 @@ impl<'r, B: Backend> Blocks<'r, B> {
     }
 }
 
-impl<B: Backend> Model<B> {
+impl Model {
     /// Log-probs and entropies at a temperature (above 0), without a way back.
     ///
     /// # Panics
@@ -172,7 +174,7 @@ impl<B: Backend> Model<B> {
     ///
     /// # Panics
     /// As [`score`](Self::score).
-    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static, B>) {
+    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static>) {
         let uploaded = self.upload(&packed);
         let (kept, last) = self.run(&packed, &uploaded, Some(keep));
         let (scores, statistics) = self.head(&last, &packed, temperature);
@@ -188,9 +190,9 @@ impl<B: Backend> Model<B> {
         &self,
         packed: Packed,
         temperature: f32,
-        activation_cache: &'r ActivationCache<B>,
+        activation_cache: &'r ActivationCache,
         slots: &[&[u32]],
-    ) -> (Scores, Tape<'r, B>) {
+    ) -> (Scores, Tape<'r>) {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = activation_cache.last(self, &of_targets);
@@ -202,12 +204,12 @@ impl<B: Backend> Model<B> {
 
     /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
     /// that token would report. Sampling reads this off its draws; tests ask it of any row.
-    pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
+    pub fn score_next(&self, hidden: &Buffer, tokens: &[u32], temperature: f32) -> Scores {
         self.predict(hidden, tokens, Arc::default(), temperature).0
     }
 
-    fn upload(&self, packed: &Packed) -> Uploaded<B> {
-        let (host, pages) = packed.on_pages(B::PAGE);
+    fn upload(&self, packed: &Packed) -> Uploaded {
+        let (host, pages) = packed.on_pages(self.backend.page_positions());
         Uploaded { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
     }
 
@@ -215,9 +217,9 @@ impl<B: Backend> Model<B> {
     fn run(
         &self,
         packed: &Packed,
-        Uploaded { rows, predicting, pages }: &Uploaded<B>,
+        Uploaded { rows, predicting, pages }: &Uploaded,
         keep: Option<Keep>,
-    ) -> (Vec<Kept<B>>, B::Buffer) {
+    ) -> (Vec<Kept>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
         let mut x = self.activations(rows.count, s.hidden);
@@ -240,14 +242,14 @@ impl<B: Backend> Model<B> {
     }
 
     /// The final norm and the head, on the rows of the last block's output that predict the targets.
-    fn head(&self, last: &B::Buffer, packed: &Packed, temperature: f32) -> (Scores, B::Statistics) {
+    fn head(&self, last: &Buffer, packed: &Packed, temperature: f32) -> (Scores, HeadStatistics) {
         let Packed { targets, masks, .. } = packed;
         let normed = self.normed(last, targets.len());
         self.predict(&normed, targets, Arc::clone(masks), temperature)
     }
 
     /// The final norm of rows of the last block's output.
-    fn normed(&self, last: &B::Buffer, rows: usize) -> B::Buffer {
+    fn normed(&self, last: &Buffer, rows: usize) -> Buffer {
         let mut normed = self.activations(rows, self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, rows);
         normed
@@ -256,11 +258,11 @@ impl<B: Backend> Model<B> {
     /// The head, on rows of final hidden states.
     fn predict(
         &self,
-        hidden: &B::Buffer,
+        hidden: &Buffer,
         targets: &[u32],
         masks: Arc<SamplingMasks>,
         temperature: f32,
-    ) -> (Scores, B::Statistics) {
+    ) -> (Scores, HeadStatistics) {
         let _span = operation("head");
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
         let mut statistics =
@@ -273,7 +275,7 @@ impl<B: Backend> Model<B> {
     ///
     /// # Panics
     /// When the derivatives are not one per target.
-    pub fn backward(&self, tape: Tape<'_, B>, derivatives: Derivatives<'_>, gradient: &mut Gradient<B>) {
+    pub fn backward(&self, tape: Tape<'_>, derivatives: Derivatives<'_>, gradient: &mut Gradient) {
         let targets = tape.packed.target_count();
         assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
         let (b, s) = (&*self.backend, &self.layout.shapes);
@@ -298,11 +300,11 @@ impl<B: Backend> Model<B> {
     /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to theirs.
     fn head_backward(
         &self,
-        last: B::Buffer,
-        statistics: &B::Statistics,
+        last: Buffer,
+        statistics: &HeadStatistics,
         derivatives: Derivatives<'_>,
-        gradient: &mut Gradient<B>,
-    ) -> B::Buffer {
+        gradient: &mut Gradient,
+    ) -> Buffer {
         let _span = operation("head backward");
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let Derivatives { logprobs, entropies, log_masses } = derivatives;
@@ -327,7 +329,7 @@ impl<B: Backend> Model<B> {
         d_last
     }
 
-    pub(crate) fn norm(&self, x: &B::Buffer, weight: Id, y: &mut B::Buffer, rows: usize) {
+    pub(crate) fn norm(&self, x: &Buffer, weight: Id, y: &mut Buffer, rows: usize) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
         self.backend.rms_norm(layout, self.config.rms_norm_eps, x, &self.weights[weight], y, rows);
     }
@@ -335,11 +337,11 @@ impl<B: Backend> Model<B> {
     /// `dx += d norm(x)/dx dy`, and the weight's gradient.
     pub(crate) fn norm_backward(
         &self,
-        x: &B::Buffer,
+        x: &Buffer,
         weight: Id,
-        dy: &B::Buffer,
-        dx: &mut B::Buffer,
-        gradient: &mut Gradient<B>,
+        dy: &Buffer,
+        dx: &mut Buffer,
+        gradient: &mut Gradient,
         rows: usize,
     ) {
         let layout = Grouped::rows(self.layout.shapes.hidden);

@@ -1,13 +1,12 @@
 //! Which rows of a step are cached, and who gives way when an activation cache is full.
 
 use crate::sequence::Sample;
-use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Step};
 
 /// Hands out the slots of an activation cache, if there is one.
-pub(crate) struct ActivationSlots<'a, B: Backend>(pub Option<&'a mut ActivationCache<B>>);
+pub(crate) struct ActivationSlots<'a>(pub Option<&'a mut ActivationCache>);
 
-impl<B: Backend> ActivationSlots<'_, B> {
+impl ActivationSlots<'_> {
     /// The slots of a sequence that has not been fed yet.
     pub fn slots(&self, cache_activations: bool) -> Option<Vec<u32>> {
         (cache_activations && self.0.is_some()).then(Vec::new)

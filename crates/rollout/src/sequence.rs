@@ -1,11 +1,11 @@
 //! Prompts and responses on their way through the engine.
 
-use crate::begun::Begun;
 use crate::kept::KeptTokens;
+use crate::partial_response::PartialResponse;
 use crate::random::Key;
 use crate::sampling::Sampling;
 use crate::stop::Text;
-use isentrope_kernels::{Backend, Draw, Drawn};
+use isentrope_kernels::{Buffer, Draw, Drawn};
 use std::sync::Arc;
 
 /// Why a response ended.
@@ -52,30 +52,30 @@ pub struct Completion {
 }
 
 /// A prompt whose samples have not all started.
-pub(crate) struct Group<B: Backend> {
+pub(crate) struct Group {
     pub id: usize,
     pub key: Key,
     pub prompt: Arc<[u32]>,
     pub sampling: Arc<Sampling>,
-    /// Their numbers.
+    /// The numbers of its samples.
     pub samples: Vec<usize>,
-    /// What they have come to elsewhere, in their order; those beyond it begin anew.
-    pub begun: Vec<Begun>,
+    /// The first samples go on from these, in order; later ones begin anew.
+    pub partial: Vec<PartialResponse>,
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
     /// Of the prompt's tokens that have been fed, if they are cached.
     pub slots: Option<Vec<u32>>,
-    pub state: GroupState<B>,
+    pub state: GroupState,
 }
 
-pub(crate) enum GroupState<B: Backend> {
+pub(crate) enum GroupState {
     /// Has no memory yet.
     Waiting,
     /// `done` tokens of the prompt are in the cache.
     Prefilling { done: usize },
     /// The whole prompt is in the cache; this row of what a step returned is the final hidden state of its last token.
-    Ready { hidden: Arc<B::Buffer>, row: u32 },
+    Ready { hidden: Arc<Buffer>, row: u32 },
 }
 
 /// A response in the making.

@@ -2,14 +2,15 @@
 
 use crate::error::Result;
 use crate::group::Group;
-use crate::learner::{Coefficients, Learner, OnPolicy};
-use isentrope_kernels::{Backend, SamplingMasks};
+use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
+use isentrope_kernels::SamplingMasks;
 use isentrope_lab::tokens::Advantages;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
     DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
 };
 use isentrope_rollout::Response;
+use isentrope_trace::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -148,26 +149,17 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::score`], here and below.
-    pub fn logprobs<B: Backend>(
-        &self,
-        model: &Model<B>,
-        learner: &Learner<B>,
-        temperature: f32,
-    ) -> Result<Vec<f64>> {
+    pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
     /// Scores and entropy slopes of the responses' tokens under the model as it is, in the learner's passes.
-    pub(crate) fn entropy_slopes<B: Backend>(
-        &self,
-        learner: &Learner<B>,
-        temperature: f32,
-    ) -> Result<(Scores, Vec<f32>)> {
+    pub(crate) fn entropy_slopes(&self, learner: &Learner, temperature: f32) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
     /// Entropies of the responses' tokens under the model as it is, in the learner's passes, `[tokens]`.
-    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<f32>> {
+    pub(crate) fn entropies(&self, learner: &Learner, temperature: f32) -> Result<Vec<f32>> {
         Ok(learner.score(&self.sequences(), temperature)?.entropies)
     }
 
@@ -176,52 +168,57 @@ impl TrainingBatch {
         &self.sampled
     }
 
-    /// Accumulates the gradient of the loss in the learner.
+    /// Adds the gradient of the loss to the learner's: score, objective, backward.
     ///
     /// # Errors
-    /// As [`Learner::accumulate`].
-    pub fn accumulate<B: Backend>(
-        &self,
-        learner: &mut Learner<B>,
-        inputs: &LossInputs<'_>,
-    ) -> Result<BatchLoss> {
-        let sequences = self.sequences();
-        let on_policy = self.on_policy(inputs);
-        let idle = self.idle(inputs);
-        learner.accumulate(&sequences, &self.masks, &idle, inputs.temperature, &on_policy, |scores| {
-            let started = Instant::now();
-            let entropies = widen(&scores.entropies);
-            let masses = (!self.masks.is_whole())
-                .then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
-            let objective = objective(
-                inputs.settings,
-                &Minibatch {
-                    lengths: &self.lengths,
-                    logprobs: &widen(&scores.logprobs),
-                    old_logprobs: &widen(&self.sampled.logprobs),
-                    truncation: masses
-                        .as_ref()
-                        .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
-                    entropies: &entropies,
-                    advantages: &self.advantages,
-                    reference_logprobs: inputs.reference_logprobs,
-                    entropy_coefficient: inputs.entropy_coefficient,
-                    steered: inputs.steered,
-                    key: inputs.key,
-                },
-            );
-            let coefficients = Coefficients {
-                d_logprobs: narrow(&objective.d_logprobs),
-                d_entropies: narrow(&objective.d_entropies),
-                d_log_masses: narrow(&objective.d_log_masses),
-            };
-            let of_responses = self.responses().map(|(_, tokens)| mean(&entropies[tokens]));
-            let entropy = of_responses.sum::<f64>() / self.lengths.len() as f64;
-            (coefficients, BatchLoss { objective, entropy, objective_time: started.elapsed() })
-        })
+    /// As [`Learner::forward`].
+    pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
+        let batch = UpdateBatch {
+            sequences: &self.sequences(),
+            masks: &self.masks,
+            idle: &self.idle(inputs),
+            on_policy: &self.on_policy(inputs),
+            temperature: inputs.temperature,
+        };
+        let forward = learner.forward(batch)?;
+        let loss = self.loss(&forward.scores, inputs);
+        let derivatives = Coefficients {
+            d_logprobs: narrow(&loss.objective.d_logprobs),
+            d_entropies: narrow(&loss.objective.d_entropies),
+            d_log_masses: narrow(&loss.objective.d_log_masses),
+        };
+        learner.backward(forward, &derivatives)?;
+        Ok(loss)
     }
 
-    /// What the sampler knows of each response that the policy in training has sampled as it is now.
+    /// The loss at the scores of the policy in training.
+    fn loss(&self, scores: &Scores, inputs: &LossInputs<'_>) -> BatchLoss {
+        let _span = span("loss").with("targets", scores.logprobs.len());
+        let started = Instant::now();
+        let entropies = widen(&scores.entropies);
+        let masses =
+            (!self.masks.is_whole()).then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
+        let minibatch = Minibatch {
+            lengths: &self.lengths,
+            logprobs: &widen(&scores.logprobs),
+            old_logprobs: &widen(&self.sampled.logprobs),
+            truncation: masses
+                .as_ref()
+                .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
+            entropies: &entropies,
+            advantages: &self.advantages,
+            reference_logprobs: inputs.reference_logprobs,
+            entropy_coefficient: inputs.entropy_coefficient,
+            steered: inputs.steered,
+            key: inputs.key,
+        };
+        let objective = objective(inputs.settings, &minibatch);
+        let of_responses = self.responses().map(|(_, tokens)| mean(&entropies[tokens]));
+        let entropy = of_responses.sum::<f64>() / self.lengths.len() as f64;
+        BatchLoss { objective, entropy, objective_time: started.elapsed() }
+    }
+
+    /// The sampler's scores of each response that the policy has sampled with its weights as they are.
     fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
         let mut all = Vec::with_capacity(self.lengths.len());

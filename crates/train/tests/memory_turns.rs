@@ -5,7 +5,7 @@
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::sft::Recipe;
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
@@ -77,7 +77,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     let prepared = recipe.prepare(dir.path(), 1, &()).unwrap();
     let plan = prepared.plan(&*cpu, 0).unwrap();
     assert!(plan.is_tight(), "{plan}");
-    let place = Place {
+    let place = RunLocation {
         dir: dir.path().join("run"),
         existing: Existing::Refuse,
         source: dir.path().join("recipe.toml"),

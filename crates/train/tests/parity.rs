@@ -86,7 +86,7 @@ fn adamw() -> settings::Optimizer {
 
 /// What the trainer does with the minibatch of this number, short of the step.
 fn accumulate(
-    learner: &mut Learner<Cpu>,
+    learner: &mut Learner,
     groups: &[Group],
     number: usize,
     settings: &ObjectiveSettings,
@@ -146,13 +146,13 @@ impl Fixture {
         }
     }
 
-    pub fn model(&self) -> Model<Cpu> {
+    pub fn model(&self) -> Model {
         let checkpoint = tests().join("../../model/tests/fixtures/models/qwen2-tied");
         Model::load(&checkpoint, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap()
     }
 
     /// With passes of a few responses each.
-    pub fn learner(&self) -> Learner<Cpu> {
+    pub fn learner(&self) -> Learner {
         let model = self.model();
         let optimizer = Optimizer::new(&model, adamw(), &Ranks::alone(1)).unwrap();
         Learner::new(
@@ -213,17 +213,17 @@ impl Fixture {
         data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
-    pub fn parameters(&self, model: &Model<Cpu>, prefix: &str) -> Parameters<Cpu> {
+    pub fn parameters(&self, model: &Model, prefix: &str) -> Parameters {
         let mut parameters = Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
         for (id, parameter, tensor) in model.layout.tensors() {
             let values = self.floats(&format!("{prefix}{}", tensor.name));
-            parameters.set_rows(&model.backend, id, parameter, tensor, 0, &values);
+            parameters.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
         }
         parameters
     }
 
     /// Takes the step, whose norm is the gradient's.
-    fn require_loss_and_gradient(&self, name: &str, said: &BatchLoss, learner: &mut Learner<Cpu>) {
+    fn require_loss_and_gradient(&self, name: &str, said: &BatchLoss, learner: &mut Learner) {
         let facts = &self.facts[name];
         let objective = &said.objective;
         assert_eq!(objective.selected, facts.selected, "{name}: tokens picked");
@@ -234,7 +234,7 @@ impl Fixture {
     }
 
     /// Takes the step, likewise.
-    pub fn require_gradient(&self, name: &str, learner: &mut Learner<Cpu>) {
+    pub fn require_gradient(&self, name: &str, learner: &mut Learner) {
         let ours = values(learner.gradient().unwrap());
         for (parameter, ours) in ours {
             let theirs = self.floats(&format!("{name}.gradient.{parameter}"));
@@ -253,8 +253,8 @@ fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-fn weights(model: &Model<Cpu>) -> BTreeMap<String, Vec<f32>> {
-    values(model.weights.tensors(&model.backend, &model.layout, ""))
+fn weights(model: &Model) -> BTreeMap<String, Vec<f32>> {
+    values(model.weights.tensors(&*model.backend, &model.layout, ""))
 }
 
 fn values(tensors: Vec<Tensor>) -> BTreeMap<String, Vec<f32>> {

@@ -7,7 +7,7 @@ use isentrope_ranks::threads::{Faults, worlds};
 use isentrope_ranks::{Settings, Watch, World};
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::rl::Recipe;
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
 use serde_json::json;
@@ -113,7 +113,7 @@ fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) ->
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let prepared = recipe.prepare(Path::new(&model_dir), ranks, &()).unwrap();
         let plan = prepared.plan(&*cpu, 0).unwrap();
-        let place = Place {
+        let place = RunLocation {
             dir: dir.to_owned(),
             existing: Existing::Resume,
             source: dir.join("recipe.toml"),

@@ -3,9 +3,9 @@
 use crate::arithmetic::reference;
 use crate::data::{assert_close, wide};
 use crate::device::{Trial, width};
+use crate::properties;
 use crate::serve::Sequences;
-use crate::{Subject, properties};
-use isentrope_kernels::{Attention, Backend, Role, Run};
+use isentrope_kernels::{Attention, Role, Run};
 
 properties!(forward, backward, backward_of_a_shared_beginning, steep_scores);
 
@@ -28,7 +28,7 @@ fn lens(shape: Attention) -> &'static [usize] {
     if shape.heads * shape.head_dim > 500 { &[1, 17, 7] } else { &[1, 5, 6, 7, 13, 16, 100, 33] }
 }
 
-fn forward<S: Subject>(trial: &Trial<S>) {
+fn forward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
         let sequences = Sequences::new(device, shape, lens(shape), 1);
@@ -39,7 +39,7 @@ fn forward<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn backward<S: Subject>(trial: &Trial<S>) {
+fn backward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
         let sequences = Sequences::new(device, shape, lens(shape), 1);
@@ -76,7 +76,7 @@ fn backward<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Rows that several sequences begin with get a gradient from all of them.
-fn backward_of_a_shared_beginning<S: Subject>(trial: &Trial<S>) {
+fn backward_of_a_shared_beginning(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
         let (row, width) = (shape.row(), width(shape));
@@ -118,7 +118,7 @@ fn backward_of_a_shared_beginning<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Scores of hundreds: all weight on one key, the others underflow.
-fn steep_scores<S: Subject>(trial: &Trial<S>) {
+fn steep_scores(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     let shape = Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None, scale: 40.0 };
     let sequences = Sequences::new(device, shape, &[50, 3], 9);

@@ -2,8 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::{checkpoint, load};
+use crate::properties;
 use crate::requests::{request, run};
-use crate::{Subject, properties};
 use isentrope_rollout::{Completion, Engine, Limits, Sampling};
 use safetensors::SafeTensors;
 use std::ops::Range;
@@ -114,7 +114,7 @@ fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
     );
 }
 
-fn tokens_are_drawn_from_the_distribution_asked_for<S: Subject>(trial: &Trial<S>) {
+fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
     let (model, tolerance) =
         (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();
@@ -179,7 +179,7 @@ fn tokens_are_drawn_from_the_distribution_asked_for<S: Subject>(trial: &Trial<S>
     }
 }
 
-fn greedy_takes_the_likeliest_and_reports_temperature_1<S: Subject>(trial: &Trial<S>) {
+fn greedy_takes_the_likeliest_and_reports_temperature_1(trial: &Trial) {
     let (model, tolerance) =
         (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();

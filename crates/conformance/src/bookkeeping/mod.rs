@@ -3,9 +3,9 @@
 mod engine;
 mod pages;
 
-use crate::{Property, Subject};
+use crate::Property;
 
 /// The properties of this kind.
-pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
+pub(crate) fn properties() -> Vec<Property> {
     [pages::properties(), engine::properties()].concat()
 }

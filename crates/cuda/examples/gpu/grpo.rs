@@ -56,7 +56,7 @@ fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path)
         .map_err(failed)?;
     let config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
     fs::write(tokenizer.join("tokenizer_config.json"), config.to_string()).map_err(failed)?;
-    let model = build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
+    let (model, _) = build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
     let options = WriteOptions {
         dtype: WeightDtype::Bf16,
         max_shard_bytes: u64::MAX,

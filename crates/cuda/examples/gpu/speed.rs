@@ -3,9 +3,10 @@
 use crate::Scale;
 use crate::probe::Random;
 use crate::report::{Report, Work};
-use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype, Memory};
+use isentrope_cuda::{Cuda, Device, Dtype, Memory};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks, Turn, Updated,
+    AdamW, Attention, Backend, Buffer, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks, Turn,
+    Updated,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,12 +80,12 @@ struct Bench<'a, D: Device> {
 }
 
 impl<D: Device> Bench<'_, D> {
-    fn activations(&self, rows: usize, features: usize) -> CudaBuffer<D> {
+    fn activations(&self, rows: usize, features: usize) -> Buffer {
         self.filled(Role::Activation(rows, features), rows, features)
     }
 
     /// Rows of random numbers; a pattern of a few rows is repeated.
-    fn filled(&self, role: Role, rows: usize, features: usize) -> CudaBuffer<D> {
+    fn filled(&self, role: Role, rows: usize, features: usize) -> Buffer {
         let mut random = Random::new(rows as u64 + features as u64);
         let mut buffer = self.backend.buffer(role);
         let some = rows.min(64);
@@ -96,7 +97,7 @@ impl<D: Device> Bench<'_, D> {
         buffer
     }
 
-    fn parameter(&self, role: Role, kind: Kind, outputs: usize) -> CudaBuffer<D> {
+    fn parameter(&self, role: Role, kind: Kind, outputs: usize) -> Buffer {
         let mut random = Random::new(outputs as u64);
         let mut buffer = self.backend.allocate(role).unwrap();
         let some = outputs.min(256);
@@ -265,7 +266,7 @@ fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
     let head_dim: usize = if bench.scale.divisor > 1 { 16 } else { 128 };
     let shape =
         Attention { heads: 28, kv_heads: 4, head_dim, window: None, scale: (head_dim as f32).powf(-0.5) };
-    let page = <Cuda<D> as Backend>::PAGE;
+    let page = backend.page_positions();
     let length = tokens / 4;
     let pages_each = length.div_ceil(page) + 1;
     let mut host = HostBatch::default();

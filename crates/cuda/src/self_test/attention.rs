@@ -171,7 +171,7 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
 fn last_rows<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32], count: usize) -> Vec<f32> {
     let width = shape.heads * shape.head_dim;
     let len = qkv.len() / shape.row();
-    let (all, pages) = sequences::<Cuda<D>>(&[len]);
+    let (all, pages) = sequences(backend, &[len]);
     let mut last = HostBatch::default();
     last.push(&vec![0; count], len - count, &all.pages);
     let mut cache = cache(backend, shape, pages);

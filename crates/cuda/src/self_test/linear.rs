@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::gpu::chain::chain;
 use crate::linear::Matrix;
 use half::bf16;
-use isentrope_kernels::{Backend, Cpu, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
 
 /// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles are used again. No library
 /// computes it, since its rows are padded.
@@ -19,12 +19,7 @@ const MANY_ROWS: usize = 147;
 /// Where the second part of the head's outputs begins: a multiple of 64.
 const PART: usize = 64;
 
-fn matrix<D: Device>(
-    backend: &Cuda<D>,
-    role: fn(Kind) -> Role,
-    shape: Linear,
-    numbers: &[f32],
-) -> <Cuda<D> as Backend>::Buffer {
+fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]) -> Buffer {
     let kind = Kind::Matrix(shape);
     parameter(backend, role(kind), kind, numbers)
 }
@@ -44,7 +39,14 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     let mut y = rows(backend, &noise(5, ROWS * outputs), outputs);
     backend.linear(STEPS, &of_x, &packed, None, &mut y, ROWS);
     let logits = backend.scratch(4 * ROWS * outputs);
-    backend.logits(STEPS, 0..outputs, Cuda::matrix_of(&of_x, ROWS, inputs), &packed, logits.at(0), ROWS);
+    backend.logits(
+        STEPS,
+        0..outputs,
+        Cuda::<D>::matrix_of(of_x.of(), ROWS, inputs),
+        packed.of(),
+        logits.at(0),
+        ROWS,
+    );
     let bits = |numbers: &[f32]| -> Vec<u16> {
         numbers.iter().map(|&number| bf16::from_f32(number).to_bits()).collect()
     };
@@ -98,8 +100,8 @@ pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> R
     compare_tiles("a linear layer", tiles, &read(backend, &y, want.len()), &with_bias)?;
 
     let logits = backend.scratch(4 * MANY_ROWS * outputs);
-    let of_x = Cuda::matrix_of(&of_x, MANY_ROWS, inputs);
-    backend.logits(TILES, 0..outputs, of_x, &packed, logits.at(0), MANY_ROWS);
+    let of_x = Cuda::<D>::matrix_of(of_x.of(), MANY_ROWS, inputs);
+    backend.logits(TILES, 0..outputs, of_x, packed.of(), logits.at(0), MANY_ROWS);
     compare_tiles("the head's logits", tiles, &backend.downloaded(&logits, want.len()), &want)?;
 
     gated(backend, cpu, tiles)
@@ -124,11 +126,11 @@ pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(),
 
     let of_head = backend.scratch(4 * MANY_ROWS * inputs);
     let dx = Matrix { start: of_head.at(0), stride: inputs };
-    let Matrix { start, stride } = Cuda::matrix_of(&of_dy, MANY_ROWS, outputs);
+    let Matrix { start, stride } = Cuda::<D>::matrix_of(of_dy.of(), MANY_ROWS, outputs);
     for part in [0..PART, PART..outputs] {
         let dy = Matrix { start: start.by(2 * part.start), stride };
         let resumes = part.start > 0;
-        backend.head_input_gradient(TILES, part, dy, &packed, dx, MANY_ROWS, resumes);
+        backend.head_input_gradient(TILES, part, dy, packed.of(), dx, MANY_ROWS, resumes);
     }
     let got: Vec<f32> = backend.downloaded(&of_head, want.len());
     compare_tiles("the gradient of the head's input", tiles, &got, &want)?;

@@ -1,24 +1,24 @@
 //! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order in which threads run, and
 //! multiplies by the chains of the device's tensor cores.
 
-use crate::device;
+use crate::device::{self, Backends};
 use crate::t16::Step;
 use half::bf16;
 use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant};
-use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
+use isentrope_cuda::{Device, Dtype};
 use isentrope_kernels::Role;
 
 /// Chains over blocks of products, as many at once as the device's tensor cores add.
 pub struct Blocks {
-    variants: Vec<Variant<Cuda<AnyDevice>>>,
+    backends: Backends,
     step: Step,
 }
 
 impl Blocks {
     pub fn new() -> Self {
-        let variants = device::variants(Dtype::Bf16);
-        let step = Step::of(variants[0].backend.device().limits().capability);
-        Self { variants, step }
+        let backends = Backends::new(Dtype::Bf16);
+        let step = Step::of(backends.first.device().limits().capability);
+        Self { backends, step }
     }
 }
 
@@ -36,13 +36,11 @@ fn upper_half(x: f32) -> f32 {
 }
 
 impl Subject for Blocks {
-    type Backend = Cuda<AnyDevice>;
-
-    fn variants(&self) -> &[Variant<Cuda<AnyDevice>>] {
-        &self.variants
+    fn variants(&self) -> &[Variant] {
+        &self.backends.variants
     }
-    fn in_small_blocks(&self) -> (Variant<Cuda<AnyDevice>>, usize) {
-        device::in_small_blocks(&self.variants)
+    fn in_small_blocks(&self) -> (Variant, usize) {
+        self.backends.in_small_blocks()
     }
     fn seen(&self, role: Role, x: f32) -> f32 {
         match role {
@@ -50,9 +48,6 @@ impl Subject for Blocks {
             Role::Weight(_) => upper_half(x),
             Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) | Role::OffloadedMoment(_) => x,
         }
-    }
-    fn contents(&self, backend: &Cuda<AnyDevice>, buffer: &CudaBuffer<AnyDevice>) -> Vec<u32> {
-        device::contents(backend, buffer)
     }
 
     fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {

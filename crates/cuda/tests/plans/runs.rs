@@ -6,7 +6,7 @@ use isentrope_data::TaskName;
 use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
 use isentrope_train::plan::{OVERHEAD, Plan};
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
 use isentrope_train::{rl, sft};
@@ -112,7 +112,7 @@ fn run<R: TrainingRecipe>(
     // Memory of the host's is no part of it.
     let planned = plan.peak() - OVERHEAD;
     let try_on = |memory, name: &str, prepared| {
-        let place = Place {
+        let place = RunLocation {
             dir: out.join(name),
             existing: Existing::Refuse,
             source: out.join("recipe.toml"),
@@ -210,7 +210,7 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
     let (device, leaves) = (backend.device().clone(), plan.gradient * 3 / 4);
     let mut greedy = Greedy { device, leaves, taken: None, notes: Vec::new() };
     let out = dir.path().join("out");
-    let place = Place {
+    let place = RunLocation {
         dir: out.join("run"),
         existing: Existing::Refuse,
         source: out.join("recipe.toml"),

@@ -3,7 +3,7 @@
 mod prompts;
 
 use crate::interrupt::{self, Interrupted};
-use crate::loaded_model::{Loaded, ModelArguments, ModelJob};
+use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
@@ -11,7 +11,6 @@ use crate::standard_output::print_text;
 use crate::trace::TraceFile;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use isentrope_kernels::Backend;
 use isentrope_model::KvCache;
 use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
 use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
@@ -123,13 +122,13 @@ impl Generate {
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
-        self.model.run(Sampler { command: &self, asked, display, trace })
+        self.model.run(|loaded| Sampler { command: &self, asked, display, trace }.run(loaded))
     }
 
     /// Runs the engine to the end, showing what happens.
-    fn drive<B: Backend>(
+    fn drive(
         &self,
-        engine: &mut Engine<'_, B>,
+        engine: &mut Engine<'_>,
         prompts: &[NamedPrompt],
         display: &mut Display,
     ) -> Result<String> {
@@ -196,7 +195,7 @@ impl Generate {
     }
 
     /// The settings given, else the model's own; and words that say where they are from, if the model's own are among them.
-    fn sampling<B: Backend>(&self, loaded: &Loaded<B>) -> Result<(Sampling, &'static str)> {
+    fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
         let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
@@ -258,18 +257,15 @@ impl Generate {
         }
     }
 
-    fn limits<B: Backend>(
-        &self,
-        loaded: &Loaded<B>,
-        prompts: &[NamedPrompt],
-        sampling: &Sampling,
-    ) -> Result<Limits> {
+    fn limits(&self, loaded: &Loaded, prompts: &[NamedPrompt], sampling: &Sampling) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::<B>::pages_for(p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
+            .map(|p| {
+                KvCache::pages_for(&loaded.model, p.tokens.len().saturating_add(sampling.max_tokens)) + 1
+            })
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }
@@ -283,8 +279,8 @@ struct Sampler<'a> {
     trace: Option<TraceFile>,
 }
 
-impl ModelJob for Sampler<'_> {
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+impl Sampler<'_> {
+    fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, asked, mut display, trace } = self;
         let (sampling, source) = command.sampling(loaded)?;
         let sampling = Arc::new(sampling);

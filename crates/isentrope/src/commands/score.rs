@@ -2,7 +2,7 @@
 
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
-use crate::loaded_model::{Loaded, ModelArguments, ModelJob, warn_of_losses};
+use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
@@ -10,7 +10,6 @@ use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_data::DataSettings;
-use isentrope_kernels::Backend;
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
@@ -129,7 +128,7 @@ impl Score {
         }
         let lines = lines::read(&self.input)?;
         let output = Output::create(self.out.as_deref())?;
-        self.model.run(Scorer { command: &self, lines, output })
+        self.model.run(|loaded| Scorer { command: &self, lines, output }.run(loaded))
     }
 }
 
@@ -140,8 +139,8 @@ struct Scorer<'a> {
     output: Output,
 }
 
-impl ModelJob for Scorer<'_> {
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+impl Scorer<'_> {
+    fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, lines, mut output } = self;
         let items = understand(loaded, &lines, &command.template_flags.settings(), command.temperature)?;
 
@@ -234,8 +233,8 @@ struct Chats {
     template: Option<ChatTemplate>,
 }
 
-fn understand<B: Backend>(
-    loaded: &Loaded<B>,
+fn understand(
+    loaded: &Loaded,
     lines: &[Line],
     settings: &DataSettings,
     temperature: Option<f32>,
@@ -255,8 +254,8 @@ fn understand<B: Backend>(
     Ok(items)
 }
 
-fn item<B: Backend>(
-    loaded: &Loaded<B>,
+fn item(
+    loaded: &Loaded,
     line: &Line,
     index: usize,
     temperature: Option<f32>,

@@ -2,7 +2,7 @@
 
 mod card;
 
-use crate::device::{self, Device, DeviceFlag, Job, Wanted};
+use crate::device::{self, Device, DeviceFlag, Wanted};
 use crate::interrupt::{self, Interrupted};
 use crate::loaded_model::file_hashes;
 use crate::memory::Memory;
@@ -28,7 +28,7 @@ use isentrope_ranks::shards_of_rank;
 use isentrope_train::estimate::Speeds;
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::plan::Plan;
-use isentrope_train::run::{Ending, Existing, Place, RunSummary};
+use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use isentrope_train::training_loop;
 use serde_json::{Map, Value, json};
@@ -127,7 +127,7 @@ impl RunArguments {
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
         let most = most_memory(self.free_memory)?;
         let wanted = device::wanted(&self.device, recipe.tables().device.kind)?;
-        let place = Place {
+        let place = RunLocation {
             dir: out,
             existing: match (self.resume, self.overwrite) {
                 (true, _) => Existing::Resume,
@@ -176,13 +176,16 @@ impl RunArguments {
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
         device
-            .run(Training {
-                recipe,
-                place,
-                ranks,
-                command,
-                available,
-                trace: trace.map(|file| (file, self.trace_step)),
+            .run(|backend| {
+                Training {
+                    recipe,
+                    place,
+                    ranks,
+                    command,
+                    available,
+                    trace: trace.map(|file| (file, self.trace_step)),
+                }
+                .run(backend, &device)
             })
             .map_err(|error| match error.downcast_ref::<device::Failed>() {
                 Some(failed) => self.remedied(failed, &checkpoints),
@@ -219,8 +222,8 @@ impl RunArguments {
             return Ok(());
         }
         let found = ranks.first_finds(|| {
-            let began_with = if self.resume { Place::began_with(out, key) } else { None };
-            began_with.and_then(|value| value.as_u64()).unwrap_or(ranks.world.size() as u64).to_string()
+            let saved = if self.resume { RunLocation::saved_setting(out, key) } else { None };
+            saved.and_then(|value| value.as_u64()).unwrap_or(ranks.world.size() as u64).to_string()
         })?;
         *shards = Some(found.parse().with_context(|| key)?);
         Ok(())
@@ -238,7 +241,7 @@ fn open<R: TrainingRecipe>(recipe: &R, wanted: Wanted, ranks: &Ranks) -> Result<
 /// A run that can begin, once there is a device.
 struct Training<'a, R> {
     recipe: R,
-    place: Place,
+    place: RunLocation,
     ranks: &'a Ranks,
     command: &'a str,
     /// Bytes of the device's memory.
@@ -247,10 +250,8 @@ struct Training<'a, R> {
     trace: Option<(TraceFile, Option<u64>)>,
 }
 
-impl<R: TrainingRecipe> Job for Training<'_, R> {
-    type Output = ();
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
+impl<R: TrainingRecipe> Training<'_, R> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<()> {
         let Self { mut recipe, mut place, ranks, command, available, trace } = self;
         let model = recipe.tables().model.clone();
         // Whether the run can be is known from files of some megabytes; weights of gigabytes are fetched after that.
@@ -336,13 +337,13 @@ fn resolved<R: TrainingRecipe>(recipe: &R) -> Result<(String, Value)> {
 
 /// The day that a run tells the model's chat template, where that asks for it and the recipe does not say: of a run that is
 /// resumed its own, else today. What is wrong with the template is said when it is used.
-fn date_asked_for(data: &DataSettings, model_dir: &Path, place: &Place) -> Option<Date> {
+fn date_asked_for(data: &DataSettings, model_dir: &Path, place: &RunLocation) -> Option<Date> {
     let template = || ChatTemplate::read(model_dir, &SpecialTokens::default(), None).ok().flatten();
     let is_open = data.date.is_none() && data.template != Template::None;
     let today = is_open.then(template).flatten()?.date()?;
     let is_resumed = place.existing == Existing::Resume;
-    let began_with = if is_resumed { Place::began_with(&place.dir, "data.date") } else { None };
-    let date = began_with.and_then(|date| date.as_str()?.parse().ok());
+    let saved = if is_resumed { RunLocation::saved_setting(&place.dir, "data.date") } else { None };
+    let date = saved.and_then(|date| date.as_str()?.parse().ok());
     Some(date.unwrap_or(today))
 }
 
@@ -370,7 +371,7 @@ fn same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
 
 /// Everything that can be known before step 1: first what the run would need. A recipe can be looked at before its model has
 /// been fetched; where that cannot even be described, its data are checked all the same.
-fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, on: On) -> Result<()> {
+fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &RunLocation, ranks: &Ranks, on: On) -> Result<()> {
     let data = looked_at(&recipe.data_places());
     let path = recipe.tables().model.path.clone();
     hub::check_name(&path)?;
@@ -418,7 +419,9 @@ fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, on: O
         On::Device(opened) => opened.and_then(|(device, most)| {
             device.check_shapes(&dir, &config)?;
             let of_each = Memory::now().available as usize / ranks.seat().of;
-            let needs = device.run(Looking { prepared: &prepared, most, of_host: of_each })?;
+            let needs = device.run(|backend| {
+                Looking { prepared: &prepared, most, of_host: of_each }.run(backend, &device)
+            })?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
@@ -454,10 +457,8 @@ struct Looking<'a, T> {
     of_host: usize,
 }
 
-impl<T: Trainer> Job for Looking<'_, T> {
-    type Output = String;
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<String> {
+impl<T: Trainer> Looking<'_, T> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<String> {
         let plan = self.prepared.plan(&*backend, device.available(self.most));
         let plan = plan.map_err(|error| device.unfitting(error))?;
         plan.check_host(self.of_host)?;

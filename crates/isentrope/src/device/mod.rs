@@ -27,15 +27,6 @@ use std::sync::{Arc, OnceLock};
 /// The GPUs of this process, which `main` is given.
 static GPUS: OnceLock<Box<dyn Gpus>> = OnceLock::new();
 
-/// What is done on a device, whichever it is.
-pub trait Job {
-    /// What comes of it.
-    type Output;
-
-    /// Does it.
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<Self::Output>;
-}
-
 /// A device that is ready to compute.
 #[derive(Clone)]
 pub struct Device {
@@ -206,17 +197,14 @@ fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize), NoGpu> {
 }
 
 impl Device {
-    /// Does a job on it.
+    /// Calls `job` with the device's backend.
     ///
     /// # Errors
-    /// The job's; that the GPU has failed or has too little memory, which ends jobs on it.
-    pub fn run<J: Job>(&self, job: J) -> Result<J::Output> {
+    /// The job's; that the GPU has failed or has too little memory, which ends the job.
+    pub fn run<T>(&self, job: impl FnOnce(Arc<dyn Backend>) -> Result<T>) -> Result<T> {
         match &self.computes {
-            Computes::Cpu(cpu) => job.run(Arc::clone(cpu), self),
-            Computes::Gpu { backend, .. } => {
-                let backend = Arc::clone(backend);
-                contained(|| job.run(backend, self))
-            }
+            Computes::Cpu(cpu) => job(cpu.clone()),
+            Computes::Gpu { backend, .. } => contained(|| job(backend.clone())),
         }
     }
 

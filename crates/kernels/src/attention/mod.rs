@@ -13,6 +13,7 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use crate::batch::{CpuBatch, PAGE};
+use crate::erased::Buffer;
 use crate::norm::Grouped;
 use crate::simd::LANES;
 use crate::threads::{Shared, Workers};
@@ -35,7 +36,7 @@ pub struct Attention {
 
 /// How the heads of queries and keys are normed, each by itself.
 #[derive(Debug)]
-pub struct HeadNorms<'a, Buffer> {
+pub struct HeadNorms<'a> {
     /// Rows of queries, keys and values from before; as many as `rows`.
     pub raw: &'a Buffer,
     /// Rows.

@@ -29,16 +29,21 @@ fn main() -> ExitCode {
     for launcher in &launchers {
         for (name, test) in TESTS {
             let launcher = launcher.clone();
-            tests.push(Trial::test(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
+            tests.push(deep(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
         }
     }
     for (started_by, library_of) in pairs(&launchers) {
         let name = format!("{} with the library of {}", started_by.name, library_of.name);
-        tests.push(Trial::test(name, move || done(|| faults::wrong_library(&started_by, &library_of))));
+        tests.push(deep(name, move || done(|| faults::wrong_library(&started_by, &library_of))));
     }
     // Each starts up to eight processes: one after another they take as long.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+/// A test of the deep tier.
+fn deep(name: String, test: impl FnOnce() -> Result<(), libtest_mimic::Failed> + Send + 'static) -> Trial {
+    Trial::test(name, test).with_ignored_flag(true)
 }
 
 type Test = fn(&Launcher);

@@ -34,7 +34,7 @@ fn the_longest_evaluated_response_has_room_too() {
         Plan::new(&cpu(), &layout, demand, &settings, 0)
     };
     let long = Demand { longest_sampled: 100_000, ..demand };
-    let cache = (100_000usize.div_ceil(Cpu::PAGE) + 1) * layout.cache_page_bytes(&cpu());
+    let cache = (100_000usize.div_ceil(cpu().page_positions()) + 1) * layout.cache_page_bytes(&cpu());
     let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
     assert_eq!(roomy.kv_cache, cache);
     assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");

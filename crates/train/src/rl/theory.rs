@@ -9,7 +9,6 @@ use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::TrainingBatch;
-use isentrope_kernels::Backend;
 use isentrope_lab::tokens::Advantages;
 use std::ops::Range;
 
@@ -69,7 +68,7 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Result<Self> {
+    pub fn measure(states: States<'_>, learner: &Learner) -> Result<Self> {
         let mut before = Self::default();
         for batch in states.each() {
             let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
@@ -106,12 +105,7 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn compare<B: Backend>(
-        self,
-        states: States<'_>,
-        learner: &Learner<B>,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
+    pub fn compare(self, states: States<'_>, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
         for batch in states.each() {
             let entropies = batch.entropies(learner, states.temperature)?;

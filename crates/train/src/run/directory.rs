@@ -6,8 +6,8 @@
 use super::arithmetics::{self, Arithmetics};
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::journal::{Heading, Journal, is_journal, remove_journals};
+use super::location::{Existing, RunLocation};
 use super::log::{Log, TENSORBOARD};
-use super::place::{Existing, Place};
 use super::response_file::ResponseFile;
 use crate::error::Result;
 use crate::ranks::Ranks;
@@ -39,10 +39,10 @@ impl RunDirectory {
     /// [`begin`](Self::begin).
     ///
     /// # Errors
-    /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made; when a rank does not
+    /// As [`RunLocation::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made; when a rank does not
     /// see it.
     pub(super) fn open(
-        place: &Place,
+        place: &RunLocation,
         checkpoints: Checkpoints,
         ranks: &Ranks,
         manifest: &Value,
@@ -69,11 +69,11 @@ impl RunDirectory {
     /// which settings differ from those that the run was last started with.
     ///
     /// # Errors
-    /// As [`CheckpointStore::latest`] and [`Place::check_saved`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the
+    /// As [`CheckpointStore::latest`] and [`RunLocation::check_saved`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the
     /// recipe that it was started with cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
-        place: &Place,
+        place: &RunLocation,
         ranks: &Ranks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
@@ -84,8 +84,8 @@ impl RunDirectory {
     /// Whether there is a run to go on with.
     ///
     /// # Errors
-    /// As [`Place::check_saved`] and [`Place::changes`].
-    fn goes_on(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<bool> {
+    /// As [`RunLocation::check_saved`] and [`RunLocation::changes`].
+    fn goes_on(&self, place: &RunLocation, note: &mut dyn FnMut(&str)) -> Result<bool> {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
             return Ok(false);
         }
@@ -105,7 +105,12 @@ impl RunDirectory {
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn begin(&self, place: &Place, makes_steps: bool, note: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn begin(
+        &self,
+        place: &RunLocation,
+        makes_steps: bool,
+        note: &mut dyn FnMut(&str),
+    ) -> Result<()> {
         if !self.is_written() {
             return Ok(());
         }

@@ -10,7 +10,6 @@ use super::directory::step_of;
 use crate::error::{Error, Result};
 use isentrope_data::Problem;
 use isentrope_files::{Digest, names, remove, sha256_of_file};
-use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
@@ -44,14 +43,14 @@ impl Heading {
     ///
     /// # Errors
     /// [`Error::Run`] when the settings cannot be written.
-    pub fn new<B: Backend>(model: &Model<B>, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
+    pub fn new(model: &Model, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
         let settings = serde_json::to_value(settings).map_err(|error| {
             Error::Run(format!("what a rollout is sampled with cannot be written: {error}"))
         })?;
         let mut digest = Digest::sha256();
         digest.update(settings.to_string().as_bytes());
         add_files(&settings, &mut digest);
-        let weights = model.weights.norm(&model.backend, &model.layout).to_bits();
+        let weights = model.weights.norm(&*model.backend, &model.layout).to_bits();
         Ok(Self {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             arithmetic: arithmetic.to_owned(),

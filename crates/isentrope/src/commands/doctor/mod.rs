@@ -215,8 +215,8 @@ fn linear_speed(
 }
 
 /// As [`linear_speed`] of any device; `adds` has the product added to what is there.
-fn linear_speed_of<B: Backend>(
-    device: &B,
+fn linear_speed_of(
+    device: &dyn Backend,
     name: &'static str,
     rows: usize,
     inputs: usize,

@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
 use isentrope_files::sha256_of_file;
-use isentrope_kernels::Backend;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, Sampling, template_variables};
 use serde_json::{Value, json};
@@ -27,12 +26,7 @@ pub struct Measured {
 
 impl Measured {
     /// Reads the problems, and says what the user should know of them.
-    pub fn of<B: Backend>(
-        eval: &Eval,
-        found: &BenchmarkFiles,
-        prompter: &Prompter,
-        loaded: &Loaded<B>,
-    ) -> Result<Self> {
+    pub fn of(eval: &Eval, found: &BenchmarkFiles, prompter: &Prompter, loaded: &Loaded) -> Result<Self> {
         let Benchmark { name, suffix, decoding, verifier: its, .. } = &found.benchmark;
         let own = its.map(VerifierSettings::from).filter(|_| eval.verifier.is_none());
         let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();

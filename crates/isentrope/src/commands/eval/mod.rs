@@ -5,7 +5,7 @@ mod measured;
 mod sampling;
 
 use crate::interrupt;
-use crate::loaded_model::{Computing, Loaded, ModelJob, file_hashes};
+use crate::loaded_model::{Computing, Loaded, file_hashes};
 use crate::messages;
 use crate::progress::Download;
 use crate::recipe;
@@ -20,7 +20,6 @@ use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
-use isentrope_kernels::Backend;
 use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Limits, Prompter};
@@ -126,7 +125,7 @@ impl Eval {
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
         // What can be wrong with the benchmarks is found before the model is loaded.
         let found = self.find()?;
-        self.computing.run(model, Measuring { command: self, model, out, found })
+        self.computing.run(model, |loaded| Measuring { command: self, model, out, found }.run(loaded))
     }
 
     /// The day that the chat template is told: where no flag says, that of the results that are there; none is today.
@@ -159,8 +158,8 @@ struct Measuring<'a> {
     found: Vec<BenchmarkFiles>,
 }
 
-impl ModelJob for Measuring<'_> {
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+impl Measuring<'_> {
+    fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, model, out, found } = self;
         let recommended = command.decoding.recommended(&loaded.dir)?;
         let vocabulary = loaded.model.config.vocab_size;

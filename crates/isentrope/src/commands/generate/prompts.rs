@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_data::{DataSettings, Prompt, Template};
-use isentrope_kernels::Backend;
 use isentrope_rollout::Prompter;
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -111,7 +110,7 @@ impl Asked<'_> {
     }
 
     /// The tokens of every prompt.
-    pub fn tokens<B: Backend>(&self, loaded: &Loaded<B>) -> Result<Vec<NamedPrompt>> {
+    pub fn tokens(&self, loaded: &Loaded) -> Result<Vec<NamedPrompt>> {
         // Read when first needed: lines of tokens need none.
         let prompter: OnceCell<Prompter> = OnceCell::new();
         let mut losses = Vec::new();

@@ -4,7 +4,7 @@ use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::commands::train::refuse_misplaced;
-use crate::device::{self, Device, Job, Seat, Wanted};
+use crate::device::{self, Device, Seat, Wanted};
 use crate::memory::Memory;
 use crate::progress::Download;
 use anyhow::{Result, anyhow};
@@ -143,7 +143,7 @@ fn needs<R: TrainingRecipe>(
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
     device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
-    device.run(Looking { prepared, machine, speeds })
+    device.run(|backend| Looking { prepared, machine, speeds }.run(backend, device))
 }
 
 /// The device of the runs, by the types of numbers that they keep, and its speeds so far.
@@ -173,10 +173,8 @@ struct Looking<'a, T> {
     speeds: &'a mut Speeds,
 }
 
-impl<T: Trainer> Job for Looking<'_, T> {
-    type Output = Needs;
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<Needs> {
+impl<T: Trainer> Looking<'_, T> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<Needs> {
         let Self { prepared, machine, speeds } = self;
         let (jobs, plan) = jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
         let free = Memory::now().available as usize;
@@ -193,9 +191,9 @@ impl<T: Trainer> Job for Looking<'_, T> {
 }
 
 /// The most runs like this one that have room beside each other, and do not lose time for want of it; and the plan of each.
-fn jobs<T: Trainer, B: Backend>(
+fn jobs<T: Trainer>(
     prepared: &Prepared<T>,
-    backend: &B,
+    backend: &dyn Backend,
     machine: &Machine,
 ) -> Result<(usize, Plan)> {
     let of = |jobs: usize| Ok((jobs, prepared.plan(backend, machine.share(jobs))?));

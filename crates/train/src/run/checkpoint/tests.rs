@@ -62,7 +62,7 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
 }
 
 /// A learner after an update, or before it, in a world of its own or with others.
-fn learner(ranks: &Ranks) -> Learner<Cpu> {
+fn learner(ranks: &Ranks) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
     let optimizer = Optimizer::new(&model, settings::Optimizer::default(), ranks).unwrap();
@@ -96,7 +96,7 @@ fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 fn ranks_write_the_files_of_one_and_go_on_from_them() {
     let parent = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
-    let state = |learner: &Learner<Cpu>, step| RunState {
+    let state = |learner: &Learner, step| RunState {
         step,
         optimizer: learner.optimizer.progress,
         process_optimizer: None,
@@ -116,7 +116,7 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
         let settings = Checkpoints { dtype: Dtype::Bfloat16, ..Checkpoints::default() };
         CheckpointStore { max_file_bytes: 6000, ..CheckpointStore::new(dir, settings) }
     };
-    let save = |store: &CheckpointStore, learner: &mut Learner<Cpu>, step| {
+    let save = |store: &CheckpointStore, learner: &mut Learner, step| {
         let state = state(learner, step);
         let mut learners = Learners { policy: learner, process_model: None };
         store.save(&mut learners, &source, &state).unwrap();

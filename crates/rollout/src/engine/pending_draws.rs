@@ -1,33 +1,34 @@
 //! Draws that the device makes while the host asks for the next step.
 //!
-//! That step is fed with their tokens before anybody knows them. A response that turns out to have ended with its token has one
-//! row too many there, which is dropped; one that ends by its length is known to, and has none. Its pages and slots may be handed
-//! out as soon as that is read: whoever gets them comes later in the device's stream.
+//! The device feeds that step with tokens that the host has not read. A response that turns out to
+//! have ended with its token has a row too many there, which is dropped; a response that ends by its
+//! length is known to, and has none. Its pages and slots may be handed out as soon as the draw is
+//! read: whatever uses them comes later in the device's stream.
 
 use super::drawing::{Due, rows};
 use super::{Engine, Event};
 use crate::Result;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Buffer, DrawnTokens, QueuedDraws};
 use isentrope_trace::span;
 use std::mem;
 use std::sync::Arc;
 
-/// Draws that have been begun and not been read.
-pub(super) struct Behind<B: Backend> {
-    /// Until they have been fed.
-    tokens: Option<B::Tokens>,
-    drawing: B::Drawing,
-    /// For each draw the index in `running` of its sample; none where that has left since.
+/// Draws that the device makes, whose tokens the host has not read.
+pub(super) struct PendingDraws {
+    /// The tokens, until a step has been fed with them.
+    tokens: Option<DrawnTokens>,
+    drawing: QueuedDraws,
+    /// The index in `running` of each draw's sample; none if the sample has left since.
     samples: Vec<Option<usize>>,
 }
 
-impl<B: Backend> Behind<B> {
-    /// The tokens, to be fed.
-    pub fn take_tokens(&mut self) -> Option<B::Tokens> {
+impl PendingDraws {
+    /// The tokens, for the next step to be fed with.
+    pub fn take_tokens(&mut self) -> Option<DrawnTokens> {
         self.tokens.take()
     }
 
-    /// The draw of each of so many running samples, if it has one.
+    /// The draw of each of `running` samples, if it has one.
     pub fn draws(&self, running: usize) -> Vec<Option<usize>> {
         let mut draws = vec![None; running];
         for (draw, sample) in self.samples.iter().enumerate() {
@@ -49,20 +50,21 @@ impl<B: Backend> Behind<B> {
 /// Rows of hidden states, and what is to be drawn from them.
 pub(super) type Drawable<H> = Option<(H, Vec<Due>)>;
 
-impl<B: Backend> Engine<'_, B> {
-    /// Whether the draws of the next step may be read after the step behind it has been asked for: all of them are the device's.
+impl Engine<'_> {
+    /// Whether the draws of the next step may stay unread until the step after it has been asked for:
+    /// the device can make all of them.
     pub(super) fn may_draw_behind(&self) -> bool {
         let running = self.running.iter().map(|sample| &sample.sampling);
         let waiting = self.groups.iter().map(|group| &group.sampling);
         self.draws_behind && running.chain(waiting).all(|sampling| !sampling.adjustments().departs())
     }
 
-    /// Begins the draws that are due after a step, and those of samples that were resumed before it; then reads those of the step
-    /// before.
+    /// Begins the draws that are due after a step and for samples resumed before it, then reads the
+    /// draws of the step before.
     pub(super) fn draw_behind(
         &mut self,
-        of_step: Drawable<Arc<B::Buffer>>,
-        resumed: Drawable<B::Buffer>,
+        of_step: Drawable<Arc<Buffer>>,
+        resumed: Drawable<Buffer>,
     ) -> Result<Vec<Event>> {
         let begun = match (of_step, resumed) {
             (None, None) => None,
@@ -75,12 +77,12 @@ impl<B: Backend> Engine<'_, B> {
                 self.begin_draw(&both, due)
             }
         };
-        let before = mem::replace(&mut self.behind, begun);
+        let before = mem::replace(&mut self.pending, begun);
         self.read(before)
     }
 
     /// The first rows of two buffers of hidden states in one.
-    fn both(&self, a: &B::Buffer, rows_of_a: usize, b: &B::Buffer, rows_of_b: usize) -> B::Buffer {
+    fn both(&self, a: &Buffer, rows_of_a: usize, b: &Buffer, rows_of_b: usize) -> Buffer {
         let backend = &*self.model.backend;
         let mut both = self.model.hidden(rows_of_a + rows_of_b);
         let numbers =
@@ -91,19 +93,19 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Begins draws from rows of hidden states.
-    fn begin_draw(&self, hidden: &B::Buffer, due: Vec<Due>) -> Option<Behind<B>> {
+    fn begin_draw(&self, hidden: &Buffer, due: Vec<Due>) -> Option<PendingDraws> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return None;
         }
         let _drawing = span("draw").with("responses", draws.len());
         let (tokens, drawing) = self.model.begin_draw(hidden, &draws);
-        Some(Behind { tokens: Some(tokens), drawing, samples: samples.into_iter().map(Some).collect() })
+        Some(PendingDraws { tokens: Some(tokens), drawing, samples: samples.into_iter().map(Some).collect() })
     }
 
     /// Reads draws that have been begun, appends their tokens, and retires what has ended.
-    pub(super) fn read(&mut self, behind: Option<Behind<B>>) -> Result<Vec<Event>> {
-        let Some(Behind { drawing, samples, .. }) = behind else { return Ok(Vec::new()) };
+    pub(super) fn read(&mut self, pending: Option<PendingDraws>) -> Result<Vec<Event>> {
+        let Some(PendingDraws { drawing, samples, .. }) = pending else { return Ok(Vec::new()) };
         let reading = span("read draws").with("responses", samples.len());
         let drawn = self.model.drawn(drawing);
         drop(reading);

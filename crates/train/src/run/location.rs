@@ -1,4 +1,4 @@
-//! Where a run is to be kept, and what may be done with what is there.
+//! Where a run is to be kept, and what may be done with a run that is there.
 
 use super::directory::step_of;
 use super::sinks::JsonlSink;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Where a run is to be kept.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RunLocation {
     /// The directory.
     pub dir: PathBuf,
     /// What to do when there is a run in it.
@@ -22,7 +22,7 @@ pub struct Place {
     pub source: PathBuf,
     /// The resolved recipe, as text and as values.
     pub recipe: (String, Value),
-    /// The values of a recipe that sets nothing: those of settings that an older run had no key for.
+    /// The values of a recipe that sets nothing: an older run, which lacks some keys, had these.
     pub defaults: Value,
 }
 
@@ -37,7 +37,7 @@ pub enum Existing {
     Overwrite,
 }
 
-impl Place {
+impl RunLocation {
     /// Checks that a run can be kept there.
     ///
     /// # Errors
@@ -95,8 +95,8 @@ impl Place {
         if recorded == 0 {
             return Ok(());
         }
-        let begun_with = self.begun_with()?;
-        let number = |key: &str| begun_with.pointer(key).and_then(Value::as_u64);
+        let saved_recipe = self.saved_recipe()?;
+        let number = |key: &str| saved_recipe.pointer(key).and_then(Value::as_u64);
         let is_past_first = number("/checkpoint/every").is_some_and(|every| (1..recorded).contains(&every));
         let is_whole = number("/run/steps").is_some_and(|steps| recorded >= steps);
         if !is_past_first && !is_whole {
@@ -190,9 +190,9 @@ impl Place {
         self.changes().is_ok_and(|changes| !changes.iter().any(is_of_it))
     }
 
-    /// What the run in a directory was last started with for a key such as `update.shards`; none where no run is there or it
-    /// cannot be known.
-    pub fn began_with(dir: &Path, key: &str) -> Option<Value> {
+    /// The value of a key such as `update.shards` in the recipe that the run in a directory was last started
+    /// with; none if there is no run or its recipe cannot be read.
+    pub fn saved_setting(dir: &Path, key: &str) -> Option<Value> {
         let values: Value = serde_json::from_slice(&fs::read(dir.join(VALUES)).ok()?).ok()?;
         values.pointer(&format!("/{}", key.replace('.', "/"))).cloned()
     }
@@ -202,7 +202,7 @@ impl Place {
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io) and [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
     pub(super) fn changes(&self) -> Result<Vec<String>> {
-        let mut before = self.begun_with()?;
+        let mut before = self.saved_recipe()?;
         complete(&mut before, &self.defaults);
         let mut changes = Vec::new();
         differences("", &before, &self.recipe.1, &mut changes);
@@ -210,7 +210,7 @@ impl Place {
     }
 
     /// The recipe's values that the run there was last started with.
-    fn begun_with(&self) -> Result<Value> {
+    fn saved_recipe(&self) -> Result<Value> {
         let path = self.dir.join(VALUES);
         let text = fs::read(&path).map_err(|e| Error::io(&path, e))?;
         serde_json::from_slice(&text).map_err(|e| Error::invalid(&path, e.to_string()))
@@ -325,8 +325,14 @@ mod tests {
         }
         let check = |existing, values: Value| {
             let source = scratch.path().join("recipe.toml");
-            Place { dir: dir.clone(), existing, source, recipe: (String::new(), values), defaults: json!({}) }
-                .check()
+            RunLocation {
+                dir: dir.clone(),
+                existing,
+                source,
+                recipe: (String::new(), values),
+                defaults: json!({}),
+            }
+            .check()
         };
         let own = dir.join("own.jsonl");
         let detour = dir.join("checkpoints/../own.jsonl");
@@ -361,7 +367,7 @@ mod tests {
     #[test]
     fn hidden_files_do_not_block_a_directory_and_others_do() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place {
+        let place = RunLocation {
             dir: dir.path().to_owned(),
             existing: Existing::Refuse,
             source: "recipe.toml".into(),
@@ -383,7 +389,7 @@ mod tests {
     #[test]
     fn what_has_lost_its_checkpoints_is_not_begun_again() {
         let dir = tempfile::tempdir().unwrap();
-        let place = Place {
+        let place = RunLocation {
             dir: dir.path().to_owned(),
             existing: Existing::Resume,
             source: "recipe.toml".into(),
@@ -418,7 +424,7 @@ mod tests {
         for part in ["checkpoints", "rollouts", "evaluations"] {
             fs::create_dir_all(dir.join(part)).unwrap();
         }
-        let place = Place {
+        let place = RunLocation {
             dir: dir.clone(),
             existing: Existing::Refuse,
             source: scratch.path().join("recipe.toml"),
@@ -458,10 +464,10 @@ mod tests {
             }
         }
         // A finished evaluation is worth something unless the new run is of the same model and problems.
-        let mended = Place { recipe: (String::new(), json!({"seed": 2})), ..place.clone() };
+        let mended = RunLocation { recipe: (String::new(), json!({"seed": 2})), ..place.clone() };
         assert!(mended.starts_anew().unwrap());
         let values = json!({"model": {"path": "another"}});
-        let other = Place { recipe: (String::new(), values), ..place.clone() };
+        let other = RunLocation { recipe: (String::new(), values), ..place.clone() };
         assert!(other.check().unwrap_err().to_string().contains("holds a run"));
         assert!(!other.starts_anew().unwrap());
         let (complete, partial) =
@@ -471,7 +477,7 @@ mod tests {
         // What the new run reads is not removed for it.
         let values = json!({"data": {"files": [dir.join("mine.txt")]}});
         let said =
-            Place { recipe: (String::new(), values), ..place.clone() }.check().unwrap_err().to_string();
+            RunLocation { recipe: (String::new(), values), ..place.clone() }.check().unwrap_err().to_string();
         assert!(said.contains("data.files") && said.contains("starting anew would remove"), "{said}");
     }
 
@@ -483,7 +489,7 @@ mod tests {
         std::os::unix::fs::symlink("no/such/place", scratch.path().join("link")).unwrap();
         let said = |dir: PathBuf| {
             let recipe = (String::new(), json!({}));
-            let place = Place {
+            let place = RunLocation {
                 dir,
                 existing: Existing::Refuse,
                 source: "recipe.toml".into(),
@@ -514,7 +520,7 @@ mod tests {
         }
         let check = |source: &Path| {
             let recipe = (String::new(), json!({}));
-            Place {
+            RunLocation {
                 dir: dir.clone(),
                 existing: Existing::Overwrite,
                 source: source.to_owned(),

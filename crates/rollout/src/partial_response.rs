@@ -1,4 +1,4 @@
-//! What a response has come to before it has ended, so that another engine can go on with it.
+//! A response that has not ended, in a form that another engine can go on with.
 
 use crate::kept::KeptTokens;
 use crate::response::bits;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 /// A response that has not ended. Vectors are `[tokens]`; without tokens it has not started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Begun {
+pub struct PartialResponse {
     /// Its tokens so far.
     pub tokens: Vec<u32>,
     /// Log-prob of each under the model, as a [`Completion`](crate::Completion) has them.
     #[serde(with = "bits")]
     pub logprobs: Vec<f32>,
-    /// Log-prob of each under the distribution that it was drawn from; empty where that is the model's own.
+    /// Log-prob of each under the distribution that it was drawn from; empty if that is the model's.
     #[serde(with = "bits", default, skip_serializing_if = "Vec::is_empty")]
     pub sampling_logprobs: Vec<f32>,
     /// Entropy of the model's distribution at each, in nats.
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
-    /// What could have been drawn in the place of each, where that is recorded.
+    /// The tokens that truncated sampling kept at each position, where they are recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptTokens>,
 }
 
-impl Begun {
+impl PartialResponse {
     pub(crate) fn new(drawn: &[Drawn], kept: Option<KeptTokens>) -> Self {
         Self {
             tokens: drawn.iter().map(|d| d.token).collect(),
@@ -36,7 +36,7 @@ impl Begun {
         }
     }
 
-    /// Whether an engine can go on with it: there is as much of everything, and it has not ended.
+    /// Whether an engine can go on with it: its vectors have one length, and it has not ended.
     pub(crate) fn can_go_on(&self, sampling: &Sampling, max_tokens: usize) -> bool {
         let count = self.tokens.len();
         let kept = self.kept.as_ref().map(|kept| (kept.masks.len(), kept.log_masses.len()));
@@ -48,7 +48,7 @@ impl Begun {
             && self.tokens.last().is_none_or(|&last| !sampling.ends(last))
     }
 
-    /// Its draws, without what was kept.
+    /// Its draws, without the kept tokens.
     pub(crate) fn drawn(&self) -> Vec<Drawn> {
         let draw = |at: usize| Drawn {
             token: self.tokens[at],
@@ -79,35 +79,38 @@ mod tests {
     fn it_comes_back_from_another_process_to_the_last_bit() {
         let mut kept = KeptTokens::default();
         (0..2).for_each(|_| kept.push(None));
-        for begun in [
-            Begun::default(),
-            Begun::new(&[drawn(7), drawn(9)], None),
-            Begun::new(&[drawn(7), drawn(9)], Some(kept)),
+        for response in [
+            PartialResponse::default(),
+            PartialResponse::new(&[drawn(7), drawn(9)], None),
+            PartialResponse::new(&[drawn(7), drawn(9)], Some(kept)),
         ] {
-            let text = serde_json::to_string(&begun).unwrap();
-            let read: Begun = serde_json::from_str(&text).unwrap();
-            assert_eq!(read, begun);
-            let bits = |begun: &Begun| -> Vec<u32> {
-                [&begun.logprobs, &begun.sampling_logprobs, &begun.entropies]
+            let text = serde_json::to_string(&response).unwrap();
+            let read: PartialResponse = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, response);
+            let bits = |response: &PartialResponse| -> Vec<u32> {
+                [&response.logprobs, &response.sampling_logprobs, &response.entropies]
                     .into_iter()
                     .flatten()
                     .map(|number| number.to_bits())
                     .collect()
             };
-            assert_eq!(bits(&read), bits(&begun));
-            assert_eq!(Begun::new(&read.drawn(), read.kept.clone()), begun);
+            assert_eq!(bits(&read), bits(&response));
+            assert_eq!(PartialResponse::new(&read.drawn(), read.kept.clone()), response);
         }
     }
 
     #[test]
     fn what_no_engine_can_have_left_is_not_gone_on_with() {
-        let begun = Begun::new(&[drawn(7), drawn(9)], None);
+        let response = PartialResponse::new(&[drawn(7), drawn(9)], None);
         let sampling = Sampling { eos_tokens: vec![2], ..Sampling::default() };
-        assert!(begun.can_go_on(&sampling, 3) && Begun::default().can_go_on(&sampling, 1));
-        assert!(!begun.can_go_on(&sampling, 2), "it is as long as it may be");
-        assert!(!begun.can_go_on(&Sampling { eos_tokens: vec![9], ..sampling.clone() }, 3), "it has ended");
-        assert!(!begun.can_go_on(&Sampling { records_kept: true, ..sampling.clone() }, 3));
-        assert!(!Begun { entropies: vec![], ..begun.clone() }.can_go_on(&sampling, 3));
-        assert!(!Begun { sampling_logprobs: vec![0.0], ..begun }.can_go_on(&sampling, 3));
+        assert!(response.can_go_on(&sampling, 3) && PartialResponse::default().can_go_on(&sampling, 1));
+        assert!(!response.can_go_on(&sampling, 2), "it is as long as it may be");
+        assert!(
+            !response.can_go_on(&Sampling { eos_tokens: vec![9], ..sampling.clone() }, 3),
+            "it has ended"
+        );
+        assert!(!response.can_go_on(&Sampling { records_kept: true, ..sampling.clone() }, 3));
+        assert!(!PartialResponse { entropies: vec![], ..response.clone() }.can_go_on(&sampling, 3));
+        assert!(!PartialResponse { sampling_logprobs: vec![0.0], ..response }.can_go_on(&sampling, 3));
     }
 }
