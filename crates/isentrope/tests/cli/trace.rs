@@ -180,10 +180,15 @@ fn a_traced_step_shows_its_phases_and_changes_nothing() {
     assert_eq!(names, BTreeSet::from(["free cache pages", "live sequences"]));
 
     // Every name is explained.
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md")).unwrap();
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md"))
+            .unwrap();
     let names: BTreeSet<&str> = traced.all().map(|span| span.name.as_str()).chain(names).collect();
     for name in names {
-        assert!(page.contains(&format!("`{name}`")), "docs/reference/commands.md does not say what {name} is");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/reference/commands.md does not say what {name} is"
+        );
     }
 }
 
@@ -235,7 +240,9 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
     let manifest = fs::read(bench.out("traced").join("manifest.json")).unwrap();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let steps = &manifest["device"]["decoding_steps"];
-    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md")).unwrap();
+    let page =
+        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md"))
+            .unwrap();
     for (counter, key) in [
         ("steps captured", "captured"),
         ("steps launched as one", "launched_as_one"),
@@ -244,7 +251,10 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
         let values: Vec<u64> = traced.counter(counter);
         assert!(values.is_sorted() && values.last().is_some_and(|last| *last > 0), "{counter}: {values:?}");
         assert!(*values.last().unwrap() <= steps[key].as_u64().unwrap(), "{counter}: {steps}");
-        assert!(page.contains(&format!("`{counter}`")), "docs/reference/commands.md does not say what {counter} is");
+        assert!(
+            page.contains(&format!("`{counter}`")),
+            "docs/reference/commands.md does not say what {counter} is"
+        );
     }
     let replays = traced.all().filter(|span| span.name == "replay" && span.kind == "call").count() as u64;
     assert_eq!(traced.counter("steps launched as one").last(), Some(&replays), "from the first step on");
@@ -252,7 +262,10 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
     let calls: BTreeSet<&str> =
         traced.all().filter(|span| span.kind == "call").map(|span| span.name.as_str()).collect();
     for name in calls {
-        assert!(page.contains(&format!("`{name}`")), "docs/reference/commands.md does not say what {name} is");
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/reference/commands.md does not say what {name} is"
+        );
     }
 }
 

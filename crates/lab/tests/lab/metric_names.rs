@@ -51,7 +51,10 @@ fn names_of_other_trainers_are_those_of_the_documentation() {
         let named: BTreeSet<&str> =
             tables.iter().copied().flatten().map(|(theirs, _): &Pair| *theirs).collect();
         for theirs in named {
-            assert!(documented.contains_key(theirs), "{theirs} is in a table and not in docs/reference/metrics.md");
+            assert!(
+                documented.contains_key(theirs),
+                "{theirs} is in a table and not in docs/reference/metrics.md"
+            );
         }
     }
     assert!(KEPT.iter().all(|kept| verl.contains_key(*kept) || trl.contains_key(*kept)));

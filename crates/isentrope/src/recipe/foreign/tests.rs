@@ -282,7 +282,10 @@ fn what_is_absent_says_why() {
         ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/guides/train.md"),
         ("use_vllm = true", "the program samples itself"),
         ("fp16 = true", "or on a GPU as bfloat16: device.dtype"),
-        ("trainer.nnodes = 2", "processes and machines come from mpirun or srun: docs/guides/several-machines.md"),
+        (
+            "trainer.nnodes = 2",
+            "processes and machines come from mpirun or srun: docs/guides/several-machines.md",
+        ),
         ("algorithm.gamma = 1.0", "there is no value model"),
         ("[critic]\noptim.lr = 1e-5", "`critic`; absent here, because there is no value model"),
         (
