@@ -4,7 +4,8 @@ use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{
-    Attention, Backend, Buffer, DeviceBatch, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks, norm,
+    Attention, Backend, Buffer, DeviceBatch, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks,
+    norm,
 };
 use isentrope_model::Model;
 use proptest::test_runner::Config;

@@ -26,11 +26,7 @@ pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) 
 pub const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
 
 /// Submits requests and steps until nothing is left, checking that events add up.
-pub fn run(
-    engine: &mut Engine<'_>,
-    limits: Limits,
-    requests: &[Request],
-) -> BTreeMap<Place, Completion> {
+pub fn run(engine: &mut Engine<'_>, limits: Limits, requests: &[Request]) -> BTreeMap<Place, Completion> {
     assert!(engine.is_idle());
     let ids: Vec<usize> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
     let mut tokens: BTreeMap<Place, Vec<u32>> = BTreeMap::new();

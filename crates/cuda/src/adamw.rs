@@ -59,7 +59,13 @@ pub(crate) struct Parameter<'a, D: Device> {
 impl<'a, D: Device> Parameter<'a, D> {
     pub(crate) fn of(Updated { weights, gradient, numbers, first, second }: &'a Updated<'_>) -> Self {
         let numbers = numbers.clone();
-        Self { weights: weights.of(), gradient: gradient.of(), numbers, first: first.of(), second: second.of() }
+        Self {
+            weights: weights.of(),
+            gradient: gradient.of(),
+            numbers,
+            first: first.of(),
+            second: second.of(),
+        }
     }
 }
 
@@ -92,9 +98,8 @@ impl<D: Device> Cuda<D> {
 
     pub(crate) fn update(&self, settings: AdamW, parameters: &[Parameter<'_, D>]) {
         let factors = settings.factors();
-        let kind = |of: &Parameter<'_, D>| {
-            (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some())
-        };
+        let kind =
+            |of: &Parameter<'_, D>| (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some());
         for parameters in parameters.chunk_by(|a, b| kind(a) == kind(b)) {
             let (split, first, second) = kind(&parameters[0]);
             assert_eq!(first, second, "one moment lives in the host's memory and the other does not");
@@ -112,12 +117,7 @@ impl<D: Device> Cuda<D> {
 
     /// An update of numbers whose moments live in the host's memory: piece after piece of both is copied to the device, updated
     /// there, and copied back. All of it is in the one stream, so the host waits for none of it.
-    fn update_in_pieces(
-        &self,
-        factors: &UpdateFactors,
-        split: bool,
-        parameters: &[Parameter<'_, D>],
-    ) {
+    fn update_in_pieces(&self, factors: &UpdateFactors, split: bool, parameters: &[Parameter<'_, D>]) {
         let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
         let bytes = 4 * self.piece.min(all);
         let places = [self.scratch(bytes), self.scratch(bytes)];
@@ -158,12 +158,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Some of the numbers that are updated, with moments on the device.
-    fn tensor(
-        &self,
-        of: &Parameter<'_, D>,
-        numbers: Range<usize>,
-        moments: [Pointer; 2],
-    ) -> Tensor {
+    fn tensor(&self, of: &Parameter<'_, D>, numbers: Range<usize>, moments: [Pointer; 2]) -> Tensor {
         self.settle(of.gradient);
         let numbers = of.numbers.start + numbers.start..of.numbers.start + numbers.end;
         let (weights, rest) = part(of.weights, &numbers);

@@ -11,9 +11,9 @@ use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
 use crate::{attention, draw, head, linear, splits};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, DrawnTokens, Drawn, EntropySlopes, Grouped,
-    HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear, OutOfMemory, QueuedDraws, ReplayKey, Role,
-    SamplingMasks, Turn, Updated, Work,
+    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens, EntropySlopes,
+    Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear, OutOfMemory, QueuedDraws,
+    ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -146,7 +146,15 @@ impl<D: Device> Backend for Cuda<D> {
         y: &mut Buffer,
         tokens: usize,
     ) {
-        self.forward_gated(shape, x.of(), weights.of(), bias.map(Buffer::of), gate_up.as_deref().map(Buffer::of), y.of_mut(), tokens);
+        self.forward_gated(
+            shape,
+            x.of(),
+            weights.of(),
+            bias.map(Buffer::of),
+            gate_up.as_deref().map(Buffer::of),
+            y.of_mut(),
+            tokens,
+        );
     }
     fn linear_backward_input(
         &self,
@@ -158,14 +166,7 @@ impl<D: Device> Backend for Cuda<D> {
     ) {
         self.input_gradient(shape, dy.of(), weights.of(), dx.of_mut(), tokens);
     }
-    fn linear_backward_weight(
-        &self,
-        shape: Linear,
-        dy: &Buffer,
-        x: &Buffer,
-        dw: &mut Buffer,
-        tokens: usize,
-    ) {
+    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize) {
         self.weight_gradient(shape, dy.of(), x.of(), dw.of_mut(), tokens);
     }
     fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize) {
@@ -188,15 +189,7 @@ impl<D: Device> Backend for Cuda<D> {
         self.add_to_embedding(vocabulary, rows.of(), tokens.of(), packed.of_mut());
     }
 
-    fn rms_norm(
-        &self,
-        layout: Grouped,
-        eps: f32,
-        x: &Buffer,
-        weight: &Buffer,
-        y: &mut Buffer,
-        rows: usize,
-    ) {
+    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize) {
         self.norm(layout, eps, x.of(), weight.of(), y.of_mut(), rows);
     }
     fn rms_norm_backward(
@@ -210,7 +203,16 @@ impl<D: Device> Backend for Cuda<D> {
         dw: &mut Buffer,
         rows: usize,
     ) {
-        self.norm_gradient(layout, eps, x.of(), weight.of(), dy.map(Buffer::of), dx.of_mut(), dw.of_mut(), rows);
+        self.norm_gradient(
+            layout,
+            eps,
+            x.of(),
+            weight.of(),
+            dy.map(Buffer::of),
+            dx.of_mut(),
+            dw.of_mut(),
+            rows,
+        );
     }
 
     fn rope(
@@ -275,13 +277,7 @@ impl<D: Device> Backend for Cuda<D> {
     fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
         self.gate(features, gate_up.of(), y.of_mut(), tokens);
     }
-    fn swiglu_backward(
-        &self,
-        features: usize,
-        dy: &mut Buffer,
-        gate_up: &mut Buffer,
-        tokens: usize,
-    ) {
+    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize) {
         self.gate_gradient(features, dy.of_mut(), gate_up.of_mut(), tokens);
     }
 
@@ -289,13 +285,7 @@ impl<D: Device> Backend for Cuda<D> {
         let rows: &CudaIndex<D> = rows.of();
         self.copy_rows(from.of(), Some(rows), to.of_mut(), None, rows.len());
     }
-    fn store_rows(
-        &self,
-        from: &Buffer,
-        rows: &DeviceIndex,
-        to: &mut Buffer,
-        slots: &DeviceIndex,
-    ) {
+    fn store_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, slots: &DeviceIndex) {
         self.store_in_order(from.of(), rows.of(), to.of_mut(), slots.of());
     }
     fn scatter_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, total: usize) {
@@ -311,7 +301,14 @@ impl<D: Device> Backend for Cuda<D> {
         masks: Arc<SamplingMasks>,
         temperature: f32,
     ) -> HeadStatistics {
-        HeadStatistics::new(self.head_forward(shape, x.of(), weights.of(), targets.into_own(), &masks, temperature))
+        HeadStatistics::new(self.head_forward(
+            shape,
+            x.of(),
+            weights.of(),
+            targets.into_own(),
+            &masks,
+            temperature,
+        ))
     }
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores {
         self.read_scores(statistics.of_mut())
@@ -328,7 +325,15 @@ impl<D: Device> Backend for Cuda<D> {
         dx: &mut Buffer,
         dw: &mut Buffer,
     ) {
-        self.head_gradient(shape, x.of(), weights.of(), statistics.of(), [d_logprobs, d_entropies, d_log_masses], dx.of_mut(), dw.of_mut());
+        self.head_gradient(
+            shape,
+            x.of(),
+            weights.of(),
+            statistics.of(),
+            [d_logprobs, d_entropies, d_log_masses],
+            dx.of_mut(),
+            dw.of_mut(),
+        );
     }
     fn entropy_slopes(
         &self,
@@ -342,13 +347,7 @@ impl<D: Device> Backend for Cuda<D> {
         let targets = self.indexed(&targets.of::<CudaIndex<D>>().host);
         self.slopes(shape, x.of(), weights.of(), targets, masks, temperature)
     }
-    fn draw(
-        &self,
-        shape: Linear,
-        hidden: &Buffer,
-        weights: &Buffer,
-        draws: &[Draw],
-    ) -> Vec<Option<Drawn>> {
+    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         self.draw_tokens(shape, hidden.of(), weights.of(), draws)
     }
     fn begin_draw(

@@ -3,8 +3,8 @@
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Buffer, Cpu, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Isa,
-    Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Adjustments, Attention, Backend, Buffer, Cpu, Draw, Grouped, HeadNorms, HeadScores, HostBatch,
+    Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
 use std::path::Path;

@@ -42,11 +42,7 @@ impl Watch for Library {
 }
 
 /// A forward and a backward pass over a sequence; returns the bits of its log-probs.
-fn pass(
-    model: &Model,
-    length: u32,
-    gradient: &mut Gradient,
-) -> Vec<u32> {
+fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
     let tokens: Vec<u32> = (0..length).map(|i| i * 7 % 61).collect();
     let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
     let (scores, tape) = model.forward(packed, 1.0, Keep::BlockInputs);

@@ -178,14 +178,7 @@ pub trait Backend: Send + Sync + 'static {
         tokens: usize,
     );
     /// `dW += dy^T x`, packed; the sums go on from what `dw` holds.
-    fn linear_backward_weight(
-        &self,
-        shape: Linear,
-        dy: &Buffer,
-        x: &Buffer,
-        dw: &mut Buffer,
-        tokens: usize,
-    );
+    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize);
     /// `db += sum of dy over tokens`, `db: [outputs]`; the sums go on from what `db` holds.
     fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize);
 
@@ -204,15 +197,7 @@ pub trait Backend: Send + Sync + 'static {
     );
 
     /// `y = x / rms(x) * w` over each group of `rows` rows; writes nothing between groups. `weight: [features of a group]`.
-    fn rms_norm(
-        &self,
-        layout: Grouped,
-        eps: f32,
-        x: &Buffer,
-        weight: &Buffer,
-        y: &mut Buffer,
-        rows: usize,
-    );
+    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize);
     /// The gradients of [`rms_norm`](Self::rms_norm): added to `dx`, the sums of `dw` going on. Without `dy`, `dx` holds
     /// it on entry and is replaced.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
@@ -241,14 +226,7 @@ pub trait Backend: Send + Sync + 'static {
     );
 
     /// Copies the keys and values of the batch into one layer of the cache. `qkv: [rows, heads + 2 kv_heads, head_dim]`.
-    fn store_kv(
-        &self,
-        shape: Attention,
-        qkv: &Buffer,
-        batch: &DeviceBatch,
-        cache: &mut Buffer,
-        layer: usize,
-    );
+    fn store_kv(&self, shape: Attention, qkv: &Buffer, batch: &DeviceBatch, cache: &mut Buffer, layer: usize);
     /// Makes what a layer's product has computed of a batch ready for [`attention`](Self::attention): queries and keys normed by
     /// their heads, where there are norms, and turned; keys and values in one layer of the cache. The rows are in `qkv`, or in
     /// `raw` where there are norms. The bits are those of the operations one after the other, which this is.
@@ -298,13 +276,7 @@ pub trait Backend: Send + Sync + 'static {
     /// `y = silu(gate) * up`. `gate_up: [tokens, 2 features]`, `y: [tokens, features]`.
     fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize);
     /// Replaces `gate_up` by its gradient and `dy` by the forward pass's `y`.
-    fn swiglu_backward(
-        &self,
-        features: usize,
-        dy: &mut Buffer,
-        gate_up: &mut Buffer,
-        tokens: usize,
-    );
+    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize);
 
     /// `to[i] = from[rows[i]]`.
     fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer);
@@ -356,13 +328,7 @@ pub trait Backend: Send + Sync + 'static {
     ) -> EntropySlopes;
     /// Draws a token for each of `draws` from rows of hidden states, `[rows, hidden]`, normed; None where logits are not
     /// finite. Log-probs and entropies have the bits of [`scores`](Self::scores).
-    fn draw(
-        &self,
-        shape: Linear,
-        hidden: &Buffer,
-        weights: &Buffer,
-        draws: &[Draw],
-    ) -> Vec<Option<Drawn>>;
+    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>>;
     /// Begins to draw, and waits for nothing. What [`drawn`](Self::drawn) returns of it is what [`draw`](Self::draw) would. The
     /// tokens can be fed at once; where logits are not finite, it is some token of the vocabulary.
     ///

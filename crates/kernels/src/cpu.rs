@@ -213,14 +213,7 @@ impl Backend for Cpu {
         let (dy, dx) = (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
         linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, tokens);
     }
-    fn linear_backward_weight(
-        &self,
-        shape: Linear,
-        dy: &Buffer,
-        x: &Buffer,
-        dw: &mut Buffer,
-        tokens: usize,
-    ) {
+    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize) {
         let (dy, x) = (dy.cpu().rows(tokens, shape.outputs), x.cpu().rows(tokens, shape.inputs));
         linear::backward_weight(&self.workers, shape, dy, x, dw.cpu_mut(), tokens);
     }
@@ -251,15 +244,7 @@ impl Backend for Cpu {
         embedding::add_rows(vocabulary, rows, tokens, packed.cpu_mut());
     }
 
-    fn rms_norm(
-        &self,
-        layout: Grouped,
-        eps: f32,
-        x: &Buffer,
-        weight: &Buffer,
-        y: &mut Buffer,
-        rows: usize,
-    ) {
+    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize) {
         let (x, y) = (x.cpu().rows(rows, layout.stride), y.cpu_mut().rows_mut(rows, layout.stride));
         norm::forward(&self.workers, layout, eps, x, weight.cpu(), y, rows);
     }
@@ -324,7 +309,8 @@ impl Backend for Cpu {
     ) {
         let (batch, cache) = (batch.cpu(), cache.cpu());
         let rows = batch.tokens().len();
-        let (qkv, out) = (qkv.cpu().rows(rows, shape.row()), out.cpu_mut().rows_mut(rows, shape.heads * shape.head_dim));
+        let (qkv, out) =
+            (qkv.cpu().rows(rows, shape.row()), out.cpu_mut().rows_mut(rows, shape.heads * shape.head_dim));
         let len = cache.features();
         attention::forward(&self.workers, shape, qkv, batch, &cache[layer * len..][..len], out);
     }
@@ -348,7 +334,8 @@ impl Backend for Cpu {
         swiglu::forward(&self.workers, features, gate_up, y, tokens);
     }
     fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize) {
-        let (dy, gate_up) = (dy.cpu_mut().rows_mut(tokens, features), gate_up.cpu_mut().rows_mut(tokens, 2 * features));
+        let (dy, gate_up) =
+            (dy.cpu_mut().rows_mut(tokens, features), gate_up.cpu_mut().rows_mut(tokens, 2 * features));
         swiglu::backward(&self.workers, features, dy, gate_up, tokens);
     }
 
@@ -365,7 +352,12 @@ impl Backend for Cpu {
     fn scatter_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, total: usize) {
         let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
-        rows::scatter(features, from.rows(rows.len(), features), rows, to.cpu_mut().rows_mut(total, features));
+        rows::scatter(
+            features,
+            from.rows(rows.len(), features),
+            rows,
+            to.cpu_mut().rows_mut(total, features),
+        );
     }
 
     fn head(
@@ -421,13 +413,7 @@ impl Backend for Cpu {
             head::entropy_slopes(&self.workers, shape, x, weights, targets, masks, temperature, logits)
         })
     }
-    fn draw(
-        &self,
-        shape: Linear,
-        hidden: &Buffer,
-        weights: &Buffer,
-        draws: &[Draw],
-    ) -> Vec<Option<Drawn>> {
+    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let rows = draw::rows(draws);
         let hidden = hidden.cpu().rows(rows, shape.inputs);
         let mut logits = self.buffer(Role::Activation(1, draw::workspace(shape, rows)));
@@ -465,13 +451,16 @@ impl Backend for Cpu {
         rows::add(&self.workers, from.cpu(), to.cpu_mut());
     }
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
-        let parts: Vec<&[f32]> = parts.iter().map(|(tensor, numbers)| &tensor.cpu()[numbers.clone()]).collect();
+        let parts: Vec<&[f32]> =
+            parts.iter().map(|(tensor, numbers)| &tensor.cpu()[numbers.clone()]).collect();
         adamw::square_sums(&self.workers, &parts)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]) {
         for Updated { weights, gradient, numbers, first, second } in parameters {
-            let (weights, gradient) = (&mut weights.cpu_mut()[numbers.clone()], &gradient.cpu()[numbers.clone()]);
-            let (first, second) = (&mut first.cpu_mut()[..numbers.len()], &mut second.cpu_mut()[..numbers.len()]);
+            let (weights, gradient) =
+                (&mut weights.cpu_mut()[numbers.clone()], &gradient.cpu()[numbers.clone()]);
+            let (first, second) =
+                (&mut first.cpu_mut()[..numbers.len()], &mut second.cpu_mut()[..numbers.len()]);
             adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
     }

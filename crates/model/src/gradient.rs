@@ -66,7 +66,13 @@ impl Gradient {
     }
 
     /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`.
-    pub(crate) fn add_embedded(&mut self, backend: &dyn Backend, vocabulary: Linear, tokens: &[u32], dx: &Buffer) {
+    pub(crate) fn add_embedded(
+        &mut self,
+        backend: &dyn Backend,
+        vocabulary: Linear,
+        tokens: &[u32],
+        dx: &Buffer,
+    ) {
         let slots = self.embedding.slots_of(backend, vocabulary, tokens);
         backend.embed_backward(&backend.index(&slots), dx, &mut self.embedding.rows);
     }

@@ -73,7 +73,12 @@ impl Parameters {
     }
 
     /// Every tensor of the layout, to be written under its name with `prefix` before it.
-    pub fn tensors<'a>(&'a self, backend: &'a dyn Backend, layout: &'a Layout, prefix: &str) -> Vec<Tensor<'a>> {
+    pub fn tensors<'a>(
+        &'a self,
+        backend: &'a dyn Backend,
+        layout: &'a Layout,
+        prefix: &str,
+    ) -> Vec<Tensor<'a>> {
         layout
             .tensors()
             .map(|(id, parameter, tensor)| Tensor {
@@ -107,7 +112,13 @@ impl Parameters {
     }
 
     /// Copies one named tensor to the host, row-major.
-    pub fn tensor(&self, backend: &dyn Backend, id: Id, parameter: &Parameter, tensor: &NamedTensor) -> Vec<f32> {
+    pub fn tensor(
+        &self,
+        backend: &dyn Backend,
+        id: Id,
+        parameter: &Parameter,
+        tensor: &NamedTensor,
+    ) -> Vec<f32> {
         Self::tensor_of(backend, &self[id], parameter, tensor)
     }
 

@@ -3,8 +3,8 @@
 use crate::arithmetic::reference;
 use crate::data::{assert_close, wide};
 use crate::device::{Trial, width};
-use crate::serve::Sequences;
 use crate::properties;
+use crate::serve::Sequences;
 use isentrope_kernels::{Attention, Role, Run};
 
 properties!(forward, backward, backward_of_a_shared_beginning, steep_scores);

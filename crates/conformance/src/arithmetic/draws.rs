@@ -2,8 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::{checkpoint, load};
-use crate::requests::{request, run};
 use crate::properties;
+use crate::requests::{request, run};
 use isentrope_rollout::{Completion, Engine, Limits, Sampling};
 use safetensors::SafeTensors;
 use std::ops::Range;

@@ -2,8 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::nan_model;
-use crate::requests::{ROOMY, alone, exact, least_pages, limits, request, run};
 use crate::properties;
+use crate::requests::{ROOMY, alone, exact, least_pages, limits, request, run};
 use isentrope_model::ActivationCache;
 use isentrope_rollout::{Engine, Error, Event, FinishReason, Request, Sampling};
 

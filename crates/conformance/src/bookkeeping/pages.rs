@@ -63,7 +63,8 @@ fn every_page_is_free_or_held(trial: &Trial) {
 
 fn sizes_of_pages(trial: &Trial) {
     let page = trial.page();
-    let counts = [0, 1, page - 1, page, page + 1, 10 * page].map(|positions| KvCache::pages_for(trial.model("qwen3"), positions));
+    let counts = [0, 1, page - 1, page, page + 1, 10 * page]
+        .map(|positions| KvCache::pages_for(trial.model("qwen3"), positions));
     assert_eq!(counts, [0, 1, 1, 1, 2, 10]);
     // Two layers of two heads, with a key and a value of 16 numbers per position.
     let shape = Attention { heads: 4, kv_heads: 2, head_dim: 16, window: None, scale: 0.25 };

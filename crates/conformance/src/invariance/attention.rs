@@ -2,8 +2,8 @@
 
 use crate::data::{assert_bits, pieces};
 use crate::device::{Device, Trial, width};
-use crate::serve::{LAYER, Piece, Sequences};
 use crate::properties;
+use crate::serve::{LAYER, Piece, Sequences};
 use isentrope_kernels::{Attention, Role};
 use proptest::prelude::*;
 

@@ -1,9 +1,7 @@
 //! Every operation that works row by row: rows alone, together and in micro-batches.
 
 use crate::data::{assert_bits, indices, masks, noise, pieces};
-use crate::device::{
-    Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights,
-};
+use crate::device::{Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights};
 use crate::properties;
 use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Linear, Role, Turn};
 use proptest::prelude::*;
@@ -31,12 +29,7 @@ impl Results {
 }
 
 /// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on from `before`.
-fn operate(
-    device: &Device<'_>,
-    rows: usize,
-    range: Range<usize>,
-    before: Option<Results>,
-) -> Results {
+fn operate(device: &Device<'_>, rows: usize, range: Range<usize>, before: Option<Results>) -> Results {
     let shape = SHAPE;
     let Linear { inputs, outputs } = shape;
     let n = range.len();

@@ -2,8 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::bits;
-use crate::requests::{Place, alone, exact, least_pages, limits, request, requests, run, run_apart};
 use crate::properties;
+use crate::requests::{Place, alone, exact, least_pages, limits, request, requests, run, run_apart};
 use isentrope_model::{
     ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Packed, Scores, Sequence, Tape,
 };

@@ -35,7 +35,10 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
         };
         let made = if replayed {
             let (model, rows, wanted, cached_rows, slots, pages, positions) = (0, ROWS, ROWS, 0, 0, 0, 0);
-            backend.replayed(ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions }, &mut launch)
+            backend.replayed(
+                ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions },
+                &mut launch,
+            )
         } else {
             launch()
         };

@@ -19,12 +19,7 @@ const MANY_ROWS: usize = 147;
 /// Where the second part of the head's outputs begins: a multiple of 64.
 const PART: usize = 64;
 
-fn matrix<D: Device>(
-    backend: &Cuda<D>,
-    role: fn(Kind) -> Role,
-    shape: Linear,
-    numbers: &[f32],
-) -> Buffer {
+fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]) -> Buffer {
     let kind = Kind::Matrix(shape);
     parameter(backend, role(kind), kind, numbers)
 }
@@ -44,7 +39,14 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     let mut y = rows(backend, &noise(5, ROWS * outputs), outputs);
     backend.linear(STEPS, &of_x, &packed, None, &mut y, ROWS);
     let logits = backend.scratch(4 * ROWS * outputs);
-    backend.logits(STEPS, 0..outputs, Cuda::<D>::matrix_of(of_x.of(), ROWS, inputs), packed.of(), logits.at(0), ROWS);
+    backend.logits(
+        STEPS,
+        0..outputs,
+        Cuda::<D>::matrix_of(of_x.of(), ROWS, inputs),
+        packed.of(),
+        logits.at(0),
+        ROWS,
+    );
     let bits = |numbers: &[f32]| -> Vec<u16> {
         numbers.iter().map(|&number| bf16::from_f32(number).to_bits()).collect()
     };

@@ -17,7 +17,11 @@ fn buffers_take_the_bytes_that_are_told() {
         (Role::OffloadedMoment(100), 100),
         (Role::Cache { shape, layers: 3, pages: 5 }, 3 * 5 * 2 * 16 * (10 + 16)),
     ] {
-        assert_eq!((cpu.bytes(role), contents(&cpu.allocate(role).unwrap()).len()), (4 * floats, floats), "{role:?}");
+        assert_eq!(
+            (cpu.bytes(role), contents(&cpu.allocate(role).unwrap()).len()),
+            (4 * floats, floats),
+            "{role:?}"
+        );
     }
 }
 
@@ -80,8 +84,7 @@ fn pages_of_a_cache() {
                     let value = kv_heads * head_dim * PAGE + (head * PAGE + slot) * padded;
                     page[value..value + padded].fill(0.0);
                     for d in 0..head_dim {
-                        page[(head * head_dim + d) * PAGE + slot] =
-                            row[(2 * kv_heads + head) * head_dim + d];
+                        page[(head * head_dim + d) * PAGE + slot] = row[(2 * kv_heads + head) * head_dim + d];
                         page[value + d] = row[(3 * kv_heads + head) * head_dim + d];
                     }
                 }
