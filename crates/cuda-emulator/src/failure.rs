@@ -6,7 +6,8 @@ use std::fmt;
 /// What sort of mistake a launch has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The launch asks for what the device does not have, or not for what the kernel says of itself.
+    /// The launch asks for what the device does not have, or not for what the kernel says of
+    /// itself.
     Launch,
     /// An access where there is no memory, or beside what there is.
     OutOfBounds,

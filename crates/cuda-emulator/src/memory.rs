@@ -6,13 +6,15 @@ use isentrope_kernels::OutOfMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What memory is filled with that nothing has been written to: NaN as f32, as bf16 and as f64, and no row's number.
+/// What memory is filled with that nothing has been written to: NaN as f32, as bf16 and as f64, and
+/// no row's number.
 pub(crate) const POISON: u8 = 0xff;
 
 /// The same now and then, for what passes over NaN: large positive numbers.
 pub(crate) const LARGE: u8 = 0x7f;
 
-/// So many freed allocations keep their addresses, so that whoever uses them still does not find another's memory.
+/// So many freed allocations keep their addresses, so that whoever uses them still does not find
+/// another's memory.
 const FREED: usize = 256;
 
 /// Memory on the emulated device. Freed when dropped, its address is nobody's.

@@ -22,8 +22,8 @@ pub(crate) struct Region {
     bytes: usize,
 }
 
-// SAFETY: it owns its pages. Whoever reads or writes them orders that: launches are serialised, and within one it is the emulated
-// kernels' own affair.
+// SAFETY: it owns its pages. Whoever reads or writes them orders that: launches are serialised, and
+// within one it is the emulated kernels' own affair.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -97,10 +97,12 @@ impl Region {
 pub(crate) fn damage_between(start: usize, end: usize) -> Option<isize> {
     let page = rustix::param::page_size();
     let last = (end.max(start + 1)).next_multiple_of(page);
-    // The slack before a region is less than a page, since what it does not fill of its last page is behind it.
+    // The slack before a region is less than a page, since what it does not fill of its last page
+    // is behind it.
     let first = start - start % page;
     let touched = |at: &usize| {
-        // SAFETY: between the guard pages. Kernels may write here, so the compiler is not to know what it reads.
+        // SAFETY: between the guard pages. Kernels may write here, so the compiler is not to know
+        // what it reads.
         unsafe { (*at as *const u8).read_volatile() != SLACK }
     };
     let found = (end..last).find(touched).or_else(|| (first..start).rev().find(touched));

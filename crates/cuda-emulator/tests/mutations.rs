@@ -1,8 +1,9 @@
-//! Mistakes in the backend's own kernels are noticed: each of the changes in mutations.txt is made in the source of a kernel,
-//! and what the emulated device then computes is held against the CPU, or against chains of the tensor core, under several
-//! schedules.
+//! Mistakes in the backend's own kernels are noticed: each of the changes in mutations.txt is made
+//! in the source of a kernel, and what the emulated device then computes is held against the CPU,
+//! or against chains of the tensor core, under several schedules.
 //!
-//! A change that no longer applies, because the kernel has changed, is a failure as well: it wants a successor.
+//! A change that no longer applies, because the kernel has changed, is a failure as well: it wants
+//! a successor.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
 
 #[path = "../../cuda/tests/attention_reference.rs"]
@@ -123,8 +124,9 @@ fn linear(backend: &dyn Backend) -> Results {
     results
 }
 
-/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each place: the first in small
-/// tiles, whose gradient by weights has large ones, the second in narrow ones.
+/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each
+/// place: the first in small tiles, whose gradient by weights has large ones, the second in narrow
+/// ones.
 const PRODUCTS_OF: [(Linear, usize); 2] =
     [(Linear { inputs: 133, outputs: 190 }, 83), (Linear { inputs: 587, outputs: 42 }, 18)];
 
@@ -394,7 +396,8 @@ fn attention(backend: &dyn Backend) -> Results {
     results
 }
 
-/// Sequences of which the last row of each is decoded: tiles and rows are more than these, which number is rounded up.
+/// Sequences of which the last row of each is decoded: tiles and rows are more than these, which
+/// number is rounded up.
 const DECODED: usize = 9;
 
 fn decoded_len(sequence: usize) -> usize {
@@ -454,7 +457,8 @@ fn decoding_expected() -> Results {
     bits(&outputs)
 }
 
-/// Rows of queries, keys and values with what they are made ready with, of runs in another order than their rows, and of none.
+/// Rows of queries, keys and values with what they are made ready with, of runs in another order
+/// than their rows, and of none.
 struct Prepared {
     raw: Buffer,
     norms: [Buffer; 2],
@@ -493,7 +497,8 @@ fn prepare(backend: &dyn Backend, normed: bool, cache: &mut Buffer) -> (Buffer, 
     (qkv, batch)
 }
 
-/// Rows as attention sees them, without norms, then normed; and what it makes of them and of the cache.
+/// Rows as attention sees them, without norms, then normed; and what it makes of them and of the
+/// cache.
 fn prepared(backend: &dyn Backend) -> Results {
     let shape = tiled(None);
     let width = shape.heads * shape.head_dim;
@@ -588,8 +593,9 @@ fn tiled(window: Option<usize>) -> Attention {
     Attention { heads: 4, kv_heads: 2, head_dim: 24, window, scale: 0.3 }
 }
 
-/// A sequence of more keys than a split has, how many of its last rows attend, and heads of keys and values: so many rows that
-/// warps of a block have each its own, or one, of which each split has a block, or so many heads that a block has both splits.
+/// A sequence of more keys than a split has, how many of its last rows attend, and heads of keys
+/// and values: so many rows that warps of a block have each its own, or one, of which each split
+/// has a block, or so many heads that a block has both splits.
 const LONG: usize = 1100;
 /// Tokens of a sequence that does not fill its page.
 const SHORT: usize = 5;
@@ -800,7 +806,8 @@ fn kernels_as_they_are_pass() {
     }
 }
 
-/// How a mutation was noticed, if it was: by what is computed or by a failure, and whether accesses had to be looked at.
+/// How a mutation was noticed, if it was: by what is computed or by a failure, and whether accesses
+/// had to be looked at.
 fn noticed(change: &Change) -> Result<String, String> {
     let (file, name) = change.of.split_once(' ').unwrap();
     let operations = operations(name);

@@ -1,4 +1,5 @@
-//! Mistakes that are made in correct kernels are found, and the correct ones pass whatever the seed.
+//! Mistakes that are made in correct kernels are found, and the correct ones pass whatever the
+//! seed.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod patches;
@@ -192,7 +193,8 @@ fn mistake(name: &str) -> Option<Mistake> {
     found
 }
 
-/// Whether a mistake is what was planted. A race may be seen as a read of what nobody has written yet.
+/// Whether a mistake is what was planted. A race may be seen as a read of what nobody has written
+/// yet.
 fn is(found: Mistake, planted: Option<Mistake>) -> bool {
     Some(found) == planted || (found, planted) == (Mistake::Uninitialised, Some(Mistake::Race))
 }

@@ -1,6 +1,8 @@
-//! What NVIDIA's data sheets say of GPUs: the peaks that estimates and measurements are held against.
+//! What NVIDIA's data sheets say of GPUs: the peaks that estimates and measurements are held
+//! against.
 //!
-//! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here compute it.
+//! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here
+//! compute it.
 
 /// A GPU as it is sold.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,8 +15,9 @@ pub struct DataSheet {
     words: &'static [&'static str],
     /// Memory as it is sold, in GB.
     pub memory_gb: f64,
-    /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the GPUs themselves, not of the
-    /// data sheet (modal-labs/modal-client#2797, and listings of RTX 4090, H200 and B200 that others have published).
+    /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the
+    /// GPUs themselves, not of the data sheet (modal-labs/modal-client#2797, and listings of RTX
+    /// 4090, H200 and B200 that others have published).
     pub memory_mib: usize,
     /// bf16 products summed in f32, in FLOP/s.
     pub bf16: f64,

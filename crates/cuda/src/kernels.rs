@@ -1,7 +1,7 @@
 //! How kernels are declared on the Rust side, and launched.
 //!
-//! A kernel's parameters stand here once, as the type of its [`Kernel`]; the compiler holds launches against them, and a test
-//! the signature in the `.cu` file.
+//! A kernel's parameters stand here once, as the type of its [`Kernel`]; the compiler holds
+//! launches against them, and a test the signature in the `.cu` file.
 //!
 //! ```ignore
 //! static NORM: Source = Source { file: "norm.cu", text: include_str!("../kernels/norm.cu") };
@@ -33,7 +33,8 @@ pub static HEADERS: &[Source] = &[
     Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
-/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32` and `f64`.
+/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32`
+/// and `f64`.
 #[derive(Debug)]
 pub struct Kernel<P> {
     function: Function,

@@ -1,7 +1,8 @@
 //! Rows of logits in parts, a block of threads each, so that a few rows keep all processors busy.
 //!
-//! A row's statistics need its largest logit first. So parts take two launches, their maxima and then the sums of their blocks; a
-//! third one, the head's or the draws', adds these in the one order that there is. How a row is cut changes no bit.
+//! A row's statistics need its largest logit first. So parts take two launches, their maxima and
+//! then the sums of their blocks; a third one, the head's or the draws', adds these in the one
+//! order that there is. How a row is cut changes no bit.
 
 use crate::catalog::{PART_MAXIMA, PART_SUMS};
 use crate::cuda::{Cuda, word};
@@ -24,7 +25,8 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Numbers of a row of so many tokens: sums for draws, in f64; those for statistics; and maxima.
+    /// Numbers of a row of so many tokens: sums for draws, in f64; those for statistics; and
+    /// maxima.
     fn numbers(self, vocabulary: usize) -> [usize; 3] {
         let masses = if self == Self::Draws { vocabulary.div_ceil(DRAW_BLOCK) } else { 0 };
         [masses, 2 * vocabulary.div_ceil(SUM_BLOCK), vocabulary.div_ceil(PART)]

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Asserts that the table of this name, which the tests of the same name make, is in the guide; with UPDATE_DOCS=1 in the
-/// environment, writes it there.
+/// Asserts that the table of this name, which the tests of the same name make, is in the guide;
+/// with UPDATE_DOCS=1 in the environment, writes it there.
 pub fn has_table(name: &str, table: &str) {
     // Tests of other tables write the same file.
     static GUIDE: Mutex<()> = Mutex::new(());

@@ -1,4 +1,5 @@
-//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass, and that norm.
+//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass,
+//! and that norm.
 
 use crate::erased::Buffer;
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
@@ -80,11 +81,12 @@ pub struct Updated<'a> {
     pub second: &'a mut Buffer,
 }
 
-/// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does not depend on who sums.
+/// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does
+/// not depend on who sums.
 pub const NORM_BLOCK: usize = 4096;
 
-/// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in f64 in order, those of a
-/// tensor first.
+/// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in
+/// f64 in order, those of a tensor first.
 pub fn norm<'a>(tensors: impl IntoIterator<Item = &'a [f32]>) -> f64 {
     let of_tensor = |sums: &[f32]| sums.iter().copied().map(f64::from).sum::<f64>();
     tensors.into_iter().map(of_tensor).sum::<f64>().sqrt()

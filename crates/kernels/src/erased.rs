@@ -1,4 +1,5 @@
-//! Memory of a device whose type is known at run time only: what a model holds, whichever backend made it.
+//! Memory of a device whose type is known at run time only: what a model holds, whichever backend
+//! made it.
 
 use std::any::Any;
 

@@ -1,8 +1,9 @@
 //! Compiled kernels on disk.
 //!
-//! An entry is a file under the hash of all that went into it. It appears whole, by a rename, so several programs may start at
-//! once: each that finds no entry makes it, and all make the same. What does not have the hash that its first line says is as
-//! good as absent. The entries that were not used for longest go when all together are larger than the bound.
+//! An entry is a file under the hash of all that went into it. It appears whole, by a rename, so
+//! several programs may start at once: each that finds no entry makes it, and all make the same.
+//! What does not have the hash that its first line says is as good as absent. The entries that were
+//! not used for longest go when all together are larger than the bound.
 
 use super::compile::{Compiled, Usage};
 use isentrope_files::{AtomicFile, Digest, make_directory, remove};
@@ -36,7 +37,8 @@ impl KernelCache {
         Self { directory, limit: LIMIT }
     }
 
-    /// The entry under a key, which notes that it was used; `None` where there is none or it is damaged.
+    /// The entry under a key, which notes that it was used; `None` where there is none or it is
+    /// damaged.
     pub(super) fn get(&self, key: &str) -> Option<Compiled> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
@@ -64,7 +66,8 @@ impl KernelCache {
         self.directory.join(key).with_extension("kernel")
     }
 
-    /// Removes the entries that were not used for longest until the rest is within the bound. The one under `kept` stays.
+    /// Removes the entries that were not used for longest until the rest is within the bound. The
+    /// one under `kept` stays.
     fn shrink(&self, kept: &str) {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(&self.directory)
             .into_iter()
@@ -119,7 +122,8 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// The hash of all that decides what a compiler makes, each part with its length, so that none can be taken for another.
+/// The hash of all that decides what a compiler makes, each part with its length, so that none can
+/// be taken for another.
 pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut digest = Digest::sha256();
     for part in parts {

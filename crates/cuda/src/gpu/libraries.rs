@@ -98,8 +98,9 @@ pub struct Search {
 }
 
 impl Search {
-    /// Looks for a library that the driver can work with (its CUDA version; any where there is no driver), and takes the first
-    /// copy that `open` opens. `open` says its true version, or why it cannot be used.
+    /// Looks for a library that the driver can work with (its CUDA version; any where there is no
+    /// driver), and takes the first copy that `open` opens. `open` says its true version, or why it
+    /// cannot be used.
     pub(super) fn run<T>(
         library: LibraryName,
         surroundings: &Surroundings,
@@ -214,7 +215,8 @@ mod tests {
     use std::ffi::OsString;
     use std::fs;
 
-    /// A machine of files that are not libraries, and what they would say of themselves if they were.
+    /// A machine of files that are not libraries, and what they would say of themselves if they
+    /// were.
     struct Machine(tempfile::TempDir);
 
     impl Machine {
@@ -343,7 +345,8 @@ mod tests {
     #[test]
     fn nothing_is_looked_for_where_the_process_happens_to_be() {
         let machine = Machine::new(&ALL);
-        // The same directories from where the tests run, and the empty part that a colon at the end leaves.
+        // The same directories from where the tests run, and the empty part that a colon at the end
+        // leaves.
         let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
         let relative = |path: &str| up.join(machine.at(path).strip_prefix("/").unwrap());
         assert!(relative("named").is_dir());
