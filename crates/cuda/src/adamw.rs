@@ -74,7 +74,7 @@ impl<'a, D: Device> Parameter<'a, D> {
 impl<D: Device> Cuda<D> {
     pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer<D>, Range<usize>)]) -> Vec<f32> {
         let mut sums = Vec::new();
-        // Of one type at a time, in the order of the parts.
+        // One type of numbers at a time, in the order of the parts.
         for parts in parts.chunk_by(|a, b| is_split(a.0) == is_split(b.0)) {
             let tensor = |(of, numbers): &(&CudaBuffer<D>, Range<usize>)| {
                 self.settle(of);

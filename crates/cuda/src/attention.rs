@@ -79,7 +79,7 @@ impl<D: Device> Cuda<D> {
         let layer = Self::layer(shape, batch, cache, layer);
         let angles = [cos, sin].map(|of| of.rows(batch.positions_end(), shape.head_dim / 2));
         self.launch_prepare(shape, norms, Some(angles), qkv, batch, 0..batch.rows(), layer);
-        // What goes to further pages as well is the same numbers.
+        // Further pages get the same numbers.
         self.launch_prepare(shape, None, None, qkv, batch, batch.rows()..batch.stored(), layer);
     }
 

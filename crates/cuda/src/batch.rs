@@ -31,11 +31,11 @@ pub struct CudaBatch<D: Device> {
     stored: usize,
     /// Tokens, positions, rows to be stored and their slots, and numbers of pages.
     block: Uploaded<D>,
-    /// Where tokens of draws are.
+    /// Addresses of drawn tokens.
     drawn: Option<CudaTokens<D>>,
     /// Tiles of the attention kernels, by query heads per key-value head.
     tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
-    /// Those of its tensor core's kernels, by heads, key-value heads and window.
+    /// Tiles of the tensor core's kernels, by heads, key-value heads and window.
     split_tiles: Mutex<HashMap<SplitKey, Arc<SplitTiles<D>>>>,
     /// Tiles of its gradient, by query heads per key-value head, and rows and keys of a tile.
     gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles<D>>>>,

@@ -322,7 +322,7 @@ catalog! {
     }
 }
 
-/// What the attention kernels by features of a head take: see the catalog.
+/// Parameters of the attention kernels by features of a head: see the catalog.
 type Forward = (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
 type BackwardQueries = (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
 type BackwardKeys = (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);

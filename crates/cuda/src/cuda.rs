@@ -21,7 +21,7 @@ pub struct Cuda<D: Device> {
     pub(crate) device: Box<Stream<D>>,
     pub(crate) dtype: Dtype,
     pub(crate) pool: Arc<Pool<D>>,
-    /// What draws on the host are made with.
+    /// The CPU, for draws on the host.
     pub(crate) isa: Isa,
     /// Numbers of each moment that an update has on the device at a time, where moments live in the
     /// host's memory.
@@ -81,7 +81,7 @@ impl<D: Device> Cuda<D> {
         self.device.device()
     }
 
-    /// What numbers are kept as.
+    /// The type that numbers are kept as.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }

@@ -7,11 +7,11 @@
 /// A GPU as it is sold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataSheet {
-    /// What it is called on a command line.
+    /// Its name on a command line.
     pub key: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What the driver's name of it contains, all of these.
+    /// Words that the driver's name of it contains.
     words: &'static [&'static str],
     /// Memory as it is sold, in GB.
     pub memory_gb: f64,
@@ -23,9 +23,9 @@ pub struct DataSheet {
     pub bf16: f64,
     /// f32 on the CUDA cores, in FLOP/s.
     pub f32: f64,
-    /// Of its memory, in bytes per second.
+    /// Bandwidth of its memory, in bytes per second.
     pub bandwidth: f64,
-    /// Where these numbers are from.
+    /// Source of these numbers.
     pub source: &'static str,
 }
 
@@ -150,7 +150,7 @@ impl DataSheet {
         DATA_SHEETS.iter().find(fits).filter(|_| !is_other)
     }
 
-    /// Those with so much memory.
+    /// The cards with so much memory.
     pub fn of_memory(gb: f64) -> impl Iterator<Item = &'static Self> {
         DATA_SHEETS.iter().filter(move |sheet| sheet.memory_gb == gb)
     }

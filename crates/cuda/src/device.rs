@@ -32,9 +32,9 @@ pub trait Device: Send + Sync + 'static {
     /// Launches that have become one. It holds none of the memory that they use.
     type Graph: Send + Sync + 'static;
 
-    /// What this device is, for people: its name, and what its driver calls itself.
+    /// The device's name and its driver's version, for people.
     fn name(&self) -> String;
-    /// What a launch may ask for.
+    /// Limits of a launch.
     fn limits(&self) -> Limits;
     /// How much memory there is.
     fn memory_info(&self) -> MemoryInfo;
@@ -149,13 +149,13 @@ pub trait Device: Send + Sync + 'static {
 
 /// Memory on a device.
 pub trait Memory: Send + Sync + 'static {
-    /// Where it is, as kernels see it.
+    /// Its address, as kernels see it.
     fn address(&self) -> u64;
     /// How many bytes were asked for.
     fn bytes(&self) -> usize;
 }
 
-/// What a launch may ask for.
+/// Limits of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Compute capability, such as `(9, 0)`.

@@ -23,7 +23,7 @@ const THREADS: u32 = 256;
 
 /// Draws that the device makes, or has made.
 pub struct CudaDrawing<D: Device> {
-    /// What comes to the host of their answers; none where there are no draws.
+    /// Answers on their way to the host; none if there are no draws.
     fetch: Option<D::Fetch>,
     /// Draws of the device, those beyond what was asked for included.
     len: usize,
@@ -49,7 +49,7 @@ impl<D: Device> CudaTokens<D> {
         self.places.iter().map(|&place| DRAWN | word(place)).collect()
     }
 
-    /// Where they are, each with its log-prob.
+    /// Their address, each with its log-prob.
     pub(crate) fn start(&self) -> Pointer {
         self.answered.at(0)
     }
@@ -132,7 +132,7 @@ impl<D: Device> Cuda<D> {
         of_device.answered
     }
 
-    /// What was drawn; None where logits are not finite.
+    /// Reads the drawn tokens; None if logits are not finite.
     pub(crate) fn read_drawing(
         &self,
         CudaDrawing { fetch, len, places }: CudaDrawing<D>,
@@ -265,9 +265,9 @@ fn temperature(draw: &Draw) -> f32 {
 /// found comes back at once: a step waits for the device a single time.
 struct OfDevice<D: Device> {
     len: usize,
-    /// What is wanted, rows and temperatures.
+    /// The requests: rows and temperatures.
     asked: Uploaded<D>,
-    /// What was found, and statistics `[3, len]`.
+    /// The results, and statistics `[3, len]`.
     answered: Block<D>,
 }
 
@@ -299,7 +299,7 @@ impl<D: Device> OfDevice<D> {
     }
 }
 
-/// What was drawn at a place of `len`; None where logits are not finite.
+/// The draw at a place of `len`; None if logits are not finite.
 fn answer(words: &[u32], len: usize, place: usize) -> Option<Drawn> {
     let (found, statistics) = words.split_at(2 * len);
     let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + place]));

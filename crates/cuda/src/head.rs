@@ -22,7 +22,7 @@ use std::sync::Arc;
 const NUMBERS: usize = 5;
 const THREADS: u32 = 256;
 
-/// What the head keeps of its rows on the device between its forward and its backward pass.
+/// Statistics of rows that the head keeps on the device from its forward to its backward pass.
 pub struct CudaStatistics<D: Device> {
     targets: CudaIndex<D>,
     temperature: f32,
@@ -151,7 +151,7 @@ impl<D: Device> Cuda<D> {
         self.rows_of_head(shape, x, weights, targets, masks, temperature, |_, _, _, _| ())
     }
 
-    /// What statistics say of their rows.
+    /// Reads the scores from statistics.
     pub(crate) fn read_scores(&self, statistics: &CudaStatistics<D>) -> HeadScores {
         let rows = statistics.targets.len();
         let numbers: Vec<f32> = self.downloaded(&statistics.numbers, NUMBERS * rows);

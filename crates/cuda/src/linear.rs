@@ -102,7 +102,8 @@ pub(crate) fn workspace(dtype: Dtype, outputs: usize) -> usize {
     if dtype == Dtype::Bf16 { 4 * rows_of_sums(outputs) * outputs } else { 0 }
 }
 
-/// Of a kernel with a chain for each of so many numbers: a warp adds what eight others bring.
+/// The grid of a kernel with a chain for each of so many numbers: a warp adds what eight others
+/// bring.
 pub(crate) fn chains(numbers: usize) -> Grid {
     Grid::line(numbers.div_ceil(32), 32 * (1 + 8))
 }
@@ -529,7 +530,7 @@ impl<D: Device> Cuda<D> {
         match direction {
             Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
             Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),
-            // Of what begins, the sum so far is zero.
+            // A gradient that begins is a sum so far of zero.
             Direction::Weight(_) => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
             Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
             Direction::HeadInput(resumes) => self.launch_tiles(

@@ -18,7 +18,7 @@ pub(crate) struct LogitsBlocks {
 }
 
 impl LogitsBlocks {
-    /// What a GPU holds.
+    /// The blocks of a GPU.
     pub(crate) const OF_A_GPU: Self = Self { forward: FORWARD, back: BACK };
 
     /// So many in either direction.

@@ -16,7 +16,7 @@ const PART: usize = 4096;
 pub(crate) const SUM_BLOCK: usize = 512;
 const DRAW_BLOCK: usize = 256;
 
-/// What rows are read for.
+/// The purpose that rows are read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Statistics,
@@ -49,11 +49,11 @@ impl Purpose {
 pub(crate) enum Rows {
     /// One behind the other, with one temperature.
     All(f32),
-    /// Those with these numbers, at these temperatures.
+    /// The rows with these numbers, at these temperatures.
     Named { numbers: Pointer, temperatures: Pointer },
 }
 
-/// What the parts of rows have come to.
+/// Results of the parts of rows.
 pub(crate) struct Parts<D: Device> {
     block: Block<D>,
     purpose: Purpose,

@@ -28,7 +28,7 @@ impl Memory for NoMemory {
     }
 }
 
-/// What is said to whoever wants memory.
+/// The refusal of memory.
 fn refused(asked: usize) -> OutOfMemory {
     OutOfMemory { asked, why: "a device for plans has none".into() }
 }

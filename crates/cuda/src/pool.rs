@@ -37,7 +37,7 @@ pub(crate) struct Pool<D: Device> {
     most: AtomicUsize,
 }
 
-/// What steps ask for.
+/// Memory that steps ask for.
 struct OfSteps<D: Device> {
     /// By size and address.
     waiting: BTreeMap<(usize, u64), Held<D::Memory>>,
@@ -54,7 +54,7 @@ impl<D: Device> OfSteps<D> {
     }
 }
 
-/// Where memory goes that is dropped.
+/// Destination of dropped memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Home {
     /// Back to the device.
@@ -197,7 +197,7 @@ impl<D: Device> Pool<D> {
             self.trim();
             self.device.allocate(bytes)
         });
-        // What another thread's step holds is free in a moment.
+        // Memory of another thread's step is free in a moment.
         let memory = memory.or_else(|_| {
             self.trim_steps();
             self.device.allocate(bytes)
@@ -207,7 +207,7 @@ impl<D: Device> Pool<D> {
 }
 
 impl<D: Device> Block<D> {
-    /// Where it is.
+    /// Its address.
     pub(crate) fn memory(&self) -> &D::Memory {
         self.memory.as_ref().expect("memory is there until the block is dropped")
     }

@@ -26,7 +26,7 @@ pub struct Layer {
     pub adds: bool,
 }
 
-/// What computes the products of a model.
+/// Kernels or library that compute the products of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Products {
     /// The library, such as `cuBLASLt 13.1`, where there is one that may be used at all.

@@ -25,7 +25,7 @@ const KERNEL_BYTES: usize = 64 << 10;
 /// and of what is added to three products.
 const KERNELS: [usize; 2] = [13, 7];
 
-/// What has become of decoding steps.
+/// Counts of decoding steps by how they were launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replays {
     /// Graphs that have been made.
@@ -51,7 +51,7 @@ impl Replays {
 pub(crate) struct Graphs<D: Device>(Mutex<Known<D>>);
 
 struct Known<D: Device> {
-    /// What was used last comes last.
+    /// In order of their last use.
     steps: Vec<Step<D>>,
     replays: Replays,
 }
@@ -59,9 +59,9 @@ struct Known<D: Device> {
 /// Which launches may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// Those of a step.
+    /// The launches of a step.
     Step(ReplayKey),
-    /// Those of its draws, from so many rows.
+    /// The launches of its draws, from so many rows.
     Draws { shape: Linear, rows: usize, draws: usize },
 }
 
@@ -154,7 +154,7 @@ impl<D: Device> Cuda<D> {
         Self { replays: false, ..self }
     }
 
-    /// What has become of decoding steps so far.
+    /// Counts of decoding steps so far.
     pub fn replays(&self) -> Replays {
         self.graphs.lock().replays.clone()
     }

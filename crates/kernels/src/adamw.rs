@@ -21,35 +21,35 @@ pub struct AdamW {
     pub weight_decay: f64,
     /// Number of this step, from 1: for the bias corrections.
     pub step: u32,
-    /// What gradients are multiplied with first: `min(1, clip / norm)`, or 1.
+    /// Factor of gradients, applied first: `min(1, clip / norm)`, or 1.
     pub gradient_scale: f32,
 }
 
 /// The numbers of an update's formula: combined in f64, each rounded once.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateFactors {
-    /// Of the gradient, first of all.
+    /// Factor of the gradient, applied first.
     pub gradient_scale: f32,
-    /// Of the weights: what the decay leaves of them.
+    /// Factor of the weights: 1 less the decay.
     pub keep: f32,
-    /// Of the first moment.
+    /// Factor of the first moment.
     pub beta1: f32,
-    /// Of the gradient, for the first moment.
+    /// Factor of the gradient in the first moment.
     pub take1: f32,
-    /// Of the second moment.
+    /// Factor of the second moment.
     pub beta2: f32,
-    /// Of the gradient's square, for the second moment.
+    /// Factor of the gradient's square in the second moment.
     pub take2: f32,
     /// Divides the root of the second moment.
     pub root2: f32,
-    /// Added to that.
+    /// Added to the root.
     pub eps: f32,
-    /// Of the quotient of the moments, which is added to the weights.
+    /// Factor of the moments' quotient, which is added to the weights.
     pub rate: f32,
 }
 
 impl AdamW {
-    /// What the settings come to in this step.
+    /// The factors of this step.
     pub fn factors(self) -> UpdateFactors {
         let Self { learning_rate, beta1, beta2, eps, weight_decay, step, gradient_scale } = self;
         let correction = |beta: f64| 1.0 - libm::pow(beta, f64::from(step));

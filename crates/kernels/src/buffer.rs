@@ -45,7 +45,7 @@ impl CpuBuffer {
     }
 }
 
-/// What becomes of a buffer's memory when it is dropped.
+/// The use of a buffer's memory after it is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It waits for the next buffer of its size.
@@ -221,7 +221,7 @@ impl Recycler {
 /// Capacities are rounded up by at most an eighth, so that batches of similar size share memory.
 fn capacity(len: usize) -> usize {
     let len = len.max(64);
-    // What no memory could hold stays as large as it is.
+    // A size that no memory could hold is not rounded.
     let step = len.checked_next_power_of_two().map_or(16, |power| (power / 16).max(16));
     len.checked_next_multiple_of(step).unwrap_or(len)
 }

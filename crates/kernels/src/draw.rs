@@ -91,7 +91,7 @@ pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     logits_block_rows(shape, rows) * shape.outputs
 }
 
-/// The same at most, whatever the remainder of a block.
+/// The largest workspace, whatever the remainder of a block.
 pub(crate) fn most_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul(shape.outputs).min(LOGITS_BLOCK)
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Logits that a CPU holds at a time, in floats.
 pub const LOGITS_BLOCK: usize = 32 << 20;
 
-/// What a row of logits amounts to at a temperature.
+/// Summary of the distribution that a row of logits gives at a temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distribution {
     /// The largest `logit / temperature`.
@@ -91,7 +91,7 @@ impl Distribution {
     }
 }
 
-/// What truncated sampling keeps of a distribution: tokens, and the logarithm of the probability
+/// The tokens that truncated sampling keeps of a distribution, and the logarithm of the probability
 /// that they have together.
 struct Truncated<'a> {
     tokens: &'a [u32],
@@ -242,7 +242,7 @@ impl Kernel for ExpectedPull<'_> {
     }
 }
 
-/// What the head says of each row, in nats.
+/// The head's results for each row, in nats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeadScores {
     /// Log-prob of the target, `[rows]`.
@@ -254,7 +254,7 @@ pub struct HeadScores {
     pub log_masses: Vec<f32>,
 }
 
-/// What the head says of each row that it keeps nothing of.
+/// The head's results for rows without a backward pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntropySlopes {
     /// As in a pass that goes back.
@@ -267,15 +267,15 @@ pub struct EntropySlopes {
     pub slopes: Vec<f32>,
 }
 
-/// What the head keeps of its rows between its forward and its backward pass.
+/// Statistics of rows that the head keeps from its forward to its backward pass.
 pub struct CpuStatistics {
     targets: Vec<u32>,
     temperature: f32,
-    /// Of each target, until they are read.
+    /// Log-prob of each target, until it is read.
     logprobs: Vec<f32>,
     distributions: Vec<Distribution>,
     masks: Arc<SamplingMasks>,
-    /// Of what each mask keeps; none where nothing is masked.
+    /// Log-mass of each mask; empty if nothing is masked.
     log_masses: Vec<f32>,
 }
 
@@ -462,7 +462,7 @@ impl HeadGradient<'_> {
         places.zip(shares).map(|(at, share)| (at, c * share / temperature)).collect()
     }
 
-    /// What the mask's coefficient takes from every token's own probability.
+    /// The part of the mask's coefficient that every token's probability is multiplied with.
     fn of_mass(&self, r: usize) -> f32 {
         let is_masked = !self.statistics.masks.of(r).is_empty();
         self.d_log_masses.get(r).copied().filter(|_| is_masked).unwrap_or_default()

@@ -4,8 +4,8 @@ use crate::attention::Attention;
 use crate::linear::Linear;
 use std::fmt;
 
-/// What a buffer holds. A backend chooses the type of its numbers, their padding and their order by
-/// it; the CPU has f32 everywhere, and pads nothing but packed weights and pages.
+/// The content of a buffer. A backend chooses the type of its numbers, their padding and their
+/// order by it; the CPU has f32 everywhere, and pads nothing but packed weights and pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Activations, or the gradient of a loss by them: `[rows, features]`.
@@ -35,7 +35,7 @@ pub enum Role {
     },
 }
 
-/// What shape a parameter has.
+/// The shape of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// So many numbers in a row: a bias, the weights of a norm.
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// What takes memory beside the buffers that are handed to it.
+/// An operation that takes memory beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
     /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward) over so

@@ -45,7 +45,7 @@ impl SamplingMasks {
         (0..draws).for_each(|draw| self.push(more.of(draw)));
     }
 
-    /// Those of some of the draws.
+    /// The masks of some of the draws.
     #[must_use]
     pub fn part(&self, draws: Range<usize>) -> Self {
         let mut part = Self::default();

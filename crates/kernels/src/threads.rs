@@ -58,7 +58,7 @@ fn pinned(text: &str) -> Result<usize, String> {
 
 const MAX_THREADS: usize = 1024;
 
-/// What every operation needs: an instruction set and a pool.
+/// An instruction set and a pool of threads: every operation needs both.
 pub(crate) struct Workers {
     pub isa: Isa,
     pub threads: Threads,
@@ -86,7 +86,7 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr())
     }
 
-    /// Of a bare pointer.
+    /// Wraps a bare pointer.
     pub(crate) fn at(pointer: *mut T) -> Self {
         Self(pointer)
     }

@@ -21,7 +21,7 @@ const MOST: usize = 32;
 /// What the library knows an algorithm by. All of it counts: nobody else can read it.
 pub(super) type Algorithm = [u64; 8];
 
-/// What is asked of the library.
+/// A request to the library.
 pub(super) trait Library {
     /// The algorithm that it proposes for a product of such sizes; none where it has none that adds
     /// up in one chain.
@@ -36,10 +36,10 @@ pub(super) trait Library {
     fn compare(&self, shape: &Product, algorithm: &Algorithm) -> Result<Compared, OutOfMemory>;
 }
 
-/// What comparing a product with chains has shown.
+/// Result of comparing a product with chains.
 pub(super) enum Compared {
     Same,
-    /// What is different, and where; or why it was not compared.
+    /// The difference and its place, or why there was no comparison.
     Refused(String),
 }
 
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!(library.compared.borrow()[1..], [(200, 2)]);
         }
         assert_eq!(algorithms.refusals(), [(kind_of(&product(0)), "other bits".to_owned())]);
-        // Of another kind nothing is known.
+        // Nothing is known of another kind.
         let wide = Product { columns: 128, ..product(300) };
         algorithms.of(&library, &wide).unwrap();
         assert_eq!(library.compared.borrow()[2..], [(300, 1)]);

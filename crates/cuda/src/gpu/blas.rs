@@ -185,7 +185,7 @@ impl Blas {
         let Ok(call) = Call::new(self, product) else { return false };
         let algorithm = cublasLtMatmulAlgo_t { data: algorithm };
         let (one, zero) = (1.0_f32, 0.0_f32);
-        // What goes into a graph does not run now.
+        // A call that goes into a graph does not run now.
         let runs = handle == stream.handle;
         if runs {
             stream.note("cuBLASLt");
@@ -290,7 +290,7 @@ fn open(path: &Path) -> Result<(Functions, Version), String> {
     Ok((functions, Version::new(number / 10_000, number % 10_000 / 100)))
 }
 
-/// What one call needs, which is destroyed with it.
+/// Descriptors of one call, destroyed after it.
 ///
 /// The library's matrices lie column by column. A matrix that lies row by row is, to it, the
 /// transposed one; so it computes `d^T = b a^T`, whose left factor is `b`.

@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What an entry's first line begins with. Another form of entries gets another number.
+/// Beginning of an entry's first line. Another form of entries gets another number.
 const FORM: &str = "isentrope kernel 1";
 /// Bytes of all entries together, unless told otherwise.
 const LIMIT: u64 = 256 << 20;
@@ -24,7 +24,7 @@ pub struct KernelCache {
     limit: u64,
 }
 
-/// What an entry holds before its machine code.
+/// The part of an entry before its machine code.
 #[derive(Serialize, Deserialize)]
 struct Head {
     log: String,
@@ -133,7 +133,7 @@ pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     digest.hex()
 }
 
-/// Where a program keeps its kernels: below the directory of all that is kept for CUDA.
+/// Directory of compiled kernels: below the directory of all that is kept for CUDA.
 pub(super) fn directory(cache: &Path) -> PathBuf {
     cache.join("kernels")
 }
@@ -193,7 +193,7 @@ mod tests {
         cache.put("d", &compiled("d", 800)).unwrap();
         let there = ["a", "b", "c", "d"].map(|key| cache.get(key).is_some());
         assert_eq!(there, [true, false, true, true]);
-        // What was just written stays, even where it alone is too large.
+        // The newest entry stays, even where it alone is too large.
         cache.put("e", &compiled("e", 9000)).unwrap();
         assert!(cache.get("e").is_some() && cache.get("a").is_none() && dir.path().join("note").exists());
     }

@@ -114,7 +114,7 @@ impl Calls {
         Self::load(library)
     }
 
-    /// What a code means.
+    /// The meaning of a code.
     ///
     /// # Errors
     /// [`Failed`], for all but 0.

@@ -58,18 +58,18 @@ impl From<&'static crate::kernels::Source> for Source<'static> {
     }
 }
 
-/// What NVRTC makes of a source.
+/// Result of compiling a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compiled {
     /// Machine code, as the driver loads it.
     pub cubin: Vec<u8>,
-    /// What NVRTC says: warnings, and what the kernels use.
+    /// NVRTC's log: warnings, and the kernels' use of resources.
     pub log: String,
-    /// What each kernel uses, in the order of the log.
+    /// Resources of each kernel, in the order of the log.
     pub usage: Vec<Usage>,
 }
 
-/// What a kernel uses of a multiprocessor.
+/// Resources of a multiprocessor that a kernel uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// The kernel's name.
@@ -316,7 +316,7 @@ impl Drop for Program<'_> {
     }
 }
 
-/// What the log says of each kernel: the lines of `ptxas -v`.
+/// Resources of each kernel in the log, from the lines of `ptxas -v`.
 fn usage(log: &str) -> Vec<Usage> {
     let mut all: Vec<Usage> = Vec::new();
     for line in log.lines() {

@@ -207,12 +207,12 @@ impl Gpu {
         self.nvrtc.version()
     }
 
-    /// What its kernels are compiled for.
+    /// The architecture that kernels are compiled for.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
 
-    /// Where what is fetched arrives.
+    /// Buffers that fetched bytes arrive in.
     pub(super) fn landings(&self) -> &Landings {
         &self.landings
     }

@@ -19,7 +19,7 @@ const OLDEST: Version = Version { major: 12, minor: Some(0) };
 pub struct Driver {
     /// The CUDA version that it supports, 13.0 for a driver of version 580.
     pub cuda: Version,
-    /// What it calls itself, such as 580.65.06, where that can be told.
+    /// Its version, such as 580.65.06, if known.
     pub release: Option<String>,
     /// The GPUs that this process may use, in the driver's order.
     pub gpus: Vec<GpuDescription>,
@@ -35,7 +35,7 @@ pub struct GpuDescription {
     pub uuid: String,
     /// All of its memory.
     pub memory_bytes: u64,
-    /// What code is compiled for it.
+    /// The architecture that code is compiled for.
     pub architecture: Architecture,
     /// Multiprocessors.
     pub processors: usize,
@@ -144,7 +144,7 @@ fn shown(uuid: [u8; 16], name: &str) -> String {
     groups.into_iter().fold(kind.to_owned(), |said, group| format!("{said}-{}", hexadecimal(group)))
 }
 
-/// What the system shows of a GPU and its driver before the driver is asked.
+/// Signs of a GPU and its driver that the system shows before the driver is asked.
 struct Traces {
     /// A device of NVIDIA's on the bus, or its files in `/dev`.
     has_device: bool,

@@ -47,7 +47,7 @@ impl fmt::Display for LibraryName {
     }
 }
 
-/// What became of a copy.
+/// Outcome of trying a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -68,7 +68,7 @@ pub struct Candidate {
     pub place: Place,
     /// As the library itself says where it was taken, else as its files' names say.
     pub version: Option<Version>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Candidate {
 /// How the search for a library went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Search {
-    /// What was looked for.
+    /// Names of the library.
     pub library: LibraryName,
     /// All copies, in the order of the search.
     pub candidates: Vec<Candidate>,

@@ -31,7 +31,7 @@ pub enum Place {
     System,
     /// `CUDA_HOME` or `CUDA_PATH`, or where the toolkit is installed by default.
     Toolkit,
-    /// What `isentrope doctor --install-cuda` has fetched.
+    /// Libraries that `isentrope doctor --install-cuda` has fetched.
     Installed,
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What of a process and its machine decides where libraries are looked for.
+/// The settings of a process and its machine that decide where to look for libraries.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The root of the file system. Tests have one of their own.
@@ -63,7 +63,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// The settings of this process.
     pub fn of_process() -> Self {
         let variables =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
@@ -226,7 +226,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// What is in a directory, by name; nothing where it cannot be read.
+/// Files of a directory by name; none if it cannot be read.
 pub(super) fn list(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

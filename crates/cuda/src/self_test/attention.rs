@@ -44,7 +44,7 @@ struct Line {
     own: Range<usize>,
 }
 
-/// Those of a gradient, whose rows follow one another.
+/// The sequences of a gradient, whose rows follow one another.
 fn lines() -> Vec<Line> {
     let mut end = 0;
     let lens = LENS.into_iter().map(|len| (0..0, len));

@@ -42,7 +42,7 @@ pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             got.iter().zip(&want).try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
         }
         Dtype::Bf16 => {
-            // Of one processor, tiles are large, and a block has all splits of attention.
+            // With one processor, tiles are large, and a block has all splits of attention.
             let of =
                 |processors| Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors);
             let (many, some, one) = (of(MANY), of(SOME), of(1));

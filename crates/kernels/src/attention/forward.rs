@@ -87,7 +87,7 @@ impl<'a> Job<'a> {
         &self.pages[shape.first_visible(self.position) / PAGE..end.div_ceil(PAGE)]
     }
 
-    /// What it computes of keys and of values.
+    /// Multiply-adds with keys and with values.
     fn multiply_adds(&self, shape: Attention) -> usize {
         self.visible(shape).len() * PAGE * self.tokens * shape.group() * 2 * shape.head_dim
     }

@@ -31,7 +31,7 @@ pub struct Attention {
     pub head_dim: usize,
     /// Keys a query sees, itself included; all that precede it when absent.
     pub window: Option<usize>,
-    /// What scores are multiplied with: `head_dim^-0.5`.
+    /// Factor of the scores: `head_dim^-0.5`.
     pub scale: f32,
 }
 
@@ -46,7 +46,7 @@ pub struct HeadNorms<'a> {
     pub queries: &'a Buffer,
     /// Weights of the keys' norm.
     pub keys: &'a Buffer,
-    /// What is added to a mean of squares.
+    /// Added to the mean of squares.
     pub eps: f32,
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn backward_input_columns(
 
 struct BackwardInputBlock<'a> {
     shape: Linear,
-    /// Of outputs: the reduction.
+    /// The outputs, which the sums run over.
     panels: Range<usize>,
     /// Panels of inputs: the columns of dx.
     cut: Range<usize>,

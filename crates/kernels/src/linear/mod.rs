@@ -136,7 +136,7 @@ impl Grid {
     }
 }
 
-/// What becomes of what an output holds.
+/// Whether a result replaces an output or is added to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// It is replaced.

@@ -166,7 +166,7 @@ pub(crate) fn prefetch(start: *const f32, floats: usize) {
 /// A computation written over [`Simd`]. `run` must be `#[inline(always)]`, and so must all that it
 /// calls, so that the whole kernel is compiled for the instruction set it is dispatched to.
 pub(crate) trait Kernel {
-    /// What the computation returns.
+    /// The computation's result.
     type Output;
     /// # Safety
     /// The instruction set `S` must be available, and what the kernel's own fields point to must be
@@ -238,7 +238,7 @@ impl Isa {
     /// Runs a kernel compiled for this instruction set.
     ///
     /// # Safety
-    /// What the kernel's fields point to must be valid. `self` must be available, which `Cpu::new`
+    /// Pointers in the kernel's fields must be valid. `self` must be available, which `Cpu::new`
     /// and `Distribution::of` check.
     #[inline]
     pub(crate) unsafe fn run<K: Kernel>(self, kernel: K) -> K::Output {

@@ -12,7 +12,7 @@ use ureq::{Agent, Body};
 /// How long a connection may take to open, or stay silent.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What asks the servers.
+/// The HTTP client.
 pub(super) struct Client<'a> {
     pub progress: &'a dyn Progress,
     /// The index, without a slash at its end.

@@ -66,14 +66,14 @@ impl Package {
     }
 }
 
-/// What has become of a package.
+/// Outcome of installing a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// The package's name.
     pub package: &'static str,
     /// Its version.
     pub version: String,
-    /// Where its libraries are.
+    /// Directory of its libraries.
     pub directory: PathBuf,
     /// The names of the libraries.
     pub libraries: Vec<String>,
@@ -81,7 +81,7 @@ pub struct Installed {
     pub was_there: bool,
 }
 
-/// Where to fetch from and to.
+/// Source and destination of a fetch.
 pub struct Installer {
     index: String,
     cache: PathBuf,
