@@ -1,4 +1,5 @@
-//! Buffers on the device of a backend on trial, with marked memory around what an operation has business with.
+//! Buffers on the device of a backend on trial, with marked memory around what an operation has
+//! business with.
 
 use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
@@ -77,7 +78,8 @@ impl Trial {
     }
 }
 
-/// One variant of the backend on trial. Operations are called on it directly; buffers come with poison behind them.
+/// One variant of the backend on trial. Operations are called on it directly; buffers come with
+/// poison behind them.
 pub(crate) struct Device<'a> {
     subject: &'a dyn Subject,
     variant: &'a Variant,
@@ -189,7 +191,8 @@ impl Device<'_> {
         buffer
     }
 
-    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient, zero.
+    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient,
+    /// zero.
     pub fn download(&self, role: Role, buffer: &Buffer) -> Vec<f32> {
         let whole = with_tail(role);
         let mut data = vec![POISON; numbers(whole)];

@@ -1,12 +1,14 @@
 //! The numerics contract (docs/concepts/numerics.md) as tests that any backend can be put to.
 //!
-//! A backend's own tests name themselves a [`Subject`] and [`run`] its [`tests`] from the `main` of a test without a harness, as
-//! `tests/cpu.rs` does; every property then is a test of that binary, listed and chosen by name as usual.
+//! A backend's own tests name themselves a [`Subject`] and [`run`] its [`tests`] from the `main` of
+//! a test without a harness, as `tests/cpu.rs` does; every property then is a test of that binary,
+//! listed and chosen by name as usual.
 //!
-//! `invariance` is the contract's first level, which every backend keeps alike: bits that must not depend on the company
-//! of a row, on cuts, pages, variants. `arithmetic` is the second: the operations against the subject's own scalar
-//! reference, bit for bit, and against mathematics in f64, within the subject's [`Tolerance`]. `bookkeeping` is what the
-//! sampler promises about memory, whatever a backend's page size. `oracles` holds whole models against transformers.
+//! `invariance` is the contract's first level, which every backend keeps alike: bits that must not
+//! depend on the company of a row, on cuts, pages, variants. `arithmetic` is the second: the
+//! operations against the subject's own scalar reference, bit for bit, and against mathematics in
+//! f64, within the subject's [`Tolerance`]. `bookkeeping` is what the sampler promises about
+//! memory, whatever a backend's page size. `oracles` holds whole models against transformers.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod arithmetic;
@@ -30,7 +32,8 @@ use std::sync::{Arc, LazyLock};
 /// A property by its name.
 type Property = (&'static str, fn(&Trial));
 
-/// Names the properties of a file. One that is not named here is dead code, and the compiler says so.
+/// Names the properties of a file. One that is not named here is dead code, and the compiler says
+/// so.
 macro_rules! properties {
     ($($name:ident),* $(,)?) => {
         /// The properties of this file.
@@ -41,7 +44,8 @@ macro_rules! properties {
 }
 pub(crate) use properties;
 
-/// Every property as a test of its own, whose name begins with the subject's. The subject is made when the first of them runs.
+/// Every property as a test of its own, whose name begins with the subject's. The subject is made
+/// when the first of them runs.
 pub fn tests(
     name: &str,
     subject: impl FnOnce() -> Box<dyn Subject> + Send + 'static,

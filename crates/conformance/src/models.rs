@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on some layers, YaRN,
-/// and sizes that are no multiple of a vector.
+/// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
+/// some layers, YaRN, and sizes that are no multiple of a vector.
 pub const FAMILIES: [&str; 9] = [
     "llama-biases",
     "llama-mqa",
@@ -26,8 +26,8 @@ pub const FAMILIES: [&str; 9] = [
 /// Words that every one of them knows.
 const VOCABULARY: u32 = 61;
 
-/// Where the tiny checkpoints are: in `ISENTROPE_TEST_FIXTURES` where the tests run on another machine than they were built on,
-/// else among the sources.
+/// Where the tiny checkpoints are: in `ISENTROPE_TEST_FIXTURES` where the tests run on another
+/// machine than they were built on, else among the sources.
 pub fn checkpoints() -> PathBuf {
     let sources = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
     std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from)
@@ -68,7 +68,8 @@ pub fn some_pages(trial: &Trial) -> usize {
     3 * trial.page() + 4
 }
 
-/// Texts of no token up to some pages, some of them without targets, and some with the prompt of the one before.
+/// Texts of no token up to some pages, some of them without targets, and some with the prompt of
+/// the one before.
 pub fn texts(trial: &Trial, count: Range<usize>) -> impl Strategy<Value = Vec<Text>> + use<> {
     let text = (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
     prop::collection::vec(text, count).prop_map(|texts| {
@@ -107,8 +108,8 @@ pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<
     score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
 }
 
-/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and b are
-/// [`noise`], one value per target.
+/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and
+/// b are [`noise`], one value per target.
 pub fn gradient_bits(
     model: &Model,
     gradient: &mut Gradient,
@@ -164,8 +165,8 @@ fn below(vocabulary: u32, seed: u64, len: usize) -> Vec<u32> {
     noise(seed, len).iter().map(|x| ((x + 1.0) / 2.0 * vocabulary as f32) as u32).collect()
 }
 
-/// A checkpoint of one layer whose products are long enough that the kernels divide them into several blocks and among
-/// several threads, which those of [`FAMILIES`] are not.
+/// A checkpoint of one layer whose products are long enough that the kernels divide them into
+/// several blocks and among several threads, which those of [`FAMILIES`] are not.
 pub fn write_wide(dir: &Path) {
     let config = json!({
         "model_type": "qwen3", "vocab_size": WIDE_VOCABULARY, "hidden_size": 520, "intermediate_size": 530,

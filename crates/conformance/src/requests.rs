@@ -64,8 +64,9 @@ pub fn run(engine: &mut Engine<'_>, limits: Limits, requests: &[Request]) -> BTr
     finished
 }
 
-/// Steps two engines in turn, of which the first begins with all requests. After so many further steps so many of the responses
-/// that have not ended, from one of them on, leave an engine and go on in the other: `(steps, engine, count, first)`.
+/// Steps two engines in turn, of which the first begins with all requests. After so many further
+/// steps so many of the responses that have not ended, from one of them on, leave an engine and go
+/// on in the other: `(steps, engine, count, first)`.
 pub fn run_apart(
     engines: &mut [Engine<'_>; 2],
     requests: &[Request],
@@ -124,8 +125,8 @@ pub fn alone(model: &Model, request: &Request) -> Vec<Completion> {
     run(&mut engine, ROOMY, std::slice::from_ref(request)).into_values().collect()
 }
 
-/// Pages that the engine needs for a request at the least: its prompt, one longest response, and where several
-/// samples share a prompt that ends within a page, a copy of that page.
+/// Pages that the engine needs for a request at the least: its prompt, one longest response, and
+/// where several samples share a prompt that ends within a page, a copy of that page.
 pub fn least_pages(page: usize, request: &Request) -> usize {
     let positions = request.prompt.len() + request.sampling.max_tokens - 1;
     let copy = usize::from(request.samples.len() > 1 && !request.prompt.len().is_multiple_of(page));

@@ -11,7 +11,8 @@ pub const LAYER: usize = 2;
 /// A stretch of a sequence: its index and its positions.
 pub type Piece = (usize, Range<usize>);
 
-/// Sequences, and the pages of a cache that are theirs: in scrambled order, with strangers' pages between them.
+/// Sequences, and the pages of a cache that are theirs: in scrambled order, with strangers' pages
+/// between them.
 pub struct Sequences {
     pub shape: Attention,
     /// `[len, row]` of each sequence.
@@ -81,8 +82,9 @@ impl Sequences {
         cache
     }
 
-    /// Attention outputs `[len, heads * head_dim]` of every sequence, computed batch by batch from an empty cache.
-    /// Runs are handed over in reverse, and rows that belong to no run must stay untouched.
+    /// Attention outputs `[len, heads * head_dim]` of every sequence, computed batch by batch from
+    /// an empty cache. Runs are handed over in reverse, and rows that belong to no run must stay
+    /// untouched.
     pub fn serve(&self, device: &Device<'_>, batches: &[Vec<Piece>]) -> Vec<Vec<f32>> {
         let shape = self.shape;
         let width = width(shape);

@@ -1,5 +1,5 @@
-//! The CPU keeps the contract, on every instruction set of this processor and any number of threads, and computes in
-//! chains of fused multiply-adds.
+//! The CPU keeps the contract, on every instruction set of this processor and any number of
+//! threads, and computes in chains of fused multiply-adds.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_conformance::{Subject, Variant, run, tests};

@@ -1,5 +1,5 @@
-//! AdamW over several tensors in one launch, and the sums of squares of the gradient's norm in another. Moments may live in the
-//! host's memory.
+//! AdamW over several tensors in one launch, and the sums of squares of the gradient's norm in
+//! another. Moments may live in the host's memory.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ADAMW, SQUARE_SUMS};
@@ -10,8 +10,8 @@ use crate::layout::Element;
 use isentrope_kernels::{AdamW, NORM_BLOCK, UpdateFactors, Updated};
 use std::ops::Range;
 
-/// A tensor as the kernels take it: addresses of weights, of their rests, of the gradient and of both moments, its numbers,
-/// and how many blocks there are before it.
+/// A tensor as the kernels take it: addresses of weights, of their rests, of the gradient and of
+/// both moments, its numbers, and how many blocks there are before it.
 type Tensor = [u64; 7];
 const NUMBERS: usize = 5;
 const BLOCKS_BEFORE: usize = 6;
@@ -26,7 +26,8 @@ fn part<D: Device>(of: &CudaBuffer<D>, numbers: &Range<usize>) -> (Pointer, Poin
     }
 }
 
-/// What an update takes on the device where moments live in the host's memory, with so many numbers of each at a time.
+/// What an update takes on the device where moments live in the host's memory, with so many numbers
+/// of each at a time.
 pub(crate) fn workspace(piece: usize) -> usize {
     piece.saturating_mul(2 * 4)
 }
@@ -36,7 +37,8 @@ fn is_split<D: Device>(buffer: &CudaBuffer<D>) -> bool {
     buffer.layout.element == Element::Split
 }
 
-/// Numbers how many blocks there are before each tensor, leaves out those that have none, and says how many there are in all.
+/// Numbers how many blocks there are before each tensor, leaves out those that have none, and says
+/// how many there are in all.
 fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     tensors.retain(|tensor| tensor[NUMBERS] > 0);
     let mut blocks = 0;
@@ -72,7 +74,7 @@ impl<'a, D: Device> Parameter<'a, D> {
 impl<D: Device> Cuda<D> {
     pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer<D>, Range<usize>)]) -> Vec<f32> {
         let mut sums = Vec::new();
-        // Of one type at a time, in the order of the parts.
+        // One type of numbers at a time, in the order of the parts.
         for parts in parts.chunk_by(|a, b| is_split(a.0) == is_split(b.0)) {
             let tensor = |(of, numbers): &(&CudaBuffer<D>, Range<usize>)| {
                 self.settle(of);
@@ -115,8 +117,9 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// An update of numbers whose moments live in the host's memory: piece after piece of both is copied to the device, updated
-    /// there, and copied back. All of it is in the one stream, so the host waits for none of it.
+    /// An update of numbers whose moments live in the host's memory: piece after piece of both is
+    /// copied to the device, updated there, and copied back. All of it is in the one stream, so the
+    /// host waits for none of it.
     fn update_in_pieces(&self, factors: &UpdateFactors, split: bool, parameters: &[Parameter<'_, D>]) {
         let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
         let bytes = 4 * self.piece.min(all);

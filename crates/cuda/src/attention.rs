@@ -36,8 +36,8 @@ fn window(shape: Attention) -> u32 {
     shape.window.map_or(0, |window| word(window.min(1 << 30)))
 }
 
-/// Bytes of the gradient's statistics of so many positions: three numbers for each head, and with bf16 a fourth, since all of
-/// a row are copied at once.
+/// Bytes of the gradient's statistics of so many positions: three numbers for each head, and with
+/// bf16 a fourth, since all of a row are copied at once.
 pub(crate) fn gradient_workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
     let bytes = if dtype == Dtype::F32 { 12 } else { 16 };
     positions.saturating_mul(shape.heads).saturating_mul(bytes)
@@ -79,7 +79,7 @@ impl<D: Device> Cuda<D> {
         let layer = Self::layer(shape, batch, cache, layer);
         let angles = [cos, sin].map(|of| of.rows(batch.positions_end(), shape.head_dim / 2));
         self.launch_prepare(shape, norms, Some(angles), qkv, batch, 0..batch.rows(), layer);
-        // What goes to further pages as well is the same numbers.
+        // Further pages get the same numbers.
         self.launch_prepare(shape, None, None, qkv, batch, batch.rows()..batch.stored(), layer);
     }
 
@@ -252,11 +252,13 @@ impl<D: Device> Cuda<D> {
         let group = shape.heads / shape.kv_heads;
         let queries = for_head(&ATTENTION_BACKWARD_QUERIES_TILES, dim);
         let keys = for_head(&ATTENTION_BACKWARD_KEYS_TILES, dim);
-        // Rows of a tile, keys of a tile, and of both kernels: it, threads of a block, bytes of its shared memory.
+        // Rows of a tile, keys of a tile, and of both kernels: it, threads of a block, bytes of its
+        // shared memory.
         let (tile, queries, keys) = match (queries, keys) {
             (Some((padded, queries)), Some((_, keys))) if self.dtype == Dtype::Bf16 => {
                 let (of_queries, of_keys) = (warps(batch.longest() * group), warps(batch.longest()));
-                // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and the block's values.
+                // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and
+                // the block's values.
                 let shared = 256 * padded + 1024 + 2 * WARP_ROWS * of_keys * padded;
                 (
                     [WARP_ROWS * of_queries, WARP_ROWS * of_keys],

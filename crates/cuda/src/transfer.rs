@@ -9,7 +9,8 @@ use crate::layout::{Element, Layout};
 use half::bf16;
 use isentrope_kernels::{Buffer, Kind};
 
-/// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN stays NaN.
+/// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN
+/// stays NaN.
 fn split(x: f32) -> (u16, u16) {
     let image = if x.is_nan() { (x.to_bits() | 0x0040_0000) & 0xffff_0000 } else { x.to_bits() };
     ((image.wrapping_add(0x8000) >> 16) as u16, image as u16)
@@ -38,8 +39,8 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range` to `range`. For
-    /// measurements of models that nobody has to upload.
+    /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range`
+    /// to `range`. For measurements of models that nobody has to upload.
     ///
     /// # Panics
     /// When the buffer is no weight, or numbers are kept as f32.

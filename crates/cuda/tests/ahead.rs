@@ -1,5 +1,5 @@
-//! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients of biases and of norms'
-//! weights.
+//! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients
+//! of biases and of norms' weights.
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
@@ -7,7 +7,8 @@ use isentrope_kernels::{Backend, Buffer, Cpu, Grouped, Isa, Kind, Linear, Role};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Gradients of so many rows, each of groups of features with other numbers beside them, go on from what there is.
+/// Gradients of so many rows, each of groups of features with other numbers beside them, go on from
+/// what there is.
 #[derive(Clone, Debug)]
 struct Case {
     rows: usize,

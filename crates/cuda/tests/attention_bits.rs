@@ -1,6 +1,7 @@
-//! Attention by the tensor core equals its definition in scalar code, bit for bit: forward and backward, heads of all sizes,
-//! windows, shared beginnings, and sequences of several splits, whether one block has these or each has its own. On the emulated
-//! device, or on a GPU where `ISENTROPE_TEST_DEVICE` is `gpu`.
+//! Attention by the tensor core equals its definition in scalar code, bit for bit: forward and
+//! backward, heads of all sizes, windows, shared beginnings, and sequences of several splits,
+//! whether one block has these or each has its own. On the emulated device, or on a GPU where
+//! `ISENTROPE_TEST_DEVICE` is `gpu`.
 
 use crate::attention_reference::Reference;
 use crate::on_gpu;
@@ -194,8 +195,8 @@ fn outputs_of_heads_of_all_sizes_are_as_defined() {
     }
 }
 
-/// At most 16 rows, which are the work of all warps of a block: tiles and blocks of 16 keys that a window leaves out, and more
-/// tiles than there are stages.
+/// At most 16 rows, which are the work of all warps of a block: tiles and blocks of 16 keys that a
+/// window leaves out, and more tiles than there are stages.
 #[test]
 fn outputs_of_few_rows_are_as_defined() {
     for (i, (shape, len, rows)) in [

@@ -1,4 +1,5 @@
-//! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole models forward and backward.
+//! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole
+//! models forward and backward.
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};

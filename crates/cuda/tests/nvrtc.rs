@@ -1,7 +1,9 @@
-//! Kernels through NVIDIA's own compiler, which needs no GPU: every kernel for every architecture, without a spill.
+//! Kernels through NVIDIA's own compiler, which needs no GPU: every kernel for every architecture,
+//! without a spill.
 //!
-//! NVRTC is looked for as the program does (`ISENTROPE_CUDA_LIBRARIES`, a virtual environment, the system, ...). Where it is not
-//! found, each test says so and tests nothing; `ISENTROPE_TEST_NVRTC=1` makes that a failure.
+//! NVRTC is looked for as the program does (`ISENTROPE_CUDA_LIBRARIES`, a virtual environment, the
+//! system, ...). Where it is not found, each test says so and tests nothing;
+//! `ISENTROPE_TEST_NVRTC=1` makes that a failure.
 
 use isentrope_cuda::gpu::{Architecture, Error, KernelCache, Nvrtc, Source, Surroundings};
 use isentrope_cuda::{FUNCTIONS, HEADERS, SOURCES};

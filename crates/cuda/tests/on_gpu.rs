@@ -1,4 +1,5 @@
-//! Tests on a GPU instead of the emulator, where `ISENTROPE_TEST_DEVICE` is `gpu`; `bench/gpu.sh` runs them so.
+//! Tests on a GPU instead of the emulator, where `ISENTROPE_TEST_DEVICE` is `gpu`; `bench/gpu.sh`
+//! runs them so.
 
 use isentrope_cuda::gpu::{Gpu, Surroundings};
 use isentrope_cuda::{AnyDevice, Cuda, Dtype, SOURCES};
@@ -9,8 +10,8 @@ pub fn asked_for() -> bool {
     std::env::var_os("ISENTROPE_TEST_DEVICE").is_some_and(|device| device == "gpu")
 }
 
-/// The first GPU, with the vendor's products where they have the right bits, and with those of our own kernels alone; none where
-/// a GPU is not asked for.
+/// The first GPU, with the vendor's products where they have the right bits, and with those of our
+/// own kernels alone; none where a GPU is not asked for.
 pub fn backends(dtype: Dtype) -> Option<Vec<(String, Arc<Cuda<AnyDevice>>)>> {
     if !asked_for() {
         return None;

@@ -25,8 +25,8 @@ use std::sync::Arc;
 pub struct Cpu {
     workers: Workers,
     recycler: Arc<Recycler>,
-    /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they would be taken for
-    /// activations that are kept, and allocated anew in every pass.
+    /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they
+    /// would be taken for activations that are kept, and allocated anew in every pass.
     logits: Reserved,
 }
 
@@ -34,7 +34,8 @@ impl Cpu {
     /// A backend on the given instruction set and number of threads.
     ///
     /// # Errors
-    /// A sentence for the user when the processor lacks the instruction set or threads cannot be started.
+    /// A sentence for the user when the processor lacks the instruction set or threads cannot be
+    /// started.
     pub fn new(isa: Isa, threads: usize) -> Result<Self, String> {
         if !Isa::available().contains(&isa) {
             return Err(format!("this processor does not have {isa}"));
@@ -116,8 +117,9 @@ impl Backend for Cpu {
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
         let (rows, features) = extent(role);
         let buffer = match role {
-            // Every rollout has a cache of its own, and page faults would cost more than its memory is worth elsewhere: it
-            // waits for the next one, however large, until memory is trimmed.
+            // Every rollout has a cache of its own, and page faults would cost more than its memory
+            // is worth elsewhere: it waits for the next one, however large, until memory is
+            // trimmed.
             Role::Cache { .. } => self.recycler.cache(rows, features),
             _ => self.recycler.zeros(rows, features),
         };

@@ -1,4 +1,5 @@
-//! Memory of a device whose type is known at run time only: what a model holds, whichever backend made it.
+//! Memory of a device whose type is known at run time only: what a model holds, whichever backend
+//! made it.
 
 use std::any::Any;
 
@@ -8,12 +9,12 @@ macro_rules! erased {
         pub struct $name(Box<dyn Any $(+ $bound)+>);
 
         impl $name {
-            /// What a backend keeps there.
+            /// Wraps a value of a backend.
             pub fn new(own: impl Any $(+ $bound)+) -> Self {
                 Self(Box::new(own))
             }
 
-            /// What the backend that made it keeps there.
+            /// The value of the backend that made it.
             ///
             /// # Panics
             /// When another backend made it.
@@ -22,13 +23,13 @@ macro_rules! erased {
                 self.0.downcast_ref().unwrap_or_else(|| another_backend(stringify!($name)))
             }
 
-            /// As [`of`](Self::of), to be changed.
+            /// The value, mutable.
             #[track_caller]
             pub fn of_mut<T: Any>(&mut self) -> &mut T {
                 self.0.downcast_mut().unwrap_or_else(|| another_backend(stringify!($name)))
             }
 
-            /// As [`of`](Self::of), to be kept.
+            /// Unwraps the value.
             #[track_caller]
             pub fn into_own<T: Any>(self) -> T {
                 *self.0.downcast().unwrap_or_else(|_| another_backend(stringify!($name)))
@@ -50,11 +51,11 @@ erased! {
     DeviceBatch: Send Sync;
     /// Uploaded numbers: of rows, of slots, of tokens.
     DeviceIndex: Send Sync;
-    /// What [`head`](crate::Backend::head) has found out about its rows.
+    /// Statistics that [`head`](crate::Backend::head) computes for its rows.
     HeadStatistics: Send Sync;
-    /// Draws that have been [begun](crate::Backend::begin_draw).
+    /// Draws that [`begin_draw`](crate::Backend::begin_draw) has asked for.
     QueuedDraws: Send;
-    /// Their tokens, for a step to be fed with.
+    /// The tokens of [`QueuedDraws`], which a step can be fed with.
     DrawnTokens: Send Sync;
 }
 

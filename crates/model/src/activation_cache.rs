@@ -1,13 +1,14 @@
-//! Activations kept while sampling, for the backward pass over the same rows: a token's activations have the same bits in a
-//! step as in a pass over the whole sequence, so an update on the policy that sampled need not compute them again.
+//! Activations kept while sampling, for the backward pass over the same rows: a token's activations
+//! have the same bits in a step as in a pass over the whole sequence, so an update on the policy
+//! that sampled need not compute them again.
 
 use crate::Result;
 use crate::internals::Internals;
 use crate::model::Model;
 use isentrope_kernels::{Backend, Buffer, DeviceIndex, Role};
 
-/// A fixed number of slots, each with one row of everything that a backward pass needs of a forward pass. What a slot holds
-/// is of use as long as the weights are those that computed it.
+/// A fixed number of slots, each with one row of everything that a backward pass needs of a forward
+/// pass. What a slot holds is of use as long as the weights are those that computed it.
 pub struct ActivationCache {
     blocks: Vec<Block>,
     /// The last block's output, `[slots, hidden]`.
@@ -37,7 +38,8 @@ impl CachedRows {
 }
 
 impl ActivationCache {
-    /// An empty activation cache of so many slots, each of [so many bytes](crate::Layout::activation_bytes_per_slot).
+    /// An empty activation cache of so many slots, each of [so many
+    /// bytes](crate::Layout::activation_bytes_per_slot).
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).

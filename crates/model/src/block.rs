@@ -1,6 +1,7 @@
 //! One decoder block, forward and backward.
 //!
-//! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then `x += Wdown swiglu(Wgu norm(x))`.
+//! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then
+//! `x += Wdown swiglu(Wgu norm(x))`.
 
 use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
@@ -37,8 +38,8 @@ impl Model {
         self.backend.buffer(Role::Activation(rows, features))
     }
 
-    /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the batch's keys and values.
-    /// Returns the internals if they are to be kept.
+    /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the
+    /// batch's keys and values. Returns the internals if they are to be kept.
     pub(crate) fn block_forward(
         &self,
         block: &BlockLayout,
@@ -68,7 +69,8 @@ impl Model {
         kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals { attention, middle, gate_up })
     }
 
-    /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's input.
+    /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's
+    /// input.
     pub(crate) fn block_internals(
         &self,
         block: &BlockLayout,
@@ -129,7 +131,8 @@ impl Model {
         normed
     }
 
-    /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the weights' gradients.
+    /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the
+    /// weights' gradients.
     pub(crate) fn block_backward(
         &self,
         block: &BlockLayout,

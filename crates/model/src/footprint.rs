@@ -7,7 +7,8 @@ use crate::parameters::ROWS_PER_CALL;
 use crate::pass::Keep;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Work};
 
-/// Rows of the head's work for one token: the normed row, its gradient and that of the last block's output.
+/// Rows of the head's work for one token: the normed row, its gradient and that of the last block's
+/// output.
 const HEAD_ROWS: usize = 3;
 /// The residual stream, its gradient and the largest copies made on the way.
 const STREAM_ROWS: usize = 4;
@@ -24,8 +25,8 @@ impl Layout {
         self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
-    /// Bytes of the host's memory that weights take on their way to a device with memory of its own, at most: some rows of f32,
-    /// and the same as they are uploaded.
+    /// Bytes of the host's memory that weights take on their way to a device with memory of its
+    /// own, at most: some rows of f32, and the same as they are uploaded.
     pub fn loading_bytes(&self) -> usize {
         let of_rows = |shape: Vec<usize>| {
             let width: usize = shape[1..].iter().product();
@@ -34,7 +35,8 @@ impl Layout {
         self.tensor_shapes().map(of_rows).max().unwrap_or(0)
     }
 
-    /// Bytes of the host's memory that a tensor takes on its way from such a device to a checkpoint, at most.
+    /// Bytes of the host's memory that a tensor takes on its way from such a device to a
+    /// checkpoint, at most.
     pub fn saving_bytes(&self) -> usize {
         let whole = |shape: Vec<usize>| shape.into_iter().fold(4, usize::saturating_mul);
         self.tensor_shapes().map(whole).max().unwrap_or(0)
@@ -44,8 +46,8 @@ impl Layout {
         self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
-    /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the rows of its tokens, unless
-    /// that is the head as well.
+    /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the
+    /// rows of its tokens, unless that is the head as well.
     pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
         let all: usize = self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
         let embedding = backend.bytes_read(self.parameters[self.embedding.0].kind);
@@ -68,8 +70,8 @@ impl Layout {
         per_token.saturating_mul(tokens).saturating_add(self.head_bytes(backend, tokens))
     }
 
-    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. Not in proportion to the tokens, since the head
-    /// works on some of them at a time.
+    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. Not in proportion to
+    /// the tokens, since the head works on some of them at a time.
     pub fn head_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend.workspace(Work::Head(self.shapes.vocabulary, tokens))
     }
@@ -84,8 +86,9 @@ impl Layout {
         2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
     }
 
-    /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens went into it, at most: a row
-    /// for each token of the vocabulary among them, and the rows so far beside them while there come to be more.
+    /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens
+    /// went into it, at most: a row for each token of the vocabulary among them, and the rows so
+    /// far beside them while there come to be more.
     pub fn embedded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend.bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
     }
@@ -100,8 +103,8 @@ impl Layout {
         backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
-    /// Bytes that attention and linear layers take beside their buffers, in any pass or step over sequences of at most so many
-    /// tokens.
+    /// Bytes that attention and linear layers take beside their buffers, in any pass or step over
+    /// sequences of at most so many tokens.
     pub fn block_bytes(&self, backend: &dyn Backend, longest: usize) -> usize {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
         let adds = self.linear_layers().into_iter().filter(|&(_, adds)| adds);
@@ -109,7 +112,8 @@ impl Layout {
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }
 
-    /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and only where there is room.
+    /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and
+    /// only where there is room.
     pub fn steps_bytes(&self, backend: &dyn Backend) -> usize {
         backend.workspace(Work::Steps(self.blocks.len()))
     }
@@ -141,8 +145,8 @@ fn cache_bytes_per_position(backend: &dyn Backend, page: Role) -> usize {
     backend.bytes(page).div_ceil(backend.page_positions())
 }
 
-/// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those that are copied into them,
-/// which are fewer than the tokens and a power of two.
+/// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those
+/// that are copied into them, which are fewer than the tokens and a power of two.
 fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
     let used = tokens.min(vocabulary.outputs);
     embedded_capacity(vocabulary, used) + used.next_power_of_two() / 2

@@ -7,15 +7,16 @@ use crate::parameters::Parameters;
 use isentrope_kernels::{Backend, Buffer, Linear, Role};
 use std::collections::HashMap;
 
-/// A gradient in the making. Every number in it is one chain over the tokens that were given, in order, wherever
-/// the boundaries of micro-batches fell.
+/// A gradient in the making. Every number in it is one chain over the tokens that were given, in
+/// order, wherever the boundaries of micro-batches fell.
 pub struct Gradient {
     pub(crate) parameters: Parameters,
     embedding: EmbeddingRows,
 }
 
-/// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a gradient from the
-/// head as well; two chains added at the end do not depend on micro-batches, as one chain alternating would.
+/// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a
+/// gradient from the head as well; two chains added at the end do not depend on micro-batches, as
+/// one chain alternating would.
 struct EmbeddingRows {
     slots: HashMap<u32, u32>,
     tokens: Vec<u32>,

@@ -15,7 +15,8 @@ use std::sync::Arc;
 const DEFAULT_RANGE: f64 = 0.02;
 
 impl Model {
-    /// A model for the config.json in `dir` whose weights are all 0, for whoever sets them otherwise.
+    /// A model for the config.json in `dir` whose weights are all 0, for whoever sets them
+    /// otherwise.
     ///
     /// # Errors
     /// As [`ModelConfig::read`], or when there is no memory for the weights.
@@ -27,11 +28,12 @@ impl Model {
         Ok(Self { config, layout, weights, backend, rope, number: next_number() })
     }
 
-    /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices from a normal
-    /// distribution of standard deviation `initializer_range`, norms 1, biases 0.
+    /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices
+    /// from a normal distribution of standard deviation `initializer_range`, norms 1, biases 0.
     ///
     /// # Errors
-    /// As [`ModelConfig::read`]; [`Error::Invalid`] when `initializer_range` is not a number above 0.
+    /// As [`ModelConfig::read`]; [`Error::Invalid`] when `initializer_range` is not a number above
+    /// 0.
     pub fn initialize(dir: &Path, seed: u64, backend: Arc<dyn Backend>) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
         let range = match config.json.get("initializer_range") {

@@ -77,8 +77,8 @@ impl KvCache {
         }
     }
 
-    /// Copies the contents of pages, from the first of each pair to the second, in every layer. No page may be copied to
-    /// twice, or both from and to.
+    /// Copies the contents of pages, from the first of each pair to the second, in every layer. No
+    /// page may be copied to twice, or both from and to.
     pub fn copy(&mut self, model: &Model, pages: &[(u32, u32)]) {
         model.backend.copy_pages(model.layout.attention(), &mut self.buffer, pages);
     }

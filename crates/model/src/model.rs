@@ -69,8 +69,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no telling which model
-    /// was meant.
+    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no
+    /// telling which model was meant.
     fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
         let vocabulary = self.layout.shapes.vocabulary;
         let mut same = true;

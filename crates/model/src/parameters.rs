@@ -25,7 +25,8 @@ impl Parameters {
         Ok(Self(buffers.collect::<Result<_, _>>()?))
     }
 
-    /// Reads every tensor of the layout, under its name with `prefix` before it. `role` is as in [`zeros`](Self::zeros).
+    /// Reads every tensor of the layout, under its name with `prefix` before it. `role` is as in
+    /// [`zeros`](Self::zeros).
     ///
     /// # Errors
     /// Names the file and the tensor that is missing, has another shape or is not finite;
@@ -37,7 +38,8 @@ impl Parameters {
         checkpoint: &Checkpoint,
         prefix: &str,
     ) -> Result<Self> {
-        // Before memory is asked for: a config that claims a larger model than the files hold fails here.
+        // Before memory is asked for: a config that claims a larger model than the files hold fails
+        // here.
         Self::expect(layout, checkpoint, prefix)?;
         let mut parameters = Self::zeros(backend, layout, role)?;
         parameters.fill(backend, layout, checkpoint, prefix)?;
@@ -47,7 +49,8 @@ impl Parameters {
     /// Reads every tensor of the layout, under its name with `prefix` before it, into these.
     ///
     /// # Errors
-    /// Names the file and the tensor that is missing, has another shape or is not finite; some tensors are read then.
+    /// Names the file and the tensor that is missing, has another shape or is not finite; some
+    /// tensors are read then.
     pub fn fill(
         &mut self,
         backend: &dyn Backend,

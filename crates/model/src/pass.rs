@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub enum Keep {
     /// All that is needed: fastest.
     Activations,
-    /// Each block's input; the block is computed again on the way back. A fraction of the memory for a third more
-    /// arithmetic.
+    /// Each block's input; the block is computed again on the way back. A fraction of the memory
+    /// for a third more arithmetic.
     BlockInputs,
 }
 
@@ -32,7 +32,8 @@ pub struct Scores {
     pub logprobs: Vec<f32>,
     /// Exact entropy of the distribution each target was drawn from, in nats.
     pub entropies: Vec<f32>,
-    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 where it has none.
+    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 where
+    /// it has none.
     pub log_masses: Vec<f32>,
 }
 
@@ -153,9 +154,10 @@ impl Model {
         self.head(&last, packed, temperature).0
     }
 
-    /// What [`score`](Self::score) returns, and the slope of each target's entropy along the gradient of the target's log-prob,
-    /// both by the logits over the temperature ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob
-    /// among the others.
+    /// What [`score`](Self::score) returns, and the slope of each target's entropy along the
+    /// gradient of the target's log-prob, both by the logits over the temperature
+    /// ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob among the
+    /// others.
     ///
     /// # Panics
     /// As [`score`](Self::score).
@@ -170,7 +172,8 @@ impl Model {
         (Scores::of_head(scores), slopes)
     }
 
-    /// Log-probs and entropies at a temperature (above 0), and the tape for [`backward`](Self::backward).
+    /// Log-probs and entropies at a temperature (above 0), and the tape for
+    /// [`backward`](Self::backward).
     ///
     /// # Panics
     /// As [`score`](Self::score).
@@ -181,8 +184,8 @@ impl Model {
         (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
     }
 
-    /// What [`forward`](Self::forward) returns, from what was cached when these weights sampled: `slots` are those of each
-    /// packed sequence's inputs, all its tokens but the last.
+    /// What [`forward`](Self::forward) returns, from what was cached when these weights sampled:
+    /// `slots` are those of each packed sequence's inputs, all its tokens but the last.
     ///
     /// # Panics
     /// When a sequence has fewer slots than inputs, or the activation cache has no such slots.
@@ -202,8 +205,9 @@ impl Model {
         (scores, Tape { uploaded: self.upload(&packed), packed, blocks, last, statistics })
     }
 
-    /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
-    /// that token would report. Sampling reads this off its draws; tests ask it of any row.
+    /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's
+    /// entropy: what drawing that token would report. Sampling reads this off its draws; tests ask
+    /// it of any row.
     pub fn score_next(&self, hidden: &Buffer, tokens: &[u32], temperature: f32) -> Scores {
         self.predict(hidden, tokens, Arc::default(), temperature).0
     }
@@ -241,7 +245,8 @@ impl Model {
         (kept, last)
     }
 
-    /// The final norm and the head, on the rows of the last block's output that predict the targets.
+    /// The final norm and the head, on the rows of the last block's output that predict the
+    /// targets.
     fn head(&self, last: &Buffer, packed: &Packed, temperature: f32) -> (Scores, HeadStatistics) {
         let Packed { targets, masks, .. } = packed;
         let normed = self.normed(last, targets.len());
@@ -270,8 +275,8 @@ impl Model {
         (Scores::of_head(b.scores(&mut statistics)), statistics)
     }
 
-    /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order give the same bits as one
-    /// batch.
+    /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order
+    /// give the same bits as one batch.
     ///
     /// # Panics
     /// When the derivatives are not one per target.
@@ -297,7 +302,8 @@ impl Model {
         gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
-    /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to theirs.
+    /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to
+    /// theirs.
     fn head_backward(
         &self,
         last: Buffer,

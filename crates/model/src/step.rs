@@ -1,5 +1,5 @@
-//! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows of however many
-//! sequences.
+//! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows
+//! of however many sequences.
 
 use crate::activation_cache::{ActivationCache, CachedRows};
 use crate::block::{CacheLayer, Rows};
@@ -24,9 +24,9 @@ pub struct Step {
 }
 
 impl Step {
-    /// Adds rows for `tokens` of a sequence, from `position` on, whose pages (from its beginning) are `pages`. Wants the
-    /// next token after the last if `wanted`. A sequence has at most one run in a step, and no run writes to a page that
-    /// others hold.
+    /// Adds rows for `tokens` of a sequence, from `position` on, whose pages (from its beginning)
+    /// are `pages`. Wants the next token after the last if `wanted`. A sequence has at most one run
+    /// in a step, and no run writes to a page that others hold.
     ///
     /// # Panics
     /// When there are no tokens.
@@ -38,8 +38,9 @@ impl Step {
         }
     }
 
-    /// Adds a row for a token that has been drawn and may not be known to the host yet: that of a draw, by its number among those
-    /// whose tokens the step is [made after](Model::step_after). The next token is wanted.
+    /// Adds a row for a token that has been drawn and may not be known to the host yet: that of a
+    /// draw, by its number among those whose tokens the step is [made after](Model::step_after).
+    /// The next token is wanted.
     pub fn push_drawn(&mut self, draw: usize, position: usize, pages: &[u32]) {
         self.batch.push_drawn(draw, position, pages);
         self.wanted.push(self.batch.rows() as u32 - 1);
@@ -74,8 +75,8 @@ impl Step {
         self.cached_rows.slots.clear();
     }
 
-    /// As a backend wants a decoding step: with rows that are in no run, and whose next token nobody wants, in the places up to
-    /// those that it [asks for](Backend::rows_of_step).
+    /// As a backend wants a decoding step: with rows that are in no run, and whose next token
+    /// nobody wants, in the places up to those that it [asks for](Backend::rows_of_step).
     fn padded(&self, backend: &dyn Backend) -> Cow<'_, Self> {
         let [rows, wanted, cached] = [self.rows(), self.wanted.len(), self.cached_rows.rows.len()];
         let [more_rows, more_wanted, more_cached] =
@@ -91,21 +92,22 @@ impl Step {
         Cow::Owned(step)
     }
 
-    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what tells them apart is their
-    /// [`ReplayKey`], since a chunk of a prompt may have one row as well.
+    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what
+    /// tells them apart is their [`ReplayKey`], since a chunk of a prompt may have one row as well.
     fn is_decoding(&self) -> bool {
         self.batch.runs.iter().all(|run| run.len == 1)
     }
 }
 
 impl Model {
-    /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted, hidden]`, in a buffer that may have
-    /// more rows.
-    /// The keys and values of all rows are in the cache afterwards, and what is to be cached is in the activation cache.
+    /// Runs a step and returns the final hidden states (normed) of the wanted rows,
+    /// `[wanted, hidden]`, in a buffer that may have more rows. The keys and values of all rows are
+    /// in the cache afterwards, and what is to be cached is in the activation cache.
     ///
     /// # Panics
-    /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has fewer pages than its
-    /// positions need, a page is not in the cache, or there are rows to be cached and no activation cache with their slots.
+    /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has
+    /// fewer pages than its positions need, a page is not in the cache, or there are rows to be
+    /// cached and no activation cache with their slots.
     pub fn step(
         &self,
         step: &Step,
@@ -197,14 +199,15 @@ impl Model {
         normed
     }
 
-    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not finite.
+    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not
+    /// finite.
     pub fn draw(&self, hidden: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let head = &self.weights[self.layout.head];
         self.backend.draw(self.layout.shapes.vocabulary, hidden, head, draws)
     }
 
-    /// Begins to draw from rows of final hidden states; the tokens, and what can be [read](Self::drawn). No draw
-    /// [departs](isentrope_kernels::Adjustments::departs).
+    /// Begins to draw from rows of final hidden states; the tokens, and what can be
+    /// [read](Self::drawn). No draw [departs](isentrope_kernels::Adjustments::departs).
     pub fn begin_draw(&self, hidden: &Buffer, draws: &[Draw]) -> (DrawnTokens, QueuedDraws) {
         let head = &self.weights[self.layout.head];
         self.backend.begin_draw(self.layout.shapes.vocabulary, hidden, head, draws)
@@ -227,7 +230,8 @@ mod tests {
     use isentrope_kernels::{Cpu, Isa};
     use std::path::Path;
 
-    /// A decoding step in which each sequence has fed so many tokens before, and what is asked of it.
+    /// A decoding step in which each sequence has fed so many tokens before, and what is asked of
+    /// it.
     #[derive(Clone)]
     struct Case {
         positions: Vec<usize>,
@@ -261,7 +265,8 @@ mod tests {
         let [model, other] = [(); 2].map(|()| Model::load(&dir, cpu.clone()).unwrap());
         let base = Case { positions: vec![3, 20, 9], wanted: 3, cached_rows: 2, slots: 5, pages: 8 };
         let first = key(&model, &base);
-        // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows are not cached.
+        // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows
+        // are not cached.
         for case in [
             Case { positions: vec![3, 20], wanted: 2, ..base.clone() },
             Case { wanted: 2, ..base.clone() },

@@ -97,8 +97,8 @@ fn steps_against_the_reference(trial: &Trial) {
     }
 }
 
-/// `adamw_torch.txt` is what `adamw_torch.py` prints: a line of settings, the weights, then for each step its
-/// gradient and the weights and moments after it, from `torch.optim.AdamW` in f64.
+/// `adamw_torch.txt` is what `adamw_torch.py` prints: a line of settings, the weights, then for
+/// each step its gradient and the weights and moments after it, from `torch.optim.AdamW` in f64.
 fn steps_against_torch(trial: &Trial) {
     let lines: Vec<Vec<f64>> = include_str!("adamw_torch.txt")
         .lines()
@@ -156,8 +156,8 @@ fn several_parameters_in_one_call(trial: &Trial) {
     }
 }
 
-/// Ranks update a part each, of vectors and of packed matrices: what they make together is what one makes alone, and the sums
-/// of squares of parts are those of the whole.
+/// Ranks update a part each, of vectors and of packed matrices: what they make together is what one
+/// makes alone, and the sums of squares of parts are those of the whole.
 fn parts_have_the_bits_of_the_whole(trial: &Trial) {
     let device = &trial.device();
     let settings = AdamW { step: 3, gradient_scale: 0.5, ..SETTINGS };

@@ -50,7 +50,8 @@ fn backward(trial: &Trial) {
         for ((qkv, d_out), got) in sequences.qkv.iter().zip(&d_out).zip(gradients) {
             let want = reference::attention_backward(shape, &wide(qkv), &wide(d_out));
             let what = format!("{shape:?}, {} tokens", want.len() / shape.row());
-            // Queries and keys have gradients far smaller than values: each part is held to its own size.
+            // Queries and keys have gradients far smaller than values: each part is held to its own
+            // size.
             let queries = shape.heads * shape.head_dim;
             for (part, at) in [
                 ("scores", 0..shape.row() - shape.kv_heads * shape.head_dim),
@@ -65,7 +66,8 @@ fn backward(trial: &Trial) {
                         tolerance.attention_gradient * ((shape.heads / shape.kv_heads) as f64).sqrt();
                     assert_close(&format!("{part} of {what}"), &got, &want, tolerance);
                 } else {
-                    // One visible key: its weight is 1 whatever the score, whose gradient is rounding noise.
+                    // One visible key: its weight is 1 whatever the score, whose gradient is
+                    // rounding noise.
                     let error =
                         got.iter().zip(&want).map(|(&g, w)| (f64::from(g) - w).abs()).fold(0.0, f64::max);
                     assert!(error < tolerance.attention_gradient_noise, "{part} of {what}: {error:.1e}");

@@ -1,5 +1,5 @@
-//! The gradient is the derivative of what the forward pass computes: for every tensor, along as many random
-//! directions as there is time for, at another temperature than 1.
+//! The gradient is the derivative of what the forward pass computes: for every tensor, along as
+//! many random directions as there is time for, at another temperature than 1.
 
 use crate::data::masks;
 use crate::device::Trial;
@@ -54,8 +54,8 @@ fn directional_derivatives(trial: &Trial) {
                 let far = loss_at(2.0) - loss_at(-2.0);
                 let measured = (8.0 * near - far) / (12.0 * step);
                 loss_at(0.0); // puts the weights back
-                // Of the size that the derivative along a random direction typically has: by chance it can be far
-                // smaller, and relative errors then say nothing.
+                // Of the size that the derivative along a random direction typically has: by chance
+                // it can be far smaller, and relative errors then say nothing.
                 let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
                 let computed = dot(&slope, &direction);
                 let Tolerance { derivatives, derivative_noise, .. } = trial.tolerance();

@@ -116,7 +116,8 @@ fn gradients(trial: &Trial, masks: fn(&[u32], usize) -> SamplingMasks) {
     }
 }
 
-/// Logits whose probabilities underflow, overflow or vanish, with and without a part beyond whole vectors.
+/// Logits whose probabilities underflow, overflow or vanish, with and without a part beyond whole
+/// vectors.
 fn extreme_logits() -> Vec<Vec<f32>> {
     let with = |len: usize, background: f32, peaks: &[(usize, f32)]| {
         let mut logits = vec![background; len];
@@ -189,7 +190,8 @@ fn scores_of_extreme_logits(trial: &Trial) {
     }
 }
 
-/// A peak, and a tail of 152 thousand tokens each too unlikely to show beside it, which together count.
+/// A peak, and a tail of 152 thousand tokens each too unlikely to show beside it, which together
+/// count.
 fn tails_of_large_vocabularies_are_not_swallowed(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().extreme_scores);
     for background in [-17.4, -16.0, -14.0, -12.0] {
@@ -226,7 +228,8 @@ fn gradients_of_extreme_logits(trial: &Trial) {
         let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
             for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)] {
-                // What has no probability in f32 has no share of it either. That such masks do no harm is a test of its own.
+                // What has no probability in f32 has no share of it either. That such masks do no
+                // harm is a test of its own.
                 let apart = logits.iter().any(|z| z.abs() > 1e3);
                 if apart && c != 0.0 {
                     continue;
@@ -251,7 +254,8 @@ fn gradients_of_extreme_logits(trial: &Trial) {
     }
 }
 
-/// Log-masses, and gradients through masks, stay finite where what is kept has become impossible, all of it or some.
+/// Log-masses, and gradients through masks, stay finite where what is kept has become impossible,
+/// all of it or some.
 fn masks_of_extreme_logits(trial: &Trial) {
     for device in trial.devices() {
         for logits in extreme_logits() {
@@ -267,7 +271,8 @@ fn masks_of_extreme_logits(trial: &Trial) {
             let targets = 1..logits.len().min(61) as u32;
             let (beside, alike): (Vec<u32>, Vec<u32>) = targets.partition(is_beside_a_peak);
             for target in beside.into_iter().chain(trial.some(alike)) {
-                // A logit of -inf is none that a token could have been drawn with: beside one that has another.
+                // A logit of -inf is none that a token could have been drawn with: beside one that
+                // has another.
                 let mut kept = vec![target - 1, target];
                 if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {
                     kept.push(logits.iter().rposition(|&z| z > f32::NEG_INFINITY).unwrap() as u32);
@@ -369,8 +374,9 @@ fn slopes_of_extreme_entropies(trial: &Trial) {
     }
 }
 
-/// The head's weights take a step along the gradient of one row's log-prob, and a step back. The row's logits over temperature
-/// then move along their own gradient, |x|^2 / T^2 times as far, and the entropy by its slope.
+/// The head's weights take a step along the gradient of one row's log-prob, and a step back. The
+/// row's logits over temperature then move along their own gradient, |x|^2 / T^2 times as far, and
+/// the entropy by its slope.
 fn steps_of_the_head_change_entropies_by_their_slopes(trial: &Trial) {
     let (device, shape) = (&trial.device(), Linear { inputs: 17, outputs: 61 });
     let role = Role::Activation(1, shape.inputs);

@@ -175,7 +175,8 @@ fn without_inputs_outputs_are_the_bias(trial: &Trial) {
     assert_bits("y", &device.download(Role::Activation(3, 21), &y), &want);
 }
 
-/// Rows may come in any pieces, and a piece comes back alone; nothing is written twice, and what pads stays zero.
+/// Rows may come in any pieces, and a piece comes back alone; nothing is written twice, and what
+/// pads stays zero.
 fn packing_is_undone_by_unpacking(trial: &Trial) {
     let device = trial.device();
     let sizes = (1usize..40, 1usize..200, 0usize..200);

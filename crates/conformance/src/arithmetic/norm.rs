@@ -42,7 +42,8 @@ fn in_groups(device: &Device<'_>, seed: u64, layout: Grouped, rows: usize) -> Ve
     spread
 }
 
-/// Compares the groups with `want`, a group after another, and sees that nothing between them was written.
+/// Compares the groups with `want`, a group after another, and sees that nothing between them was
+/// written.
 fn assert_groups(what: &str, layout: Grouped, rows: usize, got: &[f32], want: &[f64], tolerance: f64) {
     let mut between = vec![true; got.len()];
     let mut groups = Vec::new();

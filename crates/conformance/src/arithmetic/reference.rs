@@ -1,5 +1,5 @@
-//! The mathematics of every operation in f64 on row-major data, forward and backward, and the proof by finite
-//! differences that each backward is the gradient of its forward.
+//! The mathematics of every operation in f64 on row-major data, forward and backward, and the proof
+//! by finite differences that each backward is the gradient of its forward.
 
 use isentrope_kernels::{AdamW, Attention};
 
@@ -156,7 +156,8 @@ pub fn entropy(logprobs: &[f64]) -> f64 {
     -logprobs.iter().map(|&l| if l.exp() == 0.0 { 0.0 } else { l.exp() * l }).sum::<f64>()
 }
 
-/// Logarithm of the probability that these tokens have together; none of them stand for the whole vocabulary.
+/// Logarithm of the probability that these tokens have together; none of them stand for the whole
+/// vocabulary.
 pub fn log_mass(logprobs: &[f64], kept: &[u32]) -> f64 {
     let of_kept = || kept.iter().map(|&token| logprobs[token as usize]);
     let largest = of_kept().fold(f64::NEG_INFINITY, f64::max);
@@ -188,8 +189,8 @@ pub fn head_backward(
     gradient.collect()
 }
 
-/// The slope of the entropy along the gradient of the target's log-prob among the tokens that are kept, both by logits over
-/// temperature.
+/// The slope of the entropy along the gradient of the target's log-prob among the tokens that are
+/// kept, both by logits over temperature.
 pub fn entropy_slope(logits: &[f64], temperature: f64, target: usize, kept: &[u32]) -> f64 {
     let gradient = |by| head_backward(logits, temperature, target, kept, by);
     temperature * temperature * dot(&gradient([0.0, 1.0, 0.0]), &gradient([1.0, 0.0, -1.0]))

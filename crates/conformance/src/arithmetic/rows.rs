@@ -105,7 +105,8 @@ fn rows_scattered_to_one_place_are_added_in_order(trial: &Trial) {
     assert_bits("sums", &device.download(role(2), &scattered), &want);
 }
 
-/// Ranks exchange gradients as numbers, in pieces, and add them on the host: to what the device makes of the whole.
+/// Ranks exchange gradients as numbers, in pieces, and add them on the host: to what the device
+/// makes of the whole.
 fn gradients_that_travel_as_numbers_add_up_as_on_the_device(trial: &Trial) {
     let device = trial.device();
     for kind in [Kind::Vector(37), Kind::Matrix(Linear { inputs: 20, outputs: 33 })] {
@@ -146,7 +147,8 @@ fn buffers_are_added_number_by_number(trial: &Trial) {
         let (mut a, mut b) = (device.noise(role, 1), device.noise(role, 2));
         (a[0], b[0]) = (-0.0, 0.0);
         let sums = device.seen(role, a.iter().zip(&b).map(|(a, b)| a + b).collect());
-        // Without poison behind them, since the whole is added: of two NaNs a backend may make a third.
+        // Without poison behind them, since the whole is added: of two NaNs a backend may make a
+        // third.
         let [from, mut to] = [&b, &a].map(|data| {
             let mut buffer = device.buffer(role);
             device.write(&mut buffer, 0, data);

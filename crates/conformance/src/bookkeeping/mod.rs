@@ -1,4 +1,5 @@
-//! What holds whatever the page size and the memory of a backend: nothing is lost, given out twice, or waited for in vain.
+//! What holds whatever the page size and the memory of a backend: nothing is lost, given out twice,
+//! or waited for in vain.
 
 mod engine;
 mod pages;

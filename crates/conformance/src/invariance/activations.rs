@@ -39,7 +39,8 @@ fn cached_activations_give_the_gradient_of_the_pass(trial: &Trial) {
     });
 }
 
-/// An activation cache that hands out its slots in the given order, with rows of other tokens in all of them.
+/// An activation cache that hands out its slots in the given order, with rows of other tokens in
+/// all of them.
 fn scrambled(model: &Model, order: &[u32]) -> ActivationCache {
     let mut activation_cache = ActivationCache::new(model, SLOTS).unwrap();
     let mut from = 0;
@@ -52,7 +53,8 @@ fn scrambled(model: &Model, order: &[u32]) -> ActivationCache {
     activation_cache
 }
 
-/// Feeds tokens in chunks beside another sequence, and caches the activations of those from a position on; returns their slots.
+/// Feeds tokens in chunks beside another sequence, and caches the activations of those from a
+/// position on; returns their slots.
 fn feed(
     model: &Model,
     activation_cache: &mut ActivationCache,
@@ -82,7 +84,8 @@ fn feed(
     slots
 }
 
-/// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a and b.
+/// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a
+/// and b.
 fn results(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();

@@ -1,4 +1,5 @@
-//! Attention bit for bit: the output of a position depends on its sequence up to it and on nothing else.
+//! Attention bit for bit: the output of a position depends on its sequence up to it and on nothing
+//! else.
 
 use crate::data::{assert_bits, pieces};
 use crate::device::{Device, Trial, width};
@@ -117,7 +118,8 @@ fn pages_are_copied_in_every_layer(trial: &Trial) {
         device.store_kv(shape, &qkv, &batch, &mut cache, layer);
     }
     device.copy_pages(shape, &mut cache, &pages);
-    // Queries of the first sequence in both places, and the second's pages now hold the first's keys and values.
+    // Queries of the first sequence in both places, and the second's pages now hold the first's
+    // keys and values.
     let (twice, _) = copied.batch(&[(0, 0..len), (1, 0..len)]);
     let twice = device.upload(Role::Activation(rows, shape.row()), &twice);
     for layer in 0..=LAYER {
@@ -131,8 +133,8 @@ fn pages_are_copied_in_every_layer(trial: &Trial) {
     }
 }
 
-/// Prefill in chunks cut anywhere, chunks of several sequences interleaved (several of one sequence may share
-/// a batch), against each sequence whole and alone.
+/// Prefill in chunks cut anywhere, chunks of several sequences interleaved (several of one sequence
+/// may share a batch), against each sequence whole and alone.
 fn chunks_equal_whole_sequences(trial: &Trial) {
     let device = &trial.device();
     assert_chunks(device, shape(4, 2, 2, None), &[17], &[vec![1]], false, 0);

@@ -34,7 +34,8 @@ fn company_changes_nothing(trial: &Trial) {
     });
 }
 
-/// The slope of each target's entropy, in a batch and alone; the scores beside it are those of scoring.
+/// The slope of each target's entropy, in a batch and alone; the scores beside it are those of
+/// scoring.
 fn company_changes_no_slope(trial: &Trial) {
     proptest!(trial.cases(24), |(
         family in family(),

@@ -1,5 +1,5 @@
-//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing a prompt changes the
-//! order of a sum and nothing else.
+//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing
+//! a prompt changes the order of a sum and nothing else.
 
 use crate::device::Trial;
 use crate::models::{

@@ -57,7 +57,8 @@ fn blocks_of_the_head(trial: &Trial) {
     device.trim();
 }
 
-/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a target.
+/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a
+/// target.
 fn draws_have_the_scores_of_targets(trial: &Trial) {
     for vocabulary in [1, 2, 61, 1000] {
         let shape = Linear { inputs: 17, outputs: vocabulary };
@@ -132,7 +133,8 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
     }
 }
 
-/// So many rows that their logits are held in several blocks; a row that is not finite concerns no other.
+/// So many rows that their logits are held in several blocks; a row that is not finite concerns no
+/// other.
 fn blocks_of_draws(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let role = Role::Activation(rows, 2);
@@ -155,7 +157,8 @@ fn blocks_of_draws(trial: &Trial) {
     device.trim();
 }
 
-/// A row embeds the token of a draw before the host knows it; that of logits which are not finite is some token.
+/// A row embeds the token of a draw before the host knows it; that of logits which are not finite
+/// is some token.
 fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
     let (shape, rows) = (Linear { inputs: 17, outputs: 300 }, 9);
     for device in trial.devices() {

@@ -14,9 +14,9 @@ const SHAPE: Linear = Linear { inputs: 70, outputs: 205 };
 const NORM: Grouped = Grouped { stride: 70, offset: 2, groups: 2, features: 33 };
 const ROTATED: Grouped = Grouped { stride: 70, offset: 4, groups: 3, features: 22 };
 
-/// What the rows `range` of a batch lead to. Outputs have a row per row of the batch; sums have gone on from
-/// noise, or in the buffers of the sums before, over the rows in order. Nobody has looked at these: a backend may hold back the
-/// last rows of a gradient until it is read.
+/// What the rows `range` of a batch lead to. Outputs have a row per row of the batch; sums have
+/// gone on from noise, or in the buffers of the sums before, over the rows in order. Nobody has
+/// looked at these: a backend may hold back the last rows of a gradient until it is read.
 struct Results {
     outputs: Vec<(&'static str, usize, Vec<f32>)>,
     sums: Vec<(&'static str, Role, Buffer)>,
@@ -28,7 +28,8 @@ impl Results {
     }
 }
 
-/// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on from `before`.
+/// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on
+/// from `before`.
 fn operate(device: &Device<'_>, rows: usize, range: Range<usize>, before: Option<Results>) -> Results {
     let shape = SHAPE;
     let Linear { inputs, outputs } = shape;
@@ -161,7 +162,8 @@ fn a_row_alone_and_in_a_batch(trial: &Trial) {
     }
 }
 
-/// Cutting a batch into micro-batches changes nothing: outputs and sums are those of the whole batch.
+/// Cutting a batch into micro-batches changes nothing: outputs and sums are those of the whole
+/// batch.
 fn micro_batches(trial: &Trial) {
     let device = &trial.device();
     assert_pieces(device, 1, &[]);

@@ -1,4 +1,5 @@
-//! A response is what it would be alone, whatever is sampled beside it and however little memory there is.
+//! A response is what it would be alone, whatever is sampled beside it and however little memory
+//! there is.
 
 use crate::device::Trial;
 use crate::models::bits;
@@ -41,7 +42,8 @@ fn responses_are_those_of_each_request_alone(trial: &Trial) {
                 prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
             }
         }
-        // In another order, and on an engine that has been used: nothing of the first round remains in it.
+        // In another order, and on an engine that has been used: nothing of the first round remains
+        // in it.
         let mut rotated = requests.clone();
         let by = order.index(requests.len());
         rotated.rotate_left(by);

@@ -1,5 +1,6 @@
-//! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its prefill, from the
-//! first decoded token to the last, on whatever pages, in whatever company, with a shared prefix or its own.
+//! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its
+//! prefill, from the first decoded token to the last, on whatever pages, in whatever company, with
+//! a shared prefix or its own.
 
 use crate::device::Trial;
 use crate::models::{family, nan_model, score_bits_alone, some_pages, temperature, tokens};
@@ -44,7 +45,8 @@ fn a_shared_prefix_changes_nothing(trial: &Trial) {
         let mut cache = scrambled_cache(trial, family, &order);
         let texts: Vec<Vec<u32>> = suffixes.iter().map(|suffix| [&prefix[..], suffix].concat()).collect();
 
-        // The first writes the prefix; the others hold its full pages as well, and a copy of the partial one.
+        // The first writes the prefix; the others hold its full pages as well, and a copy of the
+        // partial one.
         let mut first = Writer::new(&texts[0]);
         first.end = prefix.len();
         write(model, &mut cache, std::slice::from_mut(&mut first), &rhythm, Wanted::EveryRow, temperature);
@@ -156,7 +158,8 @@ fn write(
     while writers.iter().any(|writer| writer.fed < writer.end) {
         let mut step = Step::default();
         let mut rows = Vec::new();
-        // Who is done draws no more, so that sooner or later every number comes to each of the others.
+        // Who is done draws no more, so that sooner or later every number comes to each of the
+        // others.
         for (w, writer) in writers.iter_mut().enumerate().filter(|(_, writer)| writer.fed < writer.end) {
             let positions = writer.push(rhythm.next().unwrap(), model, &mut step, cache);
             rows.extend(positions.map(|position| (w, position)));
@@ -174,7 +177,8 @@ fn write(
     }
 }
 
-/// A cache that hands out its pages in the given order, each full of NaN: what a page last held is never looked at.
+/// A cache that hands out its pages in the given order, each full of NaN: what a page last held is
+/// never looked at.
 fn scrambled_cache(trial: &Trial, family: &str, order: &[usize]) -> KvCache {
     let model = nan_model(trial, family);
     let mut cache = KvCache::new(&model, PAGES).unwrap();

@@ -1,5 +1,5 @@
-//! Log-probs, entropies, gradients and greedy continuations of tiny checkpoints of every family against the values that
-//! transformers computes in float32.
+//! Log-probs, entropies, gradients and greedy continuations of tiny checkpoints of every family
+//! against the values that transformers computes in float32.
 
 mod files;
 mod noise;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// Models whose weights have moved, each by other numbers.
 const MOVED: u64 = 4;
 
-/// What moving all weights by relative random numbers comes to, each as a root mean square over several such models.
+/// What moving all weights by relative random numbers comes to, each as a root mean square over
+/// several such models.
 pub struct Noise {
     /// Of log-probs and of entropies, for each temperature.
     pub scores: Vec<[f64; 2]>,

@@ -1,5 +1,6 @@
-//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights that are drawn on the device: whether what is
-//! sampled has the bits that training computes for it, and how many tokens a second are sampled and trained.
+//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights that are drawn on
+//! the device: whether what is sampled has the bits that training computes for it, and how many
+//! tokens a second are sampled and trained.
 
 use crate::Scale;
 use crate::peak::most_taken;
@@ -119,7 +120,8 @@ fn measure(device: &impl Device, sizes: &Sizes, model: &Model, free: usize, repo
         let flop = passes * 2.0 * numbers as f64 * tokens as f64;
         Pace { seconds, tokens, flop, memory }
     };
-    // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second is timed without.
+    // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second
+    // is timed without.
     let (warm, memory) = most_taken(device, free, || sample(device, sizes, model).map(drop));
     let again = |()| (0..REPEATS).map(|_| sample(device, sizes, model)).collect::<Result<Vec<_>, _>>();
     let mut samplings = match warm.and_then(again) {

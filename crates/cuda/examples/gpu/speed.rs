@@ -1,4 +1,5 @@
-//! Operations of the backend at the sizes of a model of 7 billion weights, against what they must read, write and compute.
+//! Operations of the backend at the sizes of a model of 7 billion weights, against what they must
+//! read, write and compute.
 
 use crate::Scale;
 use crate::probe::Random;
@@ -164,7 +165,8 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 
     linear(&mut bench, hidden, divided(37888), tokens, size);
     linear(&mut bench, hidden, divided(37888), 16, size);
-    // What a step of decoding adds to the residual, of Qwen2.5-0.5B and 7B: few outputs, and few rows.
+    // What a step of decoding adds to the residual, of Qwen2.5-0.5B and 7B: few outputs, and few
+    // rows.
     for (inputs, outputs) in [(896, 896), (4864, 896), (3584, 3584), (18944, 3584)] {
         for rows in [1, 64, 256] {
             residual(&mut bench, divided(inputs), divided(outputs), rows, size);
@@ -298,7 +300,8 @@ fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
         backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
     });
     let mut d_qkv = bench.activations(rows, shape.row());
-    // Nine products, of the forward pass's two: scores and dp three times each, and the gradients of queries, keys and values.
+    // Nine products, of the forward pass's two: scores and dp three times each, and the gradients
+    // of queries, keys and values.
     let work = Work { flop: 4.5 * flop, ..moved(2 * rows * (shape.row() + features)) };
     bench.time(&format!("attention backward, 4 x {length} tokens"), work, || {
         backend.attention_backward(shape, &qkv, &batch, &out, &mut d_qkv);

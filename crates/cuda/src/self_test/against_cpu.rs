@@ -16,7 +16,7 @@ const HEADS: Attention = Attention { heads: 2, kv_heads: 1, head_dim: 34, window
 /// Positions of the sequences that attention is computed over: more than a page, and less.
 const LENS: [usize; 2] = [19, 4];
 
-/// What operations come to, by their names.
+/// Results of operations, by their names.
 pub(super) fn results(backend: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let mut results = on_rows(backend);
     results.extend(on_sequences(backend));

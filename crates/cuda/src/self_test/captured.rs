@@ -11,8 +11,8 @@ const ROWS: usize = 5;
 /// A step is launched one by one, captured and launched as one, and launched as one again.
 const STEPS: usize = 3;
 
-/// Two launches, of which the second needs what the first has made, one by one and as one. A device that captures none launches
-/// them one by one each time.
+/// Two launches, of which the second needs what the first has made, one by one and as one. A device
+/// that captures none launches them one by one each time.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).

@@ -8,12 +8,12 @@ use crate::linear::Matrix;
 use half::bf16;
 use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
 
-/// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles are used again. No library
-/// computes it, since its rows are padded.
+/// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles
+/// are used again. No library computes it, since its rows are padded.
 const STEPS: Linear = Linear { inputs: 547, outputs: 71 };
 const ROWS: usize = 5;
-/// One of which each size is more than a large tile's and more than all stages of its depth, and which is halves of outputs as
-/// well; padded likewise.
+/// One of which each size is more than a large tile's and more than all stages of its depth, and
+/// which is halves of outputs as well; padded likewise.
 const TILES: Linear = Linear { inputs: 133, outputs: 134 };
 const MANY_ROWS: usize = 147;
 /// Where the second part of the head's outputs begins: a multiple of 64.
@@ -24,8 +24,9 @@ fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, n
     parameter(backend, role(kind), kind, numbers)
 }
 
-/// The steps of the tensor core, in sums that are rounded and in such as are not, which show how they were cut. Those whose
-/// arithmetic is not known here (compute capability below 9) get small whole numbers, whose sums are exact in any arithmetic.
+/// The steps of the tensor core, in sums that are rounded and in such as are not, which show how
+/// they were cut. Those whose arithmetic is not known here (compute capability below 9) get small
+/// whole numbers, whose sums are exact in any arithmetic.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -62,7 +63,8 @@ fn of_many_magnitudes(seed: u64, len: usize) -> Vec<f32> {
     rounded(noise(seed, len).into_iter().enumerate().map(|(i, x)| x * 0.5_f32.powi((i % 8) as i32)))
 }
 
-/// Whole numbers from -4 to 4: any sum of their products here is exact, in whatever order and arithmetic.
+/// Whole numbers from -4 to 4: any sum of their products here is exact, in whatever order and
+/// arithmetic.
 fn whole(seed: u64, len: usize) -> Vec<f32> {
     noise(seed, len).into_iter().map(|x| (x * 4.0).round() + 0.0).collect()
 }
@@ -107,7 +109,8 @@ pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> R
     gated(backend, cpu, tiles)
 }
 
-/// A layer's gradients, and that of the head's input, which goes on from part to part of the vocabulary.
+/// A layer's gradients, and that of the head's input, which goes on from part to part of the
+/// vocabulary.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).

@@ -1,6 +1,8 @@
-//! What a GPU must get right before anything is computed on it: some operations of small, odd shapes.
+//! What a GPU must get right before anything is computed on it: some operations of small, odd
+//! shapes.
 //!
-//! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not notice that one of them is wrong.
+//! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not
+//! notice that one of them is wrong.
 
 mod against_cpu;
 mod attention;
@@ -15,14 +17,16 @@ use half::bf16;
 use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
-/// Processors of which no product has enough tiles to occupy them, so that tiles are narrow where they may be.
+/// Processors of which no product has enough tiles to occupy them, so that tiles are narrow where
+/// they may be.
 const MANY: usize = 1 << 20;
 /// Processors that small tiles of the products here occupy, and large ones do not.
 const SOME: usize = 5;
 
-/// Computes some operations on the device, and compares every number. In f32 they must have the CPU's bits. In bf16, a product
-/// must have the bits of the tensor core's arithmetic as it is known, and products, attention and their gradients must find what
-/// is exact in any arithmetic, however they are divided into tiles and splits. Launches that have become one must do what they
+/// Computes some operations on the device, and compares every number. In f32 they must have the
+/// CPU's bits. In bf16, a product must have the bits of the tensor core's arithmetic as it is
+/// known, and products, attention and their gradients must find what is exact in any arithmetic,
+/// however they are divided into tiles and splits. Launches that have become one must do what they
 /// did one by one.
 ///
 /// # Errors
@@ -38,7 +42,7 @@ pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             got.iter().zip(&want).try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
         }
         Dtype::Bf16 => {
-            // Of one processor, tiles are large, and a block has all splits of attention.
+            // With one processor, tiles are large, and a block has all splits of attention.
             let of =
                 |processors| Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors);
             let (many, some, one) = (of(MANY), of(SOME), of(1));
@@ -139,7 +143,8 @@ fn cache(backend: &dyn Backend, shape: Attention, pages: usize) -> Buffer {
     backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end())
 }
 
-/// Attention over a cache that has just been filled with the same keys and values, `[positions, heads * head_dim]`.
+/// Attention over a cache that has just been filled with the same keys and values,
+/// `[positions, heads * head_dim]`.
 fn attention(backend: &dyn Backend, shape: Attention, lens: &[usize], qkv: &[f32]) -> Vec<f32> {
     let (host, pages) = sequences(backend, lens);
     let (total, width) = (host.rows(), shape.heads * shape.head_dim);

@@ -1,4 +1,5 @@
-//! What the conformance tests of both types share: the device, a GPU or the emulated one under several schedules.
+//! What the conformance tests of both types share: the device, a GPU or the emulated one under
+//! several schedules.
 
 use crate::on_gpu;
 use isentrope_conformance::Variant;
@@ -48,7 +49,8 @@ fn emulated(dtype: Dtype) -> Vec<(String, Arc<Cuda<AnyDevice>>)> {
     [(1, 2), (2, 1), (3, 3)].map(backend).into()
 }
 
-/// How many there is time for of so many cases, random ones or ones that are alike: on the emulator one of thirty-two.
+/// How many there is time for of so many cases, random ones or ones that are alike: on the emulator
+/// one of thirty-two.
 pub fn cases(all: u32) -> u32 {
     if on_gpu::asked_for() { all } else { all.div_ceil(32) }
 }

@@ -16,7 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is uploaded for a moment, such as rows' numbers: on a device it is part of what a plan has for the program itself.
+/// What is uploaded for a moment, such as rows' numbers: on a device it is part of what a plan has
+/// for the program itself.
 const MOMENT: usize = 96 << 10;
 
 struct Quiet;
@@ -84,8 +85,8 @@ fn emulated(memory: usize, dtype: Dtype) -> Cuda<Emulator> {
         .with_moments_in_pieces_of(9000)
 }
 
-/// Trains with `spare` more than the least memory that there is a plan for, on a device that has no more; returns the plan, and
-/// the weights of the last checkpoint.
+/// Trains with `spare` more than the least memory that there is a plan for, on a device that has no
+/// more; returns the plan, and the weights of the last checkpoint.
 fn run<R: TrainingRecipe>(
     recipe: impl Fn() -> R,
     model: &Path,

@@ -41,8 +41,8 @@ proptest! {
     }
 }
 
-/// A page is keys `[kv heads, head_dim, 16]`, then values `[kv heads, 16, head_dim padded with zeros to 16]`; what
-/// no position has filled stays as it was.
+/// A page is keys `[kv heads, head_dim, 16]`, then values
+/// `[kv heads, 16, head_dim padded with zeros to 16]`; what no position has filled stays as it was.
 #[test]
 fn pages_of_a_cache() {
     const LAYER: usize = 2;
