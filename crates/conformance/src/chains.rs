@@ -1,5 +1,6 @@
-//! The arithmetic of the CPU (docs/numerics.md, its second level), in scalar code: one chain of
-//! fused multiply-adds after another. A backend that repeats it to the last bit says so by these.
+//! The arithmetic of the CPU (docs/concepts/numerics.md, its second level), in scalar code: one
+//! chain of fused multiply-adds after another. A backend that repeats it to the last bit says so by
+//! these.
 
 use crate::subject::{OracleTolerance, Tolerance};
 

@@ -1,6 +1,6 @@
-//! Attention and its gradient as docs/numerics.md defines them for bf16 (rule 3), in scalar code,
-//! query by query and key by key: what the tensor core's kernels must equal to the last bit,
-//! whatever tiles, splits and neighbours they have.
+//! Attention and its gradient as docs/concepts/numerics.md defines them for bf16 (rule 3), in
+//! scalar code, query by query and key by key: what the tensor core's kernels must equal to the
+//! last bit, whatever tiles, splits and neighbours they have.
 
 use isentrope_kernels::{Attention, Run};
 

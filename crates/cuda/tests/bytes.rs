@@ -1,5 +1,5 @@
 //! The bytes of the GPU's memory that a decoding step and its draw move, and the least that they
-//! could be: docs/cuda.md has the table, and `UPDATE_DOCS=1` writes it there.
+//! could be: docs/guides/gpus.md has the table, and `UPDATE_DOCS=1` writes it there.
 //!
 //! What is counted are the launches that a step makes, by their arguments and by the tiles that it
 //! uploads. Each kernel reads and writes what its comment says; nothing here knows how a step is

@@ -1,4 +1,4 @@
-//! Tables of docs/cuda.md that tests make.
+//! Tables of docs/guides/gpus.md that tests make.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ pub fn has_table(name: &str, table: &str) {
     // Tests of other tables write the same file.
     static GUIDE: Mutex<()> = Mutex::new(());
     let _alone = GUIDE.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/gpus.md");
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(&begin).unwrap();
@@ -20,5 +20,5 @@ pub fn has_table(name: &str, table: &str) {
         return;
     }
     let command = format!("UPDATE_DOCS=1 cargo test -p isentrope-cuda --test cuda {name}");
-    assert!(written == table, "docs/cuda.md has another table of {name}; run: {command}");
+    assert!(written == table, "docs/guides/gpus.md has another table of {name}; run: {command}");
 }

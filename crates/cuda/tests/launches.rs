@@ -1,5 +1,5 @@
-//! What the host asks of a GPU for each decoding step, counted: docs/cuda.md has the table, and
-//! `UPDATE_DOCS=1` writes it there.
+//! What the host asks of a GPU for each decoding step, counted: docs/guides/gpus.md has the table,
+//! and `UPDATE_DOCS=1` writes it there.
 
 use crate::counting::Counts;
 use crate::guide::has_table;

@@ -40,7 +40,7 @@
 //!
 //! # Numerics
 //! Every operation keeps the contract's first level, invariance. Its arithmetic is the second
-//! level, which each backend defines (docs/numerics.md).
+//! level, which each backend defines (docs/concepts/numerics.md).
 
 use crate::adamw::{AdamW, Updated};
 use crate::attention::{Attention, HeadNorms};

@@ -1,6 +1,6 @@
 //! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains,
 //! the conformance tests and those of attention's bits on the device, every kernel against its
-//! bound, and whole models. `bench/gpu.sh` builds and runs it; docs/cuda.md explains it.
+//! bound, and whole models. `bench/gpu.sh` builds and runs it; docs/guides/gpus.md explains it.
 //!
 //! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N] [--parts PART,...] [--emulated]`
 //! prints one Markdown table, and writes it and one JSON file to the directory, after every part,
