@@ -30,13 +30,13 @@ pub struct NoGpu {
 
 /// A GPU that is ready to compute.
 pub struct OpenGpu {
-    /// What launches.
+    /// The device that launches kernels.
     pub device: AnyDevice,
-    /// What manifests say of it.
+    /// Its description in manifests.
     pub about: AboutGpu,
 }
 
-/// What manifests say of a GPU.
+/// The description of a GPU in manifests.
 #[derive(Clone, Debug, Serialize)]
 pub struct AboutGpu {
     /// Such as NVIDIA H200.

@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{io, thread};
 
-/// Of a process that was asked to end.
+/// Exit status of a process that was asked to end.
 pub const EXIT_STATUS: u8 = 130;
-/// What the work under way does when it is asked to end, once there is work that can wind up.
+/// The words for how the current work winds up, once there is work that can.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The file that an end at once would leave behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// What an end at once writes to the terminal of standard output, to leave it as it was found.
+/// The text that restores the terminal of standard output when the process ends at once.
 static FAREWELL: Mutex<Option<&str>> = Mutex::new(None);
 /// Processes that an end at once ends too.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -24,7 +24,7 @@ static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// The work stopped because it was asked to.
 #[derive(Debug)]
 pub struct Interrupted {
-    /// What has been kept.
+    /// The results that were kept.
     pub kept: String,
 }
 
@@ -58,7 +58,7 @@ pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Has a temporary file removed if the process ends at once.
+/// Registers a temporary file, to be removed if the process ends at once.
 pub fn clean_up(path: &Path) {
     *TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
 }
@@ -68,7 +68,7 @@ pub fn leave_terminal(text: Option<&'static str>) {
     *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) = text;
 }
 
-/// Has a process killed if this one ends at once, until [`has_ended`].
+/// Registers a process, to be killed if this one ends at once, until [`has_ended`].
 pub fn ends_with_this(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(process);
 }

@@ -17,6 +17,7 @@ mod ranks;
 pub mod recipe;
 mod results_table;
 mod run_directory;
+mod sampling_flags;
 mod standard_output;
 mod template_flags;
 mod terminal;
@@ -59,7 +60,7 @@ enum Command {
 
 /// The program, computing on these GPUs where it computes on one.
 pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
-    // What runs a command of the user's for this program is this program.
+    // This program also supervises the user's commands.
     #[cfg(unix)]
     if let Some(code) = isentrope_reward::command::supervision() {
         return code;
@@ -82,7 +83,7 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
             messages::error(&sentence(&error));
             match () {
                 () if error.is::<interrupt::Interrupted>() => ExitCode::from(interrupt::EXIT_STATUS),
-                () if ranks::is_of_no_use(&error) => ExitCode::from(ranks::NO_USE),
+                () if ranks::is_setup_error(&error) => ExitCode::from(ranks::EXIT_SETUP),
                 () => ExitCode::FAILURE,
             }
         }

@@ -28,7 +28,7 @@ pub struct Unreadable {
     at: String,
     /// Number of the line in its file, from 1.
     pub number: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub what: String,
 }
 
@@ -48,7 +48,7 @@ pub struct Lines {
     others: IntoIter<PathBuf>,
 }
 
-/// What a prompt is.
+/// A prompt as a line gives it.
 pub enum Prompt<'a> {
     Text(&'a str),
     Messages(&'a [Value]),
@@ -147,7 +147,7 @@ impl<R: Read + std::os::fd::AsFd> Read for Patient<R> {
                 }
             }
             match self.0.read(buffer) {
-                // What there was, another reader has taken.
+                // Another reader has taken the data.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => return read,
             }
@@ -225,13 +225,13 @@ impl Line {
         }
     }
 
-    /// That the line has none of `keys`.
+    /// The error of a line without any of `keys`.
     fn lacks(&self, keys: &[&str]) -> anyhow::Error {
         let (expected, found) = (keys.join(", "), keys_of(&self.object));
         self.error(format_args!("expected one of the keys {expected}; the line has {found}"))
     }
 
-    /// Those of `keys` that the line has.
+    /// The `keys` that the line has.
     fn present(&self, keys: &[&'static str]) -> Vec<&'static str> {
         keys.iter().copied().filter(|&key| self.get(key).is_some()).collect()
     }
@@ -269,7 +269,7 @@ impl Line {
         self.number
     }
 
-    /// All that the line says.
+    /// The whole line.
     pub fn object(&self) -> &Map<String, Value> {
         &self.object
     }

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write, stderr};
 use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::UnicodeWidthStr;
 
-/// What the lines of a message after its first are indented by.
+/// The indentation of a message's lines after the first.
 const HANGING: usize = 2;
 /// A terminal that is narrower gets lines as they are.
 const NARROWEST: usize = 20;
@@ -95,7 +95,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
     text
 }
 
-/// What spaces separate, save those between two backquotes.
+/// Words, separated by spaces outside of backquotes.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     // How many are to come; an odd one at the end encloses nothing.
     let mut backquotes = line.matches('`').count() / 2 * 2;

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Where lines go.
+/// The destination of lines.
 pub enum Output {
     /// To standard output, as they come.
     Stdout,
@@ -49,7 +49,7 @@ impl Output {
             )
         })?;
         interrupt::clean_up(file.temporary());
-        // What a user keeps private stays so, from the first byte on.
+        // A private file stays private, from the first byte on.
         if let Ok(older) = fs::metadata(&path) {
             let kept = fs::set_permissions(file.temporary(), older.permissions());
             kept.with_context(|| format!("{}: the new file cannot have its permissions", path.display()))?;

@@ -19,14 +19,14 @@ use std::sync::Arc;
 /// The ranks, and what this one has of its machine.
 pub struct Ranks {
     pub world: Arc<World>,
-    /// That it computes with.
+    /// The threads that this rank computes with.
     pub threads: usize,
     /// Whether recipe and data have been found good: what fails before would fail again.
     pub is_settled: Cell<bool>,
 }
 
 /// Exit status of what ends all ranks, and would again however often the job is started.
-pub const NO_USE: u8 = 2;
+pub const EXIT_SETUP: u8 = 2;
 
 /// A rank ends; the first has said why.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl fmt::Display for Silent {
 
 impl std::error::Error for Silent {}
 
-/// Brings together the ranks that a launcher has started, if it has, and has them all do this work. When it fails on one, it ends
+/// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails on one, it ends
 /// on all, and the first says why. `asked` is what `--threads` says.
 pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -> Result<()> {
     let threads = thread_count(asked)
@@ -73,11 +73,11 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     let Ranks { world, is_settled, .. } = ranks;
     let result = match result {
         Err(error) if !error.is::<Interrupted>() => Err(error),
-        // Where the first cannot write what is left at the end, the others hear it here.
+        // If the first cannot write the last files, the others learn it here.
         ended => world.any(false).map_err(Error::from).and(ended),
     };
     let result = result.map_err(|error| end(&world, &error, is_settled.get()).into());
-    // What has worked with it is gone.
+    // Nothing else holds the world any more.
     let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
     result.and(left.map_err(Error::from))
 }
@@ -108,7 +108,7 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     let is_over = !world.go_on();
     if world.is_first() {
         let is_theirs = error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>);
-        messages::error(&if is_theirs && !is_of_no_use(error) { told.to_string() } else { said });
+        messages::error(&if is_theirs && !is_setup_error(error) { told.to_string() } else { said });
     } else if is_over {
         messages::error(&said); // nobody else has heard of it
     }
@@ -118,11 +118,11 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
         matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
     });
     let may_help = if is_over { may_help } else { world.any(may_help && !is_heard).unwrap_or(may_help) };
-    Silent(if is_of_no_use(error) || !may_help { NO_USE } else { 1 })
+    Silent(if is_setup_error(error) || !may_help { EXIT_SETUP } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.
-pub fn is_of_no_use(error: &Error) -> bool {
+pub fn is_setup_error(error: &Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
 }
 
@@ -176,7 +176,7 @@ impl Ranks {
         }
     }
 
-    /// Has the first rank do something before the others, who then find what it has fetched.
+    /// Runs `fetch` on the first rank, then on the others, who find the fetched files in place.
     pub fn first_then_all<T>(&self, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.is_first() {
             self.world.any(false)?;
@@ -187,7 +187,7 @@ impl Ranks {
         Ok(fetched)
     }
 
-    /// What the first rank finds, for all.
+    /// The result of `find` on the first rank, for all ranks.
     pub fn first_finds(&self, find: impl FnOnce() -> String) -> Result<String> {
         let found = if self.is_first() { find() } else { String::new() };
         Ok(String::from_utf8(self.world.broadcast(found.as_bytes())?)?)

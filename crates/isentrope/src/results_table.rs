@@ -22,7 +22,7 @@ pub fn report(report: &Report, dir: &Path) -> String {
         for (row, estimate) in estimates.iter().filter(|(row, _)| row.contains("/mean@")) {
             let _ = writeln!(text, "    {row:20} {}", shown(row, estimate));
         }
-        // What the verifier has measured beside, each in a unit of its own.
+        // The verifier's own metrics, each in a unit of its own.
         for (row, estimate) in metrics {
             let _ = writeln!(text, "    {row:20} {}", plain(estimate));
         }
@@ -49,7 +49,7 @@ pub fn report(report: &Report, dir: &Path) -> String {
     text
 }
 
-/// What is shown of a benchmark, in order. Scores that are all 0 or 1 say no more than verdicts do.
+/// The rows of a benchmark, in order. Scores that are all 0 or 1 say no more than verdicts do.
 fn rows(samples: usize, is_graded: bool) -> Vec<String> {
     let mut rows = vec![format!("mean@{samples}")];
     if samples > 1 {

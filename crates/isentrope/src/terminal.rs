@@ -1,6 +1,6 @@
-//! What a training run shows on the terminal: a live line for the work that goes on, a line per step, a summary.
+//! A training run on the terminal: a live line for the current work, a line per step, a summary.
 //!
-//! Where stderr is no terminal there is no live line, and steps are told less often.
+//! If stderr is no terminal there is no live line, and steps are told less often.
 
 mod notes;
 mod steps;
@@ -233,7 +233,7 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
     print_text(&(messages::fitted(&table(summary), width) + &what_next(summary, command, width)))
 }
 
-/// What has come of a run, whose lines may be broken between words.
+/// The summary of a run, whose lines may be broken between words.
 fn table(summary: &RunSummary) -> String {
     let mut text = String::new();
     let done = match summary.ending {

@@ -86,7 +86,7 @@ fn of_rank(path: &Path, rank: usize) -> PathBuf {
 pub struct StepTrace {
     file: TraceFile,
     device: Device,
-    /// Which is wanted; the second that is made where nothing is said, when everything has been used once.
+    /// The step to trace; by default the second that is made, when everything has been used once.
     wanted: Option<u64>,
     under_way: Option<u64>,
     is_made: bool,
@@ -95,14 +95,14 @@ pub struct StepTrace {
 }
 
 impl StepTrace {
-    /// Of this step, or of the second that is made.
+    /// The trace of this step, or of the second that is made.
     pub fn new(file: TraceFile, wanted: Option<u64>, device: Device) -> Self {
         Self { file, device, wanted, under_way: None, is_made: false, is_first: true }
     }
 
     /// A step begins, of so many in all.
     pub fn begins(&mut self, step: u64, steps: u64) {
-        // Where the first is the last, there is no second.
+        // A run of one step has no second.
         let wanted = *self.wanted.get_or_insert((step + 1).min(steps));
         if wanted < step && self.is_first && self.file.rank == 0 {
             messages::warning(&format!(

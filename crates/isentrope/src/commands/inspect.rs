@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub struct Inspect {
     /// Directory of a run
     run: PathBuf,
-    /// Which step: its number, or last
+    /// The step: its number, or last
     #[arg(long, value_name = "N", default_value = "last")]
     step: StepChoice,
     /// The page; - is standard output, without the tables [default: RUN/inspect-step-N.html]

@@ -51,7 +51,7 @@ pub struct Law {
     /// Prints one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Of the bootstrap's random numbers; the default is what train, show and report draw with
+    /// Seed of the bootstrap's random numbers; train, show and report use the default
     #[arg(long, value_name = "S", default_value_t = SEED)]
     seed: u64,
 }
@@ -93,7 +93,7 @@ impl Law {
                     studied.extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
                 }
                 Err(why) if *is_alone => return Err(why),
-                // Of a directory nobody can leave one out, such as a run of a sweep that has just begun.
+                // A directory may hold a run that has just begun, and nobody can leave it out.
                 Err(why) => without_points.push(why),
             }
         }
@@ -119,7 +119,7 @@ impl Law {
         print(&table::text(&studied, &together))
     }
 
-    /// What a run has measured, as far as it is asked for.
+    /// The metrics of a run that the flags select.
     fn measured(&self, log: &RunLog) -> Result<Vec<Measured>> {
         let path = log.path.display();
         let all = match self.set.as_deref() {

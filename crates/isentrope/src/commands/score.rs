@@ -45,7 +45,7 @@ pub struct Score {
     /// JSON lines to score, or another data file with these columns; - is standard input
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
-    /// Where JSON lines go; - is standard output, where they go without a name
+    /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]

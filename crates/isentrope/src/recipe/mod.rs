@@ -86,7 +86,7 @@ pub fn settings<T: DeserializeOwned + JsonSchema>(mut root: Node, from: &str) ->
     if !problems.is_empty() {
         bail!(problems.join("\n"));
     }
-    // What the schema does not say, a type's own Deserialize may still demand.
+    // A type's own Deserialize may demand more than the schema states.
     toml::Value::from(root)
         .try_into()
         .map_err(|e| anyhow!("{from}: {}", e.to_string().trim().replace('\n', " ")))

@@ -67,7 +67,7 @@ fn value(text: &str, at: &str) -> Result<Value> {
     }
 }
 
-/// Where the value of the key `value` ends in a TOML text, in bytes.
+/// The end of the value of the key `value` in a TOML text, in bytes.
 fn end_of_value(text: &str) -> Option<usize> {
     let table = DeTable::parse(text).ok()?;
     table.get_ref().iter().find_map(|(key, value)| (key.get_ref() == "value").then(|| value.span().end))

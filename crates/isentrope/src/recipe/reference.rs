@@ -103,7 +103,7 @@ fn dotted(table: &str, key: &str) -> String {
     }
 }
 
-/// What may be written.
+/// The values that are allowed.
 fn value(shape: &Shape) -> String {
     match shape {
         Shape::Choice(choices) => {

@@ -12,7 +12,7 @@ pub struct Notes {
     after: Option<u64>,
     /// Whether the step after it has begun.
     has_begun: bool,
-    /// What was noted, the latest last.
+    /// The notes, the latest last.
     rows: Vec<Row>,
 }
 

@@ -142,19 +142,8 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     };
     let (input, model) = (with_input(&scratch), token_model("llama-mha"));
     let out = format!("{}/out.jsonl", disk.0);
-    let arguments = [
-        "generate",
-        &model,
-        "--prompts",
-        &input,
-        "-n",
-        "50",
-        "--ignore-eos",
-        "--max-tokens",
-        "50",
-        "--out",
-        &out,
-    ];
+    let sampled = ["-n", "50", "--ignore-eos", "--max-tokens", "50", "--out", &out];
+    let arguments = [&["generate", &model, "--prompts", &input], &sampled[..]].concat();
     failure_saying(&mut isentrope(&arguments), &["out.jsonl: ", "No space left"]);
     assert!(names(Path::new(&disk.0)).is_empty());
 }

@@ -1,7 +1,7 @@
 //! The built-in task programs: a policy learns to write functions from what tests say of them in sandboxes.
 
-use crate::program::{Scratch, can_judge_programs, isentrope, parse_lines, stdout_of, text};
-use crate::training::{Bench, assert_same_results, checkpoint, metrics};
+use crate::program::{Scratch, can_judge_programs, isentrope, json_of, parse_lines, stdout_of, text};
+use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn base() -> PathBuf {
 fn bench() -> Bench {
     let recipe = format!(
         r#"
-run.steps = 3
+run.steps = 1
 run.seed = 3
 model.path = {:?}
 data.task = "programs"
@@ -33,18 +33,13 @@ fraction = 0.002
 [optimizer]
 learning_rate = 3e-4
 [eval]
-every = 3
+every = 1
 problems = 32
 samples = 4
 "#,
         text(&base())
     );
     Bench::new(Scratch::new(), "train", &recipe)
-}
-
-/// Lines of a step's rollouts.
-fn rollouts(out: &Path, step: u64) -> Vec<Value> {
-    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
 }
 
 #[test]
@@ -74,22 +69,11 @@ fn every_response_is_judged_by_running_it() {
     assert_same_results(&out, &again);
 
     let results = bench.scratch.path("eval");
-    let model = text(&checkpoint(&out, 3));
-    let table = stdout_of(&mut isentrope(&[
-        "eval",
-        &model,
-        "--bench",
-        "programs",
-        "--limit",
-        "16",
-        "--max-tokens",
-        "48",
-        "--out",
-        &results,
-    ]));
+    let model = text(&checkpoint(&out, 1));
+    let asked = ["--bench", "programs", "--limit", "16", "--max-tokens", "48", "--out", &results];
+    let table = stdout_of(&mut isentrope(&[&["eval", &model], &asked[..]].concat()));
     assert!(table.contains("programs: 16 problems, 4 responses each"), "{table}");
-    let manifest: Value =
-        serde_json::from_slice(&fs::read(Path::new(&results).join("manifest.json")).unwrap()).unwrap();
+    let manifest = json_of(&Path::new(&results).join("manifest.json"));
     assert_eq!(manifest["benchmarks"]["programs"]["verifier"], json!("code"));
     let responses =
         parse_lines(&fs::read_to_string(Path::new(&results).join("responses/programs.jsonl")).unwrap());
@@ -100,6 +84,7 @@ fn every_response_is_judged_by_running_it() {
 /// A share p of n responses has a standard error of sqrt(p (1 - p) / n), below 0.025 on the 384 held-out responses. The margin is
 /// four times that of a difference, if responses to a problem did not agree more than others do.
 #[test]
+#[ignore = "deep: trains until chance cannot explain the gain"]
 fn accuracy_rises_by_more_than_chance_can() {
     if !can_judge_programs() {
         return;

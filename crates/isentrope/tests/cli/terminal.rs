@@ -21,16 +21,17 @@ fn bad_stderrs() -> Vec<(&'static str, Stdio)> {
 #[test]
 fn a_run_does_not_depend_on_who_hears_it() {
     for bench in [Bench::train(), Bench::sft()] {
-        let whole = bench.run("whole", &[], &[]);
+        let sets = ["run.steps=2", "eval.every=2"];
+        let whole = bench.run("whole", &sets, &[]);
         for (i, (what, stderr)) in bad_stderrs().into_iter().enumerate() {
             let name = format!("bad-{i}");
-            let status = bench.command(&name, &[], &[]).stderr(stderr).status().unwrap();
+            let status = bench.command(&name, &sets, &[]).stderr(stderr).status().unwrap();
             assert_eq!(status.code(), Some(0), "{what}");
             assert_same_results(&whole, &bench.out(&name));
         }
         // `2>&1 | head -3`
         let (reader, writer) = std::io::pipe().unwrap();
-        let mut command = bench.command("head", &["run.steps=6"], &[]);
+        let mut command = bench.command("head", &sets, &[]);
         let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
         drop(command); // it has the pipe's other end too
         assert_eq!(BufReader::new(reader).lines().take(3).count(), 3);
@@ -38,7 +39,7 @@ fn a_run_does_not_depend_on_who_hears_it() {
         assert_same_results(&whole, &bench.out("head"));
         // A closed one.
         let mut command = Command::new("sh");
-        let run = bench.command("closed", &[], &[]);
+        let run = bench.command("closed", &sets, &[]);
         command.args(["-c", "exec \"$0\" \"$@\" 2>&-"]).arg(run.get_program()).args(run.get_args());
         assert!(command.stdout(Stdio::null()).status().unwrap().success());
         assert_same_results(&whole, &bench.out("closed"));
@@ -140,12 +141,13 @@ fn without_a_standard_output_what_goes_there_fails() {
 #[test]
 fn a_run_whose_summary_cannot_be_printed_is_complete_all_the_same() {
     let bench = Bench::sft();
-    let whole = bench.run("whole", &[], &[]);
+    let sets = ["run.steps=1", "eval.every=0"];
+    let whole = bench.run("whole", &sets, &[]);
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let output = bench.command("full", &[], &[]).stdout(full).output().unwrap();
+    let output = bench.command("full", &sets, &[]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("error: standard output: No space left"), "{}", stderr(&output));
-    assert!(checkpoint(&bench.out("full"), 6).is_dir());
+    assert!(checkpoint(&bench.out("full"), 1).is_dir());
     assert_same_results(&whole, &bench.out("full"));
 }
 

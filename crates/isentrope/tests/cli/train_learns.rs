@@ -9,6 +9,7 @@ use std::path::Path;
 /// sqrt(p (1 - p) / n): below 0.025 on the 384 held-out responses, below 0.018 on the 768 of three rollouts. The margins are
 /// three times the error of a difference, and more.
 #[test]
+#[ignore = "deep: trains until chance cannot explain the gain"]
 fn accuracy_rises_by_more_than_chance_can() {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
     let recipe = format!(

@@ -1,10 +1,10 @@
 //! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one word where they fail.
 
 use crate::output::SmallDisk;
+use crate::processes::{kill, send, send_to};
 use crate::program::{names, parse_lines, skipped, stderr};
-use crate::train_resume::{kill, lines};
 use crate::train_reward::{command as verifier, worker};
-use crate::training::{Bench, assert_same_results, checkpoint, succeed};
+use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -94,6 +94,7 @@ const ALL: [&str; 5] =
     ["update.shards=4", "lab.track_theory=true", "lab.track_states=true", "rollout.top_p=0.9", "run.steps=4"];
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
     let prime =
         [&ALL[..], &["objective.advantage=prime", "objective.entropy_bonus={}", "prime.prompts=3"]].concat();
@@ -122,6 +123,7 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
 
 /// One prompt for two ranks: one of them has nothing of its own, and takes over what the other has left after a second or two.
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn responses_that_go_to_another_rank_change_no_byte() {
     let bench = Bench::train();
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
@@ -153,6 +155,7 @@ fn responses_that_go_to_another_rank_change_no_byte() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=8", "checkpoint.every=1"];
@@ -178,6 +181,7 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "eval.every=0", "checkpoint.every=0", "run.steps=6"];
@@ -231,21 +235,21 @@ fn ranks_of(out: &str) -> Vec<String> {
 
 /// Kills one of the ranks of a run.
 pub fn kill_a_rank(out: &str) {
-    signal_a_rank(out, "-KILL", usize::MAX);
+    signal_a_rank(out, "KILL", usize::MAX);
 }
 
 /// Sends a signal to one of the ranks of a run, the last if there are not so many.
 fn signal_a_rank(out: &str, signal: &str, which: usize) {
     let ranks = ranks_of(out);
     let rank = ranks.get(which).or(ranks.last()).expect("there are ranks");
-    assert!(Command::new("kill").args([signal, rank]).status().unwrap().success());
+    send_to(signal, rank);
 }
 
 /// How many kills the long test makes.
 const KILLS: usize = 60;
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=40", "checkpoint.every=3"];
@@ -296,6 +300,7 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_rank_that_is_stopped_is_named_and_all_end() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=30", "checkpoint.every=5"];
@@ -307,7 +312,7 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
             let mut job = launcher.ranks(2, &bench.command(&out, &patient, &[]));
             let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
             wait_for_lines(&mut child, &bench.out(&out), 8);
-            signal_a_rank(&bench.scratch.path(&out), "-STOP", which);
+            signal_a_rank(&bench.scratch.path(&out), "STOP", which);
             let output = end_of(child);
             let said = stderr(&output);
             assert!(!output.status.success() && said.contains("its process is stopped"), "{said}");
@@ -319,6 +324,7 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
     let bench = Bench::train();
     let refused = ["update.shards=2", "eval.files=['nowhere.jsonl']"];
@@ -335,9 +341,7 @@ fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
             fs::remove_dir(&checkpoints).unwrap();
             fs::write(&checkpoints, "in the way").unwrap();
             if asked {
-                assert!(
-                    Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success()
-                );
+                send("USR1", &child);
             }
             assert_failed_once(&end_of(child), "checkpoints");
         }
@@ -345,6 +349,7 @@ fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=12", "eval.every=0", "checkpoint.every=0"];
@@ -369,6 +374,7 @@ fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_job_that_is_asked_to_end_saves_its_step() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=40", "eval.every=0", "checkpoint.every=0"];
@@ -377,7 +383,7 @@ fn a_job_that_is_asked_to_end_saves_its_step() {
         let mut job = launcher.ranks(2, &bench.command(&out, &sets, &[]));
         let mut child = job.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         wait_for_lines(&mut child, &bench.out(&out), 3);
-        assert!(Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success());
+        send("USR1", &child);
         child.wait().unwrap(); // MPICH's launcher then ends with 0, whatever its ranks do
         let steps = lines(&bench.out(&out)) as u64 - 1;
         assert!(steps < 40, "it has come to its end");
@@ -386,6 +392,7 @@ fn a_job_that_is_asked_to_end_saves_its_step() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_disk_that_is_full_ends_all_in_one_sentence() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=8", "checkpoint.every=1", "checkpoint.keep=1"];
@@ -412,6 +419,7 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
 
 /// Another disk than the others' is played by a limit on the size of a rank's files.
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=24", "checkpoint.every=8"];

@@ -11,7 +11,7 @@ use isentrope_kernels::Cpu;
 use serde::Serialize;
 use std::fmt;
 
-/// What was measured.
+/// The measured speeds.
 #[derive(Serialize)]
 pub struct Measured {
     cpu: Vec<CpuSpeed>,

@@ -34,8 +34,7 @@ pub struct Doctor {
     /// Threads [default: ISENTROPE_THREADS, else one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Measures more, for some seconds: the CPU by threads, and of each GPU copies, products and launches, beside what its data
-    /// sheet says
+    /// Measures more, for some seconds: the CPU by threads; copies, products and launches of each GPU, beside its data sheet
     #[arg(long)]
     measure: bool,
     /// Fetches the libraries that an NVIDIA GPU needs beside its driver (NVRTC and cuBLASLt) from the Python package index, about
@@ -280,7 +279,7 @@ impl SandboxReport {
     }
 }
 
-/// What runs programs, unless a recipe names another.
+/// The interpreter that runs programs, unless a recipe names another.
 fn python() -> Part {
     match Python::find(None) {
         Ok(python) => {
@@ -291,7 +290,7 @@ fn python() -> Part {
     }
 }
 
-/// What starts several ranks.
+/// The launchers of ranks.
 fn mpi() -> Part {
     let launchers = ["mpirun", "mpiexec", "srun"];
     let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();

@@ -10,12 +10,12 @@ use crate::messages;
 use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
+use crate::sampling_flags::SamplingFlags;
 use crate::standard_output::print_text;
 use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
-use decoding::DecodingFlags;
 use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
@@ -55,24 +55,18 @@ pub struct Eval {
     #[arg(short, long, visible_alias = "samples", value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: Option<u32>,
     #[command(flatten)]
-    decoding: DecodingFlags,
+    drawing: SamplingFlags,
     /// Longest response, in tokens [default: the benchmark's, mostly 8192]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Asks only the first so many problems of each benchmark
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Of the random numbers
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
-    /// Ends a response where this text occurs, or this special token (repeatable)
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    stop: Vec<String>,
     /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table such
     /// as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
     #[arg(long, value_name = "VERIFIER", value_parser = verifier)]
     verifier: Option<VerifierSettings>,
-    /// Where the results are kept [default: evals/ and the model's name]
+    /// The directory of the results [default: evals/ and the model's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Compares with the results in this directory by a paired test
@@ -80,9 +74,6 @@ pub struct Eval {
     against: Option<PathBuf>,
     #[command(flatten)]
     computing: Computing,
-    /// Memory for keys and values, in MiB [default: half of what is available]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
-    kv_memory: Option<u64>,
 }
 
 /// A verifier as recipes write it; a bare word is a string.
@@ -124,7 +115,7 @@ impl Eval {
     }
 
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
-        // What can be wrong with the benchmarks is found before the model is loaded.
+        // Faults of the benchmarks are found before the model is loaded.
         let found = self.find()?;
         self.computing.run(model, Measuring { command: self, model, out, found })
     }
@@ -162,7 +153,7 @@ struct Measuring<'a> {
 impl ModelJob for Measuring<'_> {
     fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
         let Self { command, model, out, found } = self;
-        let recommended = command.decoding.recommended(&loaded.dir)?;
+        let recommended = command.drawing.recommended(&loaded.dir)?;
         let vocabulary = loaded.model.config.vocab_size;
         let data = DataSettings { date: command.date(out)?, ..command.template_flags.settings() };
         let prompter = Prompter::read(&loaded.dir, vocabulary, &data)?;
@@ -176,7 +167,7 @@ impl ModelJob for Measuring<'_> {
         let mut manifest = json!({
             "isentrope": env!("CARGO_PKG_VERSION"),
             "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
-            "seed": command.seed,
+            "seed": command.drawing.seed,
             "benchmarks": settings,
         });
         // Only where it is not the usual one, so that older results are still those of the same settings.
@@ -199,15 +190,15 @@ impl ModelJob for Measuring<'_> {
             messages::note(&note);
         }
         let evaluator = Evaluator {
-            sampling: command.decoding.truncation().ending_at(
+            sampling: command.drawing.truncation().ending_at(
                 &prompter.eos_tokens,
-                &command.stop,
+                &command.drawing.stop,
                 Some(&prompter.tokenizer),
             ),
-            seed: command.seed,
+            seed: command.drawing.seed,
             prompter: &prompter,
             judge: &judge,
-            limits: Limits { cache_bytes: loaded.cache_bytes(command.kv_memory)?, ..Limits::default() },
+            limits: Limits { cache_bytes: loaded.cache_bytes(command.drawing.kv_memory)?, ..Limits::default() },
         };
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, decoding, .. } in &measured {

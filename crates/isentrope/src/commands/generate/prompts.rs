@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
-/// What is asked, and how it is put to the model.
+/// The prompts, and how they are put to the model.
 #[derive(Args)]
 pub struct PromptArguments {
     /// The prompt
@@ -27,7 +27,7 @@ pub struct PromptArguments {
     /// Whether prompts go through the model's chat template, as data.template of a recipe
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = templates())]
     template: Template,
-    /// The same as --template chat
+    /// Same as --template chat
     #[arg(long, conflicts_with = "template")]
     chat: bool,
     /// System message of prompts that go through the template and have none, as data.system
@@ -70,12 +70,12 @@ fn templates() -> impl TypedValueParser<Value = Template> {
 
 /// A prompt that the model can be given.
 pub struct NamedPrompt {
-    /// What it is called in the results.
+    /// Its id in the results.
     pub id: Value,
     pub tokens: Vec<u32>,
 }
 
-/// What was read of the prompts before there was a model.
+/// The prompts as read before the model is loaded.
 pub struct Asked<'a> {
     arguments: &'a PromptArguments,
     lines: Option<Vec<Line>>,
@@ -102,7 +102,7 @@ impl Asked<'_> {
         self.lines.as_ref().map_or(1, Vec::len)
     }
 
-    /// What is wrong with the prompt at this place.
+    /// The error of the prompt at this place.
     pub fn error(&self, place: usize, what: impl std::fmt::Display) -> anyhow::Error {
         match &self.lines {
             Some(lines) => lines[place].error(what),

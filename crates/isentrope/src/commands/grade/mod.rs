@@ -37,11 +37,11 @@ pub struct Grade {
     /// JSON lines to judge, or another data file (.json, .jsonl.gz, .parquet); - is standard input
     #[arg(long = "in", value_name = "FILE", required_unless_present = "explain")]
     input: Option<PathBuf>,
-    /// Where JSON lines go; - is standard output, where they go without a name
+    /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, code (tests of
-    /// programs), or all else that a recipe's reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
+    /// The verifier: auto (by the form of the ground truth), math, countdown, code (tests of programs), or any other
+    /// value of a recipe's reward.verifier, such as '{command = ["python3", "reward.py"]}'
     #[arg(long, value_name = "VERIFIER", default_value = "auto")]
     verifier: String,
     /// Key of the ground truth, if it has another name

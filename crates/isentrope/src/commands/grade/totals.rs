@@ -1,4 +1,4 @@
-//! What all lines come to.
+//! Totals over all lines.
 
 use super::row::Row;
 use crate::visible::visible;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 
-/// Check the theory of entropy and covariance, and what picking inside micro-batches does
+/// Check the theory of entropy and covariance, and the effect of picking inside micro-batches
 #[derive(Args)]
 pub struct Lab {
     #[command(subcommand)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What Clip-Cov or KL-Cov would pick inside micro-batches, against the whole minibatch
+/// Compare the tokens that Clip-Cov or KL-Cov picks inside micro-batches with those of the whole minibatch
 ///
 /// The paper picks tokens by their covariance over a batch. Its reference implementation centres log-probs and advantages, and
 /// picks, inside each micro-batch, so that the memory setting changes the algorithm. This command reads the token records of a
@@ -94,11 +94,11 @@ impl Selection {
         }
         let log = RunLog::open(&path)?;
         let recorded = log.series("cov/fraction").into_iter().flat_map(isentrope_lab::log::Series::iter);
-        // Those of a file that something else has written may be anything.
+        // A file from elsewhere may hold anything.
         Ok(recorded.filter(|(_, fraction)| *fraction > 0.0 && *fraction <= 1.0).collect())
     }
 
-    /// What is asked for, and as in the run otherwise.
+    /// The flags' rule; the run's own where no flag is given.
     fn rule(&self, recipe: &Value) -> Rule {
         let covariance = &recipe["objective"]["covariance"];
         let own = own_method(recipe);

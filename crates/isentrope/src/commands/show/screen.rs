@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The alternate screen, without a cursor; what is too wide is cut off instead of going on in the next line.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// The same in the middle of a drawing.
+/// Leaves the screen in the middle of a drawing.
 const ABANDON: &str = "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// Terminals that know these show what is between them at once.
 const BEGIN: &str = "\x1b[?2026h\x1b[H";

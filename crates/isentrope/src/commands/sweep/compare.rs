@@ -5,7 +5,7 @@ use super::file::{hint, table};
 use crate::recipe::{Node, Value};
 use anyhow::{Result, anyhow, bail};
 
-/// What the file says of it.
+/// The file's table `[compare]`.
 #[derive(Default)]
 pub struct Compare(Vec<Contrast>);
 
@@ -20,7 +20,7 @@ impl Compare {
     /// `GROUP = "CONTROL"`: each the value of an axis, or the name of a group as tables have it.
     ///
     /// # Errors
-    /// What is wrong with it, by file and line.
+    /// The fault, by file and line.
     pub fn parse(node: &Node, axes: &[Axis]) -> Result<Self> {
         let mut all: Vec<Contrast> = Vec::new();
         for (name, node) in table(node, "compare")? {
@@ -83,7 +83,7 @@ impl Compare {
     pub fn control(&self, values: &[usize]) -> Option<Vec<usize>> {
         let is_met =
             |contrast: &&Contrast| contrast.groups.iter().all(|(axis, value)| values[*axis] == *value);
-        // What names a whole group goes before what names a value.
+        // The name of a whole group goes before the name of a value.
         let contrast = self.0.iter().filter(is_met).max_by_key(|contrast| contrast.groups.len())?;
         let mut control = values.to_vec();
         contrast.control.iter().for_each(|(axis, value)| control[*axis] = *value);
@@ -96,7 +96,7 @@ fn of_groups(axes: &[Axis]) -> impl Iterator<Item = (usize, &Axis)> {
     axes.iter().enumerate().filter(|(_, axis)| !axis.is_seed)
 }
 
-/// All that a name may mean: a group, else the values of this name.
+/// Everything that a name may mean: a group, else the values of this name.
 fn named(name: &str, node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize)>>> {
     let value = |axis: &Axis, name: &str| axis.values.iter().position(|value| value.name == name);
     let parts: Vec<&str> = name.split('/').collect();

@@ -154,7 +154,7 @@ impl Sweep {
             bail!("--jobs is 0: it must be at least 1");
         }
         let left = states.iter().filter(|state| **state != State::Done).count();
-        // What is done can be reported on wherever there is no such device.
+        // Finished runs can be reported on a machine without the device.
         let devices = if left == 0 {
             Vec::new()
         } else {
@@ -188,13 +188,13 @@ impl Sweep {
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
     }
 
-    /// Where all runs compute.
+    /// The device of all runs.
     fn wanted(&self, runs: &[PlannedRun]) -> Result<Wanted> {
         let kind = |run: &PlannedRun| -> Result<DeviceKind> {
             Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
         };
         let Some(first) = runs.first() else { return device::wanted(&self.device, DeviceKind::Auto) };
-        // What a flag or the environment says holds for all.
+        // A flag or the environment decides for all.
         if let Some(said) = device::said(&self.device)? {
             return Ok(said);
         }
@@ -217,7 +217,7 @@ fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     if out.join(VALUES).exists() {
         bail!("{} holds a run; name another directory with --out", out.display());
     }
-    // What is being written there, or was left by a kill, is nobody's.
+    // Hidden files, being written or left by a kill, do not count.
     let is_empty = names(out)?.iter().all(|name| name.to_string_lossy().starts_with('.'));
     let is_begun = |run: &PlannedRun| run.recipe_file().exists() || run.dir().exists();
     if !is_empty && !results::table_file(out).exists() && !runs.iter().any(is_begun) {

@@ -14,7 +14,7 @@ const NAMED: usize = 8;
 /// The states of all runs, if each could be told and no run has begun with a model other than the one that is there.
 ///
 /// # Errors
-/// What is wrong with any of them. Of a model, the runs that have begun with it are named.
+/// The faults of all models, with the runs that have begun with each.
 pub fn checked(runs: &[PlannedRun], states: Vec<Result<State>>) -> Result<Vec<State>> {
     let mut problems = Problems::default();
     for (place, (run, state)) in runs.iter().zip(&states).enumerate() {

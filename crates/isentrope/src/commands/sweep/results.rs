@@ -1,4 +1,4 @@
-//! What comes of a sweep: a table over seeds, and at its end the report of all runs.
+//! The results of a sweep: a table over seeds, and at its end the report of all runs.
 
 use super::progress::Progress;
 use super::runs::PlannedRun;
@@ -126,7 +126,7 @@ pub fn table_file(out: &Path) -> PathBuf {
 /// Writes table.json and table.md.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn write_tables(out: &Path, title: &str, summary: &Summary) -> Result<()> {
     make_directory(out)?;
     write_json(&table_file(out), summary)?;
@@ -142,7 +142,7 @@ fn report_file(out: &Path) -> PathBuf {
 /// Removes a report of fewer runs than there are now.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn remove_report(out: &Path) -> Result<()> {
     Ok(remove(&report_file(out))?)
 }

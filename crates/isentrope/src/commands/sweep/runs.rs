@@ -17,14 +17,14 @@ const MOST: usize = 10_000;
 
 /// A run that is to be made, or a model that runs begin with.
 pub struct PlannedRun {
-    /// What it is called: its directory in the sweep's.
+    /// Its name: the path of its directory in the sweep's.
     pub name: String,
-    /// The same without the seed: runs of one name differ in nothing else.
+    /// Its name without the seed: runs of one group differ in nothing else.
     pub group: String,
     /// The group that its own is compared with; none where the file does not say.
     pub control: Option<String>,
     pub command: Training,
-    /// Where it is kept, and its whole recipe.
+    /// Its directory and its whole recipe.
     pub place: Place,
     pub steps: u64,
     /// The place of the model among the runs that must be there before this one.
@@ -277,7 +277,7 @@ pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
         *steps = run.steps.into();
     }
-    // Where the recipe names no day, the run has taken the one that it began on.
+    // If the recipe names no day, the run has the day on which it began.
     if now.pointer("/data/date").is_some_and(Value::is_null)
         && let Some(date) = before.pointer_mut("/data/date")
     {
@@ -295,7 +295,7 @@ fn has_rate_by_end(tables: &Value) -> bool {
     tables.iter().any(|(key, value)| key == "schedule" && is_by_end(value) || has_rate_by_end(value))
 }
 
-/// What is wrong with recipes: the same problem of many runs is one.
+/// Problems of recipes. The same problem of many runs is reported once.
 #[derive(Default)]
 pub struct Problems(Vec<(String, String, usize)>);
 

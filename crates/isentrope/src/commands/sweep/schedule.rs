@@ -39,7 +39,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// What each gets while as many go on as may.
+    /// A run's share while as many run as may.
     pub fn least_share(&self) -> Share {
         let Share { threads, memory } = self.machine;
         let on_one = self.jobs.div_ceil(self.devices.len());
@@ -227,7 +227,7 @@ fn said(
     }
 }
 
-/// What is shown meanwhile: a live line for each run and one for all, above them a line for each that has ended.
+/// The display: a live line for each run and one for all, above them a line for each that has ended.
 struct Screen {
     all: MultiProgress,
     summary: ProgressBar,

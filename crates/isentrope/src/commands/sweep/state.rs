@@ -1,4 +1,4 @@
-//! What has been made of a run, from its directory.
+//! How far a run is, from its directory.
 
 use super::runs::{PlannedRun, changes};
 use anyhow::{Context, Result, bail};
@@ -54,16 +54,16 @@ pub fn state(run: &PlannedRun) -> Result<State> {
 /// How fast a run goes, from its timings as they are written.
 pub struct Pace {
     path: PathBuf,
-    /// What has been read of the file.
+    /// The bytes of the file that were read.
     offset: u64,
     /// The last step that is there.
     pub step: u64,
-    /// Of all steps there, their evaluations included.
+    /// The seconds of all recorded steps, their evaluations included.
     pub seconds: f64,
 }
 
 impl Pace {
-    /// Of a run directory, nothing of which has been read.
+    /// Reads a run directory from its start.
     pub fn new(dir: &Path) -> Self {
         Self { path: dir.join(TIMINGS), offset: 0, step: 0, seconds: 0.0 }
     }

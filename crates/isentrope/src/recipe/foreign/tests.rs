@@ -74,9 +74,9 @@ fn every_setting_of_trl_and_verl_is_answered() {
 
 #[test]
 fn every_key_named_is_a_recipes() {
-    for Foreign { names, key, .. } in keys::FOREIGN {
+    for ForeignKey { names, key, .. } in &NAMES.keys {
         assert!(has_key(&rl(), key) || has_key(&sft(), key), "{key}");
-        for name in *names {
+        for name in &names.0 {
             assert!(!has_key(&rl(), name) && !has_key(&sft(), name), "{name} is a key of recipes");
         }
     }
@@ -89,16 +89,16 @@ fn example(name: &str) -> String {
 
 #[test]
 fn every_entry_is_what_its_own_name_gets() {
-    for Foreign { names, key, difference } in keys::FOREIGN {
+    for ForeignKey { names, key, but } in &NAMES.keys {
         let shape = if has_key(&rl(), key) { rl() } else { sft() };
-        for name in *names {
+        for name in &names.0 {
             let hint = hint_of(&example(name), &shape).unwrap();
             assert!(hint.starts_with(&format!("; here it is `{key}`")), "{name}: {hint}");
-            assert!(hint.ends_with(difference), "{name}: {hint}");
+            assert!(hint.ends_with(but), "{name}: {hint}");
         }
     }
-    for absent::Absent { names, reason } in absent::ABSENT {
-        for name in names.split(' ').filter(|name| !name.is_empty()) {
+    for Absent { names, reason } in &NAMES.absent {
+        for name in &names.0 {
             let hint = hint_of(&example(name), &rl()).unwrap();
             assert_eq!(hint, format!("; absent here, because {reason}"), "{name}");
         }
@@ -152,7 +152,7 @@ fn what_is_absent_is_no_key_of_recipes() {
     let others = ["dtype"];
     for name in ours.iter().filter(|name| !others.contains(&name.as_str())) {
         assert_eq!(
-            absent::best(name),
+            absent(name),
             None,
             "`{name}` is a key of recipes now: take it out of the absent ones"
         );
@@ -161,14 +161,14 @@ fn what_is_absent_is_no_key_of_recipes() {
 
 #[test]
 fn what_stands_for_a_value_is_a_recipe() {
-    for entry in values::FOREIGN {
+    for entry in &NAMES.values {
         let recipe: String = entry.here.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
         assert_eq!(told(&format!("model.path = \"m\"\n{recipe}"), &rl()), "");
-        assert!(!entry.here.is_empty() || !entry.note.is_empty(), "{:?}", entry.values);
-        for key in entry.keys {
+        assert!(!entry.here.is_empty() || !entry.note.is_empty(), "{:?}", entry.values.0);
+        for key in &entry.at.0 {
             let is_own = has_key(&rl(), key);
-            for value in entry.values {
-                let path = if is_own { (*key).to_owned() } else { format!("trainer.{key}") };
+            for value in &entry.values.0 {
+                let path = if is_own { key.clone() } else { format!("trainer.{key}") };
                 let told = told(&format!("{path} = {value:?}"), &rl());
                 // A value that is ours too, or that an earlier entry answers, is answered all the same.
                 assert!(!told.contains("did you mean"), "{told}");

@@ -1,6 +1,7 @@
 //! Recipes of invented settings that use everything the machinery supports, and the checks for real ones.
 
 mod errors;
+mod refusals;
 mod round_trip;
 mod settings;
 
@@ -109,7 +110,9 @@ fn documentation_is_current() {
         ("Supervised fine-tuning only", sft),
     ];
     let text = chapters.map(|(title, tables)| format!("\n## {title}\n{}", tables.concat())).concat();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipe.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let reference = docs.join("reference/recipe.md");
+    let file = if reference.exists() { reference } else { docs.join("recipe.md") };
     assert_current(&file, &format!("{INTRODUCTION}{text}"));
 }
 
