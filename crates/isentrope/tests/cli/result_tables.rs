@@ -36,6 +36,7 @@ fn table(arguments: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "deep: runs the script of the experiments"]
 fn every_command_of_its_help_makes_a_table() {
     let script = fs::read_to_string(root().join("experiments/tables.py")).unwrap();
     let shown: Vec<&str> =
@@ -49,6 +50,7 @@ fn every_command_of_its_help_makes_a_table() {
 }
 
 #[test]
+#[ignore = "deep: runs the script of the experiments"]
 fn what_is_kept_of_each_experiment_has_ends() {
     if has_python() {
         for file in names(&root().join("docs/results")) {

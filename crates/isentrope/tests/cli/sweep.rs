@@ -407,7 +407,7 @@ fn one_that_fails_is_named_and_the_others_go_on() {
 fn a_full_disk_ends_a_sweep() {
     let sweep = Sweep::new(METHODS);
     fs::create_dir(sweep.out("")).unwrap();
-    let Some(disk) = SmallDisk::new(text(&sweep.out("")), "600k") else {
+    let Some(disk) = SmallDisk::new(text(&sweep.out("")), "200k") else {
         skipped("mounting a small disk needs root");
         return;
     };

@@ -41,6 +41,8 @@ impl Dated {
             "optimizer.final_fraction=0",
             "rollout.filter=false",
             "update.shards=2",
+            "eval.every=1",
+            "checkpoint.every=1",
         ];
         self.bench.command(out, &sets, flags)
     }

@@ -15,7 +15,7 @@ fn assert_finite(out: &Path, what: &str) {
 }
 
 /// What keeps a run of one or two steps from being empty, and its responses from being equally long.
-const ALWAYS: [&str; 4] = ["run.steps=1", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
+const ALWAYS: [&str; 4] = ["run.steps=2", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
 
 #[test]
 fn every_advantage_and_every_loss_trains() {
@@ -27,7 +27,7 @@ fn every_advantage_and_every_loss_trains() {
         let set = format!("objective.advantage={advantage}");
         let out = bench.run(&format!("advantage-{advantage}"), &[&ALWAYS[..], &[&set]].concat(), &[]);
         assert_finite(&out, advantage);
-        all.push(weights(&out, 1));
+        all.push(weights(&out, 2));
     }
     for loss in ["clip", "importance", "gspo", "cispo", "policy-gradient"] {
         let set = format!("objective.loss={loss}");
@@ -38,7 +38,7 @@ fn every_advantage_and_every_loss_trains() {
         );
         assert_finite(&out, loss);
         if loss != "importance" {
-            all.push(weights(&out, 1));
+            all.push(weights(&out, 2));
         }
     }
     for set in [
@@ -55,7 +55,7 @@ fn every_advantage_and_every_loss_trains() {
     ] {
         let out = bench.run(&format!("other-{}", all.len()), &[&ALWAYS[..], &[set]].concat(), &[]);
         assert_finite(&out, set);
-        all.push(weights(&out, 1));
+        all.push(weights(&out, 2));
     }
     for (i, a) in all.iter().enumerate() {
         for (j, b) in all.iter().enumerate().skip(i + 1) {
@@ -190,6 +190,6 @@ fn truncated_rollouts_are_learnt_from_as_they_were_drawn() {
         assert_finite(&out, loss);
     }
     let plain = bench.run("plain", &[&ALWAYS[..], &on_policy].concat(), &[]);
-    assert_ne!(weights(&plain, 1), weights(&out, 1));
+    assert_ne!(weights(&plain, 2), weights(&out, 2));
     assert_eq!(metrics(&plain)[1].get("rollout/kept_mass_mean"), None, "nothing is truncated");
 }

@@ -38,7 +38,7 @@ fn a_run_of_the_tests_has_surplus_groups_a_moving_coefficient_and_several_update
 
 /// The least budget, in GiB, with which a run of these settings is not refused, and a little more than it.
 fn tight_budget(bench: &Bench, sets: &[&str]) -> f64 {
-    let (mut small, mut large) = (0.0, 1.0);
+    let (mut small, mut large) = (0.0, 0.1);
     while large - small > 1e-5 {
         let middle = (small + large) / 2.0;
         let set = format!("memory.budget_gib={middle}");
@@ -47,7 +47,7 @@ fn tight_budget(bench: &Bench, sets: &[&str]) -> f64 {
         assert!(fits || stderr(&dry).contains("needs at least"), "{}", stderr(&dry));
         if fits { large = middle } else { small = middle }
     }
-    assert!(large < 0.9, "nothing fits");
+    assert!(large < 0.09, "nothing fits");
     large
 }
 

@@ -328,7 +328,7 @@ fn a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room() {
 #[test]
 fn a_step_whose_token_records_cannot_be_written_is_saved_and_goes_on_to_the_same_bytes() {
     let bench = Bench::train();
-    let sets = ["run.steps=3", "optimizer.schedule=constant"];
+    let sets = ["run.steps=3", "optimizer.schedule=constant", "eval.every=1"];
     let whole = bench.run("whole", &sets, &[]);
     bench.run("parts", &[&sets[..], &["run.steps=1"]].concat(), &[]);
     let (out, tokens) = (bench.out("parts"), bench.out("parts").join("tokens"));

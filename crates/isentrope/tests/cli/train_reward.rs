@@ -253,10 +253,10 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
 #[test]
 fn a_data_source_without_a_verifier_is_named() {
     let bench = Bench::train();
-    let problem = |source: &str| json!({"problem": "1 2 3>6:", "answer": "6", "data_source": source});
-    let file = bench.scratch.lines("sources.jsonl", &[problem("a"), problem("b")]);
+    let problem = |text: &str, source: &str| json!({"problem": text, "answer": "6", "data_source": source});
+    let file = bench.scratch.lines("sources.jsonl", &[problem("1 2 3>6:", "a"), problem("1 1 4>6:", "b")]);
     let files = format!("data.files=[{file:?}]");
-    let sets = [&files[..], "reward.verifier={ by_data_source = { a = \"math\" } }"];
+    let sets = [&files[..], "eval.every=0", "reward.verifier={ by_data_source = { a = \"math\" } }"];
     let unnamed = "sources.jsonl line 2: its data source \"b\" has no verifier";
     failure_last(&mut bench.command("strict", &sets, &[]), &[unnamed, "reward.verifier.otherwise"]);
 }

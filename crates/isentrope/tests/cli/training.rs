@@ -259,8 +259,10 @@ pub fn rollouts(out: &Path, step: u64) -> Vec<Value> {
 /// A run of `last` steps has the bytes of one that ends after `first` steps and is resumed. The whole
 /// run's directory.
 pub fn assert_resumes(bench: &Bench, name: &str, sets: &[&str], first: u64, last: u64) -> PathBuf {
+    // The first run's end is evaluated and saved in the whole run too.
+    let due = [format!("eval.every={first}"), format!("checkpoint.every={first}")];
     let (first, last) = (format!("run.steps={first}"), format!("run.steps={last}"));
-    let sets = [sets, &["optimizer.schedule=constant"]].concat();
+    let sets = [&[&*due[0], &*due[1], "optimizer.schedule=constant"], sets].concat();
     let whole = bench.run(name, &[&sets[..], &[&last]].concat(), &[]);
     let parts = format!("{name}-parts");
     bench.run(&parts, &[&sets[..], &[&first]].concat(), &[]);
