@@ -1,7 +1,8 @@
-//! The isentrope command line: commands, progress and exit codes, nothing else. It is a library for the sake of those who check
-//! recipes, and of tests that run the program with emulated GPUs.
+//! The isentrope command line: commands, progress and exit codes, nothing else. It is a library for
+//! the sake of those who check recipes, and of tests that run the program with emulated GPUs.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that asks a program to end).
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that
+//! asks a program to end).
 
 mod commands;
 mod device;
@@ -109,7 +110,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Says what is wrong with the arguments. It may show them, and names of files that a shell has put there hold anything.
+/// Says what is wrong with the arguments. It may show them, and names of files that a shell has put
+/// there hold anything.
 fn refuse(wrong: &clap::Error) -> ExitCode {
     let is_plain =
         |argument: OsString| matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_));
@@ -121,7 +123,8 @@ fn refuse(wrong: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The error and what caused it; a cause that the message before it ends with already is not said twice.
+/// The error and what caused it; a cause that the message before it ends with already is not said
+/// twice.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |said, cause| {
         if said.ends_with(&cause) { said } else { format!("{said}: {cause}") }

@@ -1,4 +1,5 @@
-//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and not before.
+//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and
+//! not before.
 
 use crate::interrupt;
 use crate::standard_output::{check_open, failed, print};
@@ -20,8 +21,8 @@ pub enum Output {
 }
 
 impl Output {
-    /// A file; standard output for `-` or without a path. Made before the work starts, so that a directory that cannot be
-    /// written to is found out at once.
+    /// A file; standard output for `-` or without a path. Made before the work starts, so that a
+    /// directory that cannot be written to is found out at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             check_open()?;

@@ -1,4 +1,5 @@
-//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike (docs/distributed.md).
+//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all
+//! end alike (docs/distributed.md).
 
 use crate::device::{Device, Seat};
 use crate::interrupt::{self, Interrupted};
@@ -46,8 +47,8 @@ impl fmt::Display for Silent {
 
 impl std::error::Error for Silent {}
 
-/// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails on one, it ends
-/// on all, and the first says why. `asked` is what `--threads` says.
+/// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails
+/// on one, it ends on all, and the first says why. `asked` is what `--threads` says.
 pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -> Result<()> {
     let threads = thread_count(asked)
         .map_err(|e| anyhow!("{}{e}", if asked.is_some() { "--threads: " } else { "" }))?;
@@ -82,8 +83,8 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     result.and(left.map_err(Error::from))
 }
 
-/// Threads of a rank that may have as many as it finds: where those of its machine together are more than its processors, each
-/// has its part.
+/// Threads of a rank that may have as many as it finds: where those of its machine together are
+/// more than its processors, each has its part.
 fn fair_threads(world: &World, threads: usize) -> usize {
     let crowded = world.node().and_then(|node| Some((node.processors?, node.threads)));
     match crowded {
@@ -92,8 +93,8 @@ fn fair_threads(world: &World, threads: usize) -> usize {
     }
 }
 
-/// Tells the other ranks of an error, unless it came from them. The first says it before any rank ends: a launcher ends all when
-/// one ends with an error.
+/// Tells the other ranks of an error, unless it came from them. The first says it before any rank
+/// ends: a launcher ends all when one ends with an error.
 fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     if error.is::<Interrupted>() {
         // So are all.
@@ -113,7 +114,8 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
         messages::error(&said); // nobody else has heard of it
     }
     let may_help = is_settled || is_of_the_hub(error) || is_of_the_machines(error);
-    // All wait here for the first, which may still be saving the run, and agree. Whose error it is decides.
+    // All wait here for the first, which may still be saving the run, and agree. Whose error it is
+    // decides.
     let is_heard = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
     });
@@ -200,7 +202,8 @@ pub struct Watcher {
     world: Arc<World>,
     /// The step of which a trace is wanted.
     trace: Option<StepTrace>,
-    /// What computes, as long as it has not been said that steps of decoding are launched one by one there.
+    /// What computes, as long as it has not been said that steps of decoding are launched one by
+    /// one there.
     device: Option<Device>,
 }
 

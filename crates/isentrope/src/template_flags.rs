@@ -9,11 +9,12 @@ use isentrope_model::chat_template::Date;
 /// Flags of every command that renders chats.
 #[derive(Args, Default)]
 pub struct TemplateFlags {
-    /// Sets a variable of the chat template, as a recipe's data.template_variables does: enable_thinking=false (repeatable)
+    /// Sets a variable of the chat template, as a recipe's data.template_variables does:
+    /// enable_thinking=false (repeatable)
     #[arg(long = "template-variable", value_name = "NAME=VALUE", value_parser = parse)]
     variables: Vec<(String, TemplateVariable)>,
-    /// Date for chat templates that ask for one, as data.date of a recipe [default: today; eval keeps the date of the
-    /// results that it continues]
+    /// Date for chat templates that ask for one, as data.date of a recipe [default: today; eval
+    /// keeps the date of the results that it continues]
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub date: Option<Date>,
 }

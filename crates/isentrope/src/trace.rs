@@ -1,4 +1,5 @@
-//! `--trace FILE`: where the time of one step goes, or of a command, as a file that Perfetto opens (docs/trace.md).
+//! `--trace FILE`: where the time of one step goes, or of a command, as a file that Perfetto opens
+//! (docs/trace.md).
 
 use crate::device::Device;
 use crate::messages;
@@ -18,8 +19,8 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// The file of one of so many ranks: the first has the name that was given, others one with their number in it. Whether it
-    /// can be written is found out at once.
+    /// The file of one of so many ranks: the first has the name that was given, others one with
+    /// their number in it. Whether it can be written is found out at once.
     ///
     /// # Errors
     /// When it cannot be, with its name.
@@ -37,8 +38,8 @@ impl TraceFile {
         isentrope_trace::begin(EVENTS);
     }
 
-    /// Ends the recording, and writes it. `what` is what was traced. Returns what is to be said of it: a failure here is none of
-    /// the work's.
+    /// Ends the recording, and writes it. `what` is what was traced. Returns what is to be said of
+    /// it: a failure here is none of the work's.
     fn end(&self, what: &str, device: &Device) -> Vec<String> {
         device.settle();
         let Some(trace) = isentrope_trace::end() else { return Vec::new() };
@@ -73,7 +74,8 @@ impl TraceFile {
     }
 }
 
-/// A file's name with the number of a rank other than the first: `trace.json` is `trace.rank1.json` then.
+/// A file's name with the number of a rank other than the first: `trace.json` is `trace.rank1.json`
+/// then.
 fn of_rank(path: &Path, rank: usize) -> PathBuf {
     if rank == 0 {
         return path.to_owned();

@@ -1,5 +1,5 @@
-//! The base models of the repository are what their recipes make, to the last bit. Some minutes in
-//! release mode:
+//! The base models of the repository are what their recipes make, to the last bit. Those of assets/
+//! are made in release mode alone, which takes some minutes:
 //!
 //! ```sh
 //! cargo test --release -p isentrope --test base_model -- --ignored
@@ -10,14 +10,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[cfg(not(debug_assertions))]
 #[test]
-#[ignore = "deep: trains for minutes"]
+#[ignore = "trains for minutes in release mode"]
 fn the_base_of_countdown_is_made_by_its_recipe() {
     assert_made_by("recipes/countdown-base.toml", "assets/countdown-base", None);
 }
 
+#[cfg(not(debug_assertions))]
 #[test]
-#[ignore = "deep: trains for a minute"]
+#[ignore = "trains for a minute in release mode"]
 fn the_base_of_programs_is_made_by_its_recipe() {
     assert_made_by("recipes/programs-base.toml", "assets/programs-base", None);
 }

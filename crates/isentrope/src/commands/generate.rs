@@ -27,16 +27,18 @@ use std::time::Instant;
 
 /// Sample responses from a model
 ///
-/// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample, text, tokens, logprobs,
-/// entropies (in nats) and finish_reason ("stop" or "length"). A prompts line is {"prompt": text or list of messages},
-/// {"messages": [...]} or {"tokens": [ids]}, with an optional "id"; data sets may also call the prompt problem or question.
+/// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample,
+/// text, tokens, logprobs, entropies (in nats) and finish_reason ("stop" or "length"). A prompts
+/// line is {"prompt": text or list of messages}, {"messages": [...]} or {"tokens": [ids]}, with an
+/// optional "id"; data sets may also call the prompt problem or question.
 ///
-/// Sampling settings that are not given come from the model's generation_config.json where it asks for sampling (do_sample),
-/// else temperature 1 without truncation. A response depends on the weights, its prompt, the seed, the prompt's place in the
-/// file and its own number, and on nothing else: not on what is sampled beside it, nor on threads or memory.
+/// Sampling settings that are not given come from the model's generation_config.json where it asks
+/// for sampling (do_sample), else temperature 1 without truncation. A response depends on the
+/// weights, its prompt, the seed, the prompt's place in the file and its own number, and on nothing
+/// else: not on what is sampled beside it, nor on threads or memory.
 ///
-/// Prompts are put to the model as training puts them: through its chat template if it has one, unless --template says
-/// otherwise.
+/// Prompts are put to the model as training puts them: through its chat template if it has one,
+/// unless --template says otherwise.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Generate {
@@ -65,7 +67,8 @@ pub struct Generate {
     /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev opens (docs/trace.md)
+    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev
+    /// opens (docs/trace.md)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -95,7 +98,8 @@ enum Display {
 
 impl Generate {
     pub fn run(self) -> Result<()> {
-        // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
+        // Everything that can be wrong with the input is found before the model is loaded, or
+        // before it runs.
         let asked = self.prompts.read()?;
         let trace = self.trace.as_deref().map(|path| TraceFile::new(path, 0, 1)).transpose()?;
         let single = asked.count() == 1 && self.n == 1;
@@ -176,7 +180,8 @@ impl Generate {
         ))
     }
 
-    /// The settings given, else the model's own; and words that say where they are from, if the model's own are among them.
+    /// The settings given, else the model's own; and words that say where they are from, if the
+    /// model's own are among them.
     fn sampling<B: Backend>(&self, loaded: &Loaded<B>) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
@@ -225,7 +230,9 @@ impl Generate {
     /// A setting that is out of range, with the place it comes from.
     fn blame(&self, error: &isentrope_rollout::Error, dir: &Path) -> anyhow::Error {
         let given = match error {
-            isentrope_rollout::Error::Setting { name: "temperature", .. } => self.drawing.temperature.is_some(),
+            isentrope_rollout::Error::Setting { name: "temperature", .. } => {
+                self.drawing.temperature.is_some()
+            }
             isentrope_rollout::Error::Setting { name: "top-p", .. } => self.drawing.top_p.is_some(),
             isentrope_rollout::Error::Setting { name: "repetition-penalty", .. } => {
                 self.repetition_penalty.is_some()

@@ -15,10 +15,11 @@ use std::path::PathBuf;
 
 /// Fit the entropy law R = -a exp(H) + b to runs, and predict where they end
 ///
-/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run: a, b and the ceiling b - a with
-/// 95 % intervals, what the beginning of the run predicts of its rest beside forms that fit as easily, and a plot. Where the law
-/// does not hold, the reasons stand instead of its numbers. Runs whose accuracy and entropy have the same names are fitted
-/// together as well. docs/law.md explains all of it.
+/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run:
+/// a, b and the ceiling b - a with 95 % intervals, what the beginning of the run predicts of its
+/// rest beside forms that fit as easily, and a plot. Where the law does not hold, the reasons stand
+/// instead of its numbers. Runs whose accuracy and entropy have the same names are fitted together
+/// as well. docs/law.md explains all of it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope law runs/quickstart
@@ -38,11 +39,12 @@ pub struct Law {
     /// Column of entropies in --points, in nats; of a RUN, the metric that is entropy
     #[arg(long, value_name = "KEY")]
     entropy: Option<String>,
-    /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as eval/test/pass@8
+    /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as
+    /// eval/test/pass@8
     #[arg(long, value_name = "KEY")]
     accuracy: Option<String>,
-    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands for what was sampled for
-    /// training [default: every set, without parts]
+    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands
+    /// for what was sampled for training [default: every set, without parts]
     #[arg(long, value_name = "NAME", conflicts_with = "points")]
     set: Option<String>,
     /// Share of a run's points that its rest is predicted from, at least three points
@@ -160,8 +162,9 @@ impl Law {
         Studied { run, measured, study }
     }
 
-    /// Those of the same accuracy and entropy, where there are several. The same points do not count twice: of runs that have
-    /// them, as those of one seed do after their first evaluation, the first is taken.
+    /// Those of the same accuracy and entropy, where there are several. The same points do not
+    /// count twice: of runs that have them, as those of one seed do after their first evaluation,
+    /// the first is taken.
     fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {

@@ -40,14 +40,16 @@ use std::sync::Arc;
 
 /// Train a model by reinforcement learning
 ///
-/// A recipe names the model, the problems, the verifier, the objective and everything else; recipes/ has some to start from.
-/// The run directory gets the resolved recipe, metrics.jsonl (the same bytes whenever the same recipe runs), TensorBoard
-/// events, every sampled response with its verdict, and checkpoints that transformers and vLLM load.
+/// A recipe names the model, the problems, the verifier, the objective and everything else;
+/// recipes/ has some to start from. The run directory gets the resolved recipe, metrics.jsonl (the
+/// same bytes whenever the same recipe runs), TensorBoard events, every sampled response with its
+/// verdict, and checkpoints that transformers and vLLM load.
 ///
-/// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step and save it; --resume continues from the last
-/// checkpoint, also after a crash.
+/// Ctrl-C, SIGTERM, SIGHUP and SIGUSR1 end the run after the current step and save it; --resume
+/// continues from the last checkpoint, also after a crash.
 ///
-/// mpirun and srun start several processes that train together, to the same bits: docs/distributed.md.
+/// mpirun and srun start several processes that train together, to the same bits:
+/// docs/distributed.md.
 #[derive(Args)]
 pub struct Train {
     #[command(flatten)]
@@ -65,7 +67,8 @@ impl RunArguments {
         }
     }
 
-    /// One rank's part: it checks everything that files and flags say, then opens its device and trains.
+    /// One rank's part: it checks everything that files and flags say, then opens its device and
+    /// trains.
     fn train_on<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks, command: &str) -> Result<()> {
         let (recipe, place) = self.resolve::<R>(path, ranks)?;
         let most = self.most_memory()?;
@@ -117,8 +120,8 @@ impl RunArguments {
         Ok((recipe, place))
     }
 
-    /// Sets the number of shards if the recipe does not: a resumed run keeps its own, a new one has one
-    /// per rank.
+    /// Sets the number of shards if the recipe does not: a resumed run keeps its own, a new one has
+    /// one per rank.
     fn settle_shards<R: TrainingRecipe>(&self, recipe: &mut R, out: &Path, ranks: &Ranks) -> Result<()> {
         let (key, shards) = recipe.shards_mut();
         if shards.is_some() {
@@ -133,7 +136,8 @@ impl RunArguments {
         Ok(())
     }
 
-    /// The dry run. Every rank opens its device, since all agree on who shares it; the first prints.
+    /// The dry run. Every rank opens its device, since all agree on who shares it; the first
+    /// prints.
     fn look<R: TrainingRecipe>(
         &self,
         recipe: R,
@@ -176,8 +180,8 @@ struct Training<'a, R> {
 impl<R: TrainingRecipe> Job for Training<'_, R> {
     type Output = ();
 
-    /// Fetches, checks, plans, announces and trains. Files of some megabytes decide whether the run is
-    /// possible, so the weights, which have gigabytes, are fetched only after the plan.
+    /// Fetches, checks, plans, announces and trains. Files of some megabytes decide whether the run
+    /// is possible, so the weights, which have gigabytes, are fetched only after the plan.
     fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
         let Self { mut recipe, mut place, ranks, command, available, trace } = self;
         let model = recipe.tables().model.clone();
@@ -196,7 +200,8 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
         device.heading().iter().for_each(|heading| watcher.heading(heading));
         watcher.computing_on(device);
 
-        // Whether the run is possible: first the model's shapes and size, then the data, then the plan.
+        // Whether the run is possible: first the model's shapes and size, then the data, then the
+        // plan.
         let config = ModelConfig::read(&model_dir)?;
         device.check_shapes(&model_dir, &config)?;
         let layout = Layout::new(&config);
@@ -247,8 +252,8 @@ impl<R: TrainingRecipe> Job for Training<'_, R> {
     }
 }
 
-/// Adds to the manifest how decoding steps were launched. A failure is only noted: the run is complete
-/// without it.
+/// Adds to the manifest how decoding steps were launched. A failure is only noted: the run is
+/// complete without it.
 fn record_decoding_steps(device: &Device, place: &Place) {
     if let Some(steps) = device.steps_manifest()
         && let Err(error) = place.add_to_manifest("device", "decoding_steps", steps)
@@ -279,8 +284,8 @@ fn rendered<R: TrainingRecipe>(recipe: &R) -> Result<(String, Value)> {
     Ok((recipe::render(recipe), serde_json::to_value(recipe)?))
 }
 
-/// Writes into the recipe the date that the chat template asks for: a resumed run keeps its own, a new
-/// one has today's. A template that is wrong is reported when it is used.
+/// Writes into the recipe the date that the chat template asks for: a resumed run keeps its own, a
+/// new one has today's. A template that is wrong is reported when it is used.
 fn settle_date<R: TrainingRecipe>(recipe: &mut R, model_dir: &Path, place: &Place) {
     let data = recipe.data_mut();
     let is_open = data.date.is_none() && data.template != Template::None;
@@ -310,8 +315,8 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
     Ok(())
 }
 
-/// Refuses a model path that would be taken for a hub id by mistake: a link to nothing, or a directory
-/// that stands beside the recipe and not here. Refuses a run's directory too.
+/// Refuses a model path that would be taken for a hub id by mistake: a link to nothing, or a
+/// directory that stands beside the recipe and not here. Refuses a run's directory too.
 pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
     isentrope_files::refuse_dangling(model).context("model.path")?;
     run_directory::refuse_as_model(model).context("model.path")?;

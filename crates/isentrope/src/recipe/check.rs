@@ -194,8 +194,8 @@ impl Check<'_> {
         foreign::hint(path, node, self.root).or_else(|| self.of_the_name(last(path)))
     }
 
-    /// The only key of this name, in whatever table; of tables within tables the outermost's, `optimizer.beta1` and not
-    /// `prime.optimizer.beta1`.
+    /// The only key of this name, in whatever table; of tables within tables the outermost's,
+    /// `optimizer.beta1` and not `prime.optimizer.beta1`.
     fn of_the_name(&self, name: &str) -> Option<String> {
         let keys: Vec<&String> = self.keys.iter().filter(|path| last(path) == name).collect();
         let ends_all = |path: &&&String| keys.iter().all(|key| foreign::ends(key, path));

@@ -6,8 +6,9 @@ use toml::de::DeTable;
 
 /// Applies one `key.path=value` to a recipe, creating the tables on the way.
 ///
-/// The value is TOML; a bare word that is not, or is a date, is a string, and nothing at all takes the key out, so that its
-/// default holds. A number in the path is an item of an array that is there.
+/// The value is TOML; a bare word that is not, or is a date, is a string, and nothing at all takes
+/// the key out, so that its default holds. A number in the path is an item of an array that is
+/// there.
 ///
 /// # Errors
 /// When the argument has another form, or its path goes through something that is no table.

@@ -47,7 +47,8 @@ enum Format {
 }
 
 impl Steps {
-    /// The lines of a step: a row, below a heading now and then. `terminal` is the width of the terminal, if it is one.
+    /// The lines of a step: a row, below a heading now and then. `terminal` is the width of the
+    /// terminal, if it is one.
     pub fn lines(
         &mut self,
         step: &StepReport<'_>,

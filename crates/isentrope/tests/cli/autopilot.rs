@@ -1,4 +1,5 @@
-//! Runs that hold an entropy: `objective.covariance.target_entropy`, and the entropy bonus with a target.
+//! Runs that hold an entropy: `objective.covariance.target_entropy`, and the entropy bonus with a
+//! target.
 
 use crate::program::{isentrope, stdout_of};
 use crate::recipes::recipe_of;
@@ -28,7 +29,8 @@ fn each_step_has_the_value_that_its_rollout_asks_for() {
     let controller = "controller = { gain = 3.0, integral_steps = 4.0, min = 0.01, max = 0.9 }";
     // From below the target, so that there is no way down to it, on which nothing is learnt.
     let target = format!("target_entropy = {{ fraction_of_initial = 1.05 }}, {controller}");
-    let out = bench.run("run", &[NO_BONUS, &covariance("clip-cov", &target), "run.steps=4", "eval.every=0"], &[]);
+    let out =
+        bench.run("run", &[NO_BONUS, &covariance("clip-cov", &target), "run.steps=4", "eval.every=0"], &[]);
     let [entropies, targets, fractions] =
         ["policy/entropy", "entropy/target", "cov/fraction"].map(|name| series(&out, name));
     assert!(targets.iter().all(|target| *target == 1.05 * entropies[0]), "{targets:?} {entropies:?}");

@@ -1,7 +1,9 @@
-//! Where commands read their data from: files of every format, patterns, data sets of the hub; and what is no file.
+//! Where commands read their data from: files of every format, patterns, data sets of the hub; and
+//! what is no file.
 
 use crate::program::{
-    Scratch, failure_last, failure_saying, fixture, isentrope, json_of, lines_of, stderr, stdout_of, text, wrong_usage,
+    Scratch, failure_last, failure_saying, fixture, isentrope, json_of, lines_of, stderr, stdout_of, text,
+    wrong_usage,
 };
 use crate::text_model::text_model;
 use crate::training::{Bench, base, metrics, problems};

@@ -1,10 +1,10 @@
-//! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last byte; with bf16 it agrees with
-//! itself. The GPU is `examples/emulated.rs`.
+//! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last
+//! byte; with bf16 it agrees with itself. The GPU is `examples/emulated.rs`.
 
 use crate::processes::{kill, send, start, until, until_reached};
 use crate::program::{
-    Scratch, array, bits, emulated, failure_last, failure_saying, json_of, isentrope, lines_of, parse_lines, stderr, stdout_of,
-    text, token_model,
+    Scratch, array, bits, emulated, failure_last, failure_saying, isentrope, json_of, lines_of, parse_lines,
+    stderr, stdout_of, text, token_model,
 };
 use crate::train_ranks::Launcher;
 use crate::training::{
@@ -17,7 +17,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What a run needs of the emulated GPU: little, since a fused multiply-add takes nanoseconds there.
+/// What a run needs of the emulated GPU: little, since a fused multiply-add takes nanoseconds
+/// there.
 const SMALL: [&str; 6] = [
     "run.steps=3",
     "eval.every=3",
@@ -82,8 +83,9 @@ fn models_sample_and_score() {
     }
 }
 
-/// Supervised fine-tuning and reinforcement learning with everything that a run carries: metrics, responses and weights are the
-/// CPU's, and so is a run that has moved from one to the other and back.
+/// Supervised fine-tuning and reinforcement learning with everything that a run carries: metrics,
+/// responses and weights are the CPU's, and so is a run that has moved from one to the other and
+/// back.
 #[test]
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
@@ -99,7 +101,8 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
         assert_eq!(device["gpu"]["uuid"], "GPU-0");
         assert_eq!((&device["dtype"], &device["arithmetic"]), (&json!("f32"), &json!("f32")));
 
-        // A checkpoint holds all that the rest of a run depends on: what comes after it is made again elsewhere.
+        // A checkpoint holds all that the rest of a run depends on: what comes after it is made
+        // again elsewhere.
         let moved = bench.out("moved");
         succeed(&mut bench.command("moved", &sets, &[]));
         for (kept, on_gpu) in [(1, true), (2, false)] {
@@ -110,7 +113,8 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
             succeed(&mut command(&bench, "moved", &sets, &["--resume"]));
             assert_same_results(&on_cpu, &moved);
         }
-        // With bf16 it goes on from the same weights, and says that what follows is another arithmetic's.
+        // With bf16 it goes on from the same weights, and says that what follows is another
+        // arithmetic's.
         let other = [&sets[..], &["run.steps=4", "device.dtype=bf16"]].concat();
         let said = succeed(&mut bench.emulated("moved", &other, &["--resume"]));
         assert!(said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"), "{said}");
@@ -150,8 +154,8 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
     assert_same_results(&whole, &killed);
 }
 
-/// Reinforcement learning in bf16: the ratio of a rollout's first update is 1 for every token, since what is trained is what has
-/// sampled; micro-batches change nothing.
+/// Reinforcement learning in bf16: the ratio of a rollout's first update is 1 for every token,
+/// since what is trained is what has sampled; micro-batches change nothing.
 #[test]
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn what_trains_in_bf16_is_what_has_sampled() {
@@ -175,9 +179,9 @@ fn what_trains_in_bf16_is_what_has_sampled() {
     }
 }
 
-/// Reinforcement learning in bf16 learns from verdicts alone. A share p of n responses has a standard error of
-/// sqrt(p (1 - p) / n): that of the difference of two shares of 288 responses, as of three steps, is below 0.042. The margin is
-/// more than three times that.
+/// Reinforcement learning in bf16 learns from verdicts alone. A share p of n responses has a
+/// standard error of sqrt(p (1 - p) / n): that of the difference of two shares of 288 responses, as
+/// of three steps, is below 0.042. The margin is more than three times that.
 #[test]
 #[ignore = "deep: trains until chance cannot explain the gain"]
 fn rewards_in_bf16_rise_by_more_than_chance_can() {
@@ -322,7 +326,8 @@ fn a_run_that_finds_no_memory_says_what_helps() {
     assert_eq!(ended, BTreeSet::from(["in a pass", "well"]));
 }
 
-/// Ranks of a job, one on the CPU and one on the GPU, or all on the one GPU: the bytes of a run alone.
+/// Ranks of a job, one on the CPU and one on the GPU, or all on the one GPU: the bytes of a run
+/// alone.
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_on_different_devices_train_the_same_in_f32() {
@@ -350,7 +355,8 @@ fn budget(command: &mut Command) -> f64 {
     plan.rsplit_once(" of ").and_then(|(_, budget)| budget.strip_suffix(" MiB")).unwrap().parse().unwrap()
 }
 
-/// Ranks of a machine divide the memory of a GPU among those that have the same one, however each counts what it sees.
+/// Ranks of a machine divide the memory of a GPU among those that have the same one, however each
+/// counts what it sees.
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
@@ -362,8 +368,8 @@ fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
             let kinds = [first, second].map(|gpus| format!("ISENTROPE_EMULATED_GPUS={gpus}"));
             budget(&mut launcher.jobs(&[(1, &kinds[0]), (1, &kinds[1])], &dry()))
         };
-        // One each, as `srun --gpus-per-task=1` shows them; the same for both; both for both, which they take in turn; and in
-        // another order, so that both ranks come to the same.
+        // One each, as `srun --gpus-per-task=1` shows them; the same for both; both for both, which
+        // they take in turn; and in another order, so that both ranks come to the same.
         for (first, second, sharers) in
             [("a", "b", 1.0), ("a", "a", 2.0), ("a,b", "a,b", 1.0), ("b,a", "a,b", 2.0)]
         {

@@ -2,7 +2,8 @@
 
 use crate::processes::send;
 use crate::program::{
-    Scratch, assert_parts, failure, failure_saying, isentrope, json_of, parse_lines, stderr, stdout_of, text, wrong_usage,
+    Scratch, assert_parts, failure, failure_saying, isentrope, json_of, parse_lines, stderr, stdout_of, text,
+    wrong_usage,
 };
 use crate::training::{Bench, base, metrics, problems, succeed, tree};
 use serde_json::{Value, json};
@@ -189,7 +190,8 @@ fn the_reason_of_a_fault_is_told() {
     }
 }
 
-/// A service that judges by the first character, and while it is down knows nothing of some problems.
+/// A service that judges by the first character, and while it is down knows nothing of some
+/// problems.
 #[cfg(unix)]
 #[test]
 fn what_could_not_be_judged_is_judged_again() {
@@ -320,7 +322,8 @@ fn two_directories_are_compared_by_a_paired_test() {
     };
     run(&old, &[]);
     let table = run(&new, &["--seed", "1", "--against", &old]);
-    let head = ["24 problems in both, temperature 1\n", "pass@2", "pass@4", "maj@4", "mean accuracy", "points"];
+    let head =
+        ["24 problems in both, temperature 1\n", "pass@2", "pass@4", "maj@4", "mean accuracy", "points"];
     let test = ["better", "p-value", "sign-flip permutation", "settings that differ\n    seed 0 -> 1\n"];
     assert_parts(&table, &[&head[..], &test].concat());
     let comparison = json_of(&Path::new(&new).join("comparison.json"));
@@ -457,7 +460,8 @@ fn truncated_decoding_is_asked_for_said_and_refused() {
         let (fine, said, _) = run("refused", &flags);
         assert!(!fine && said.contains(part), "{said}");
     }
-    // One token is left: what is sampled is what greedy decoding takes, of which one response stands for both.
+    // One token is left: what is sampled is what greedy decoding takes, of which one response
+    // stands for both.
     let (_, _, sampled) = run("certain", &["-n", "2", "--temperature", "1", "--top-k", "1"]);
     let (_, said, greedy) = run("certainly", &["-n", "2", "--temperature", "0"]);
     assert!(said.contains("greedy responses to a problem are all the same, so one is sampled"), "{said}");

@@ -397,7 +397,8 @@ fn ctrl_c_keeps_what_has_been_judged() {
     let mut stdin = child.stdin.take().unwrap();
     let text: String = many(600).iter().map(|line| format!("{line}\n")).collect();
     stdin.write_all(text.as_bytes()).unwrap();
-    // The first lines have been judged when their judgements are on disk; for the next the command must wait.
+    // The first lines have been judged when their judgements are on disk; for the next the command
+    // must wait.
     let written = || {
         let name = scratch.names().into_iter().find(|name| name.starts_with(".isentrope-"));
         name.and_then(|name| fs::metadata(scratch.path(&name)).ok()).is_some_and(|file| file.len() > 0)

@@ -26,7 +26,8 @@ fn parted(out: &Path) -> (Metrics, Metrics) {
     metrics(out).into_iter().map(part).unzip()
 }
 
-/// Everything that the recipe decides but what tracking adds: the file, the metrics, its hash in checkpoints.
+/// Everything that the recipe decides but what tracking adds: the file, the metrics, its hash in
+/// checkpoints.
 fn others(out: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = results(out);
     files.retain(|name, _| {
@@ -81,7 +82,8 @@ fn tracking_begins_at_the_evaluations_own_entropy_and_changes_nothing_else() {
     }
 }
 
-/// Mean over responses of the mean entropy, and mean over tokens of the log-ratio, as `score` sees them in the run's own file.
+/// Mean over responses of the mean entropy, and mean over tokens of the log-ratio, as `score` sees
+/// them in the run's own file.
 #[test]
 fn the_numbers_are_those_of_the_file_scored_by_another_command() {
     let bench = Bench::train();
@@ -123,7 +125,8 @@ fn states_depend_on_the_recipe_alone_and_outlast_interruptions() {
     let bench = Bench::train();
     let more = bench.scratch.lines("more.jsonl", &crate::training::problems()[..5]);
     let files = format!("eval.files=[{:?}, {more:?}]", bench.scratch.path("problems.jsonl"));
-    let sets = [TRACKED, &files, "optimizer.schedule=\"constant\"", "eval.top_p=0.9", "eval.every=1", "run.steps=3"];
+    let sets =
+        [TRACKED, &files, "optimizer.schedule=\"constant\"", "eval.top_p=0.9", "eval.every=1", "run.steps=3"];
     let whole = bench.run("whole", &sets, &[]);
     assert!(metrics(&whole)[3]["eval/more/kl_initial"].is_number());
     let threads = [&sets[..], &["memory.micro_batch_tokens=17"]].concat();

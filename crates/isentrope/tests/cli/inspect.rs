@@ -1,4 +1,5 @@
-//! Token records of runs: what they hold, that `score` reproduces them, and the page that `inspect` makes of them.
+//! Token records of runs: what they hold, that `score` reproduces them, and the page that `inspect`
+//! makes of them.
 
 use crate::program::{
     Scratch, array, failure, isentrope, names, parse_lines, stderr, stdout_of, text, wrong_usage,

@@ -43,7 +43,8 @@ fn the_first_keeps_what_has_finished() {
 
     let kept = by_place(parse_lines(&fs::read_to_string(format!("{out}.partial")).unwrap()));
     assert!(!kept.is_empty());
-    // A response is the same whatever is sampled beside it, so a shorter run holds the first prompt's to compare.
+    // A response is the same whatever is sampled beside it, so a shorter run holds the first
+    // prompt's to compare.
     let short = scratch.lines("short.jsonl", &[json!({"tokens": [5, 24, 43]})]);
     let whole = isentrope(&["generate", &model, "--prompts", &short, "-n", "200"]).output().unwrap();
     let whole = by_place(parse_lines(&String::from_utf8(whole.stdout).unwrap()));
@@ -90,7 +91,8 @@ fn a_blocked_reader_does_not_block_the_second() {
     let model = token_model("llama-mha");
     let input = scratch.lines("prompts.jsonl", &vec![json!({"tokens": [5, 24, 43]}); 100]);
     let arguments = ["generate", &model, "--prompts", &input, "-n", "100"];
-    // Nobody reads standard output, so the program waits in the middle of a step once the pipe is full.
+    // Nobody reads standard output, so the program waits in the middle of a step once the pipe is
+    // full.
     let mut child = isentrope(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::with_capacity(1, child.stdout.take().unwrap());
     printed.read_line(&mut String::new()).unwrap();
@@ -108,7 +110,8 @@ fn before_the_work_begins_the_first_ends_at_once() {
     let scratch = Scratch::new();
     let arguments =
         ["generate", &token_model("qwen3"), "--prompts", "-", "--out", &scratch.path("out.jsonl")];
-    // It waits for somebody to write prompts. To wait for a child closes what it reads, so that end is held here until then.
+    // It waits for somebody to write prompts. To wait for a child closes what it reads, so that end
+    // is held here until then.
     let mut child = isentrope(&arguments).stdin(Stdio::piped()).spawn().unwrap();
     let _prompts = child.stdin.take();
     let process = child.id();

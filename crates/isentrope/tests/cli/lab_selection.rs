@@ -56,7 +56,8 @@ fn what_micro_batches_pick_is_held_against_what_the_run_has_picked() {
     assert_eq!(found["rule"]["fraction"], 2e-4);
 }
 
-/// An autopilot steers the fraction: what each step picked is compared, not what the recipe began with.
+/// An autopilot steers the fraction: what each step picked is compared, not what the recipe began
+/// with.
 #[test]
 fn a_steered_fraction_is_that_of_each_step() {
     let bench = Bench::train();

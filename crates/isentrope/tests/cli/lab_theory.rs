@@ -1,7 +1,9 @@
 //! `isentrope lab theory`, and runs that track the theory.
 
 use crate::program::{Scratch, failure_saying, isentrope, lines_of, parse_lines, stderr, stdout_of, text};
-use crate::training::{Bench, assert_resumes, assert_same_results, base, checkpoint, differences, metrics, results, succeed};
+use crate::training::{
+    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, metrics, results, succeed,
+};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
@@ -62,8 +64,8 @@ fn parted(out: &Path) -> (Metrics, Metrics) {
 
 const TRACKED: &str = "lab.track_theory=true";
 
-/// Several updates per rollout, a filter with groups carried over; then also truncated sampling; then one update on the policy
-/// that has sampled, from its own activations.
+/// Several updates per rollout, a filter with groups carried over; then also truncated sampling;
+/// then one update on the policy that has sampled, from its own activations.
 #[test]
 fn tracking_changes_nothing_else() {
     let bench = Bench::train();
@@ -115,7 +117,8 @@ fn entropy_of(model: &str, texts: &str) -> f64 {
     scored.iter().map(mean).sum::<f64>() / scored.len() as f64
 }
 
-/// The first step's change is the difference of the entropies before and after it, as `score` sees them.
+/// The first step's change is the difference of the entropies before and after it, as `score` sees
+/// them.
 #[test]
 fn a_change_of_entropy_is_that_of_the_same_responses_scored_before_and_after() {
     let bench = Bench::train();
@@ -130,7 +133,8 @@ fn a_change_of_entropy_is_that_of_the_same_responses_scored_before_and_after() {
     ];
     let out = bench.run("run", &sets, &[]);
     let line = &metrics(&out)[1];
-    // The responses' tokens: those of their texts, and of those that ended by themselves the token that ends them.
+    // The responses' tokens: those of their texts, and of those that ended by themselves the token
+    // that ends them.
     let rollout = parse_lines(&fs::read_to_string(out.join("rollouts/step-000001.jsonl")).unwrap());
     assert_eq!(rollout.len(), 16);
     let texts: Vec<Value> =

@@ -5,7 +5,8 @@ use isentrope_lab::law::{Point, SEED, Study};
 use serde_json::{Value, json};
 use std::fs;
 
-/// A run directory whose evaluations obey the law but for a little, with accuracies moved by `lift`.
+/// A run directory whose evaluations obey the law but for a little, with accuracies moved by
+/// `lift`.
 fn run(scratch: &Scratch, name: &str, points: u64, lift: f64) -> String {
     let dir = scratch.path(name);
     fs::create_dir(&dir).unwrap();
@@ -85,7 +86,8 @@ fn a_directory_of_several_runs_is_all_of_them() {
     );
 }
 
-/// Nobody can leave a run out of a directory: what one of a sweep has not measured yet keeps no other from its law.
+/// Nobody can leave a run out of a directory: what one of a sweep has not measured yet keeps no
+/// other from its law.
 #[test]
 fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
     let scratch = Scratch::new();
@@ -119,7 +121,8 @@ fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
     let runs = report["runs"].as_array().unwrap().iter();
     assert_eq!(runs.map(|run| run["run"].as_str().unwrap()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
     assert_eq!(report["together"][0]["runs"], json!(["a", "b", "c"]));
-    // So it is with a metric that one of them has not measured; a run that is named alone can be left out.
+    // So it is with a metric that one of them has not measured; a run that is named alone can be
+    // left out.
     let accuracy = ["--accuracy", "eval/test/pass@8"];
     stdout_of(&mut isentrope(&[&["law", &sweep], &accuracy[..]].concat()));
     failure_saying(&mut isentrope(&[&["law", &begun, &sweep], &accuracy[..]].concat()), &["has no metric"]);

@@ -118,10 +118,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 fn a_full_standard_output_is_one_sentence() {
     let scratch = Scratch::new();
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
-    for arguments in [
-        &["generate", &model, "--prompts", &input][..],
-        &["score", &model, "--in", &input],
-    ] {
+    for arguments in [&["generate", &model, "--prompts", &input][..], &["score", &model, "--in", &input]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         failure_saying(isentrope(arguments).stdout(full), &["standard output", "No space left"]);
     }

@@ -67,7 +67,8 @@ fn sources(root: &Path, below: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The guide to the sources names files of its section's crate by the end of their paths, and may name others by all of it.
+/// The guide to the sources names files of its section's crate by the end of their paths, and may
+/// name others by all of it.
 #[test]
 fn every_source_that_the_guide_names_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();

@@ -120,7 +120,8 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Whether programs can be run safely here and judged. Where not, it says so and why; a test of them is then left out.
+/// Whether programs can be run safely here and judged. Where not, it says so and why; a test of
+/// them is then left out.
 pub fn can_judge_programs() -> bool {
     let started = VerifierSettings::from(VerifierName::Code).build();
     if let Err(why) = &started {

@@ -1,4 +1,5 @@
-//! The built-in task programs: a policy learns to write functions from what tests say of them in sandboxes.
+//! The built-in task programs: a policy learns to write functions from what tests say of them in
+//! sandboxes.
 
 use crate::program::{Scratch, can_judge_programs, isentrope, json_of, parse_lines, stdout_of, text};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts};
@@ -81,15 +82,24 @@ fn every_response_is_judged_by_running_it() {
     assert!(responses.len() == 64 && (5..60).contains(&correct), "{correct} of {}", responses.len());
 }
 
-/// A share p of n responses has a standard error of sqrt(p (1 - p) / n), below 0.025 on the 384 held-out responses. The margin is
-/// four times that of a difference, if responses to a problem did not agree more than others do.
+/// A share p of n responses has a standard error of sqrt(p (1 - p) / n), below 0.025 on the 384
+/// held-out responses. The margin is four times that of a difference, if responses to a problem did
+/// not agree more than others do.
 #[test]
 #[ignore = "deep: trains until chance cannot explain the gain"]
 fn accuracy_rises_by_more_than_chance_can() {
     if !can_judge_programs() {
         return;
     }
-    let sets = ["run.steps=20", "rollout.prompts=32", "rollout.responses=8", "update.prompts=8", "eval.every=20", "eval.problems=96", "eval.samples=4"];
+    let sets = [
+        "run.steps=20",
+        "rollout.prompts=32",
+        "rollout.responses=8",
+        "update.prompts=8",
+        "eval.every=20",
+        "eval.problems=96",
+        "eval.samples=4",
+    ];
     let lines = metrics(&bench().run("run", &sets, &[]));
     let held_out = |line: &Value| line["eval/programs/mean@4"].as_f64().unwrap();
     let (before, after) = (held_out(&lines[0]), held_out(&lines[20]));

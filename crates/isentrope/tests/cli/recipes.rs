@@ -22,7 +22,8 @@ fn names() -> Vec<String> {
     names
 }
 
-/// What a dry run prints: the recipe with every default, and what follows it. What the run needs may come first.
+/// What a dry run prints: the recipe with every default, and what follows it. What the run needs
+/// may come first.
 pub fn recipe_of(said: &str) -> (String, &str) {
     let said = if said.starts_with("# ") { said.split_once("\n\n").unwrap().1 } else { said };
     let (recipe, rest) = said.split_once("\n\n# ").unwrap();
@@ -93,8 +94,8 @@ fn rendered<R: TrainingRecipe>(file: &str) -> String {
 
 #[test]
 fn recipes_of_large_models_say_first_what_they_need() {
-    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint: docs/training.md. PRIME trains two models,
-    // beside a reference of 4 bytes each.
+    // Qwen2.5's numbers of weights; 16 bytes each in training, 12 in a checkpoint:
+    // docs/training.md. PRIME trains two models, beside a reference of 4 bytes each.
     for (size, weights) in [("7b", 7_615_616_512_u64), ("32b", 32_763_876_352)] {
         let gib = |bytes_per_weight: u64| (weights * bytes_per_weight) as f64 / f64::from(1 << 30);
         let kinds = ["grpo", "clip-higher", "clip-cov", "kl-cov"].map(|kind| (kind, 16, 12));

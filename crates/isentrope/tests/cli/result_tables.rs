@@ -1,4 +1,5 @@
-//! `experiments/tables.py` on what docs/results keeps of the experiments: the tables of docs/results.md can be made.
+//! `experiments/tables.py` on what docs/results keeps of the experiments: the tables of
+//! docs/results.md can be made.
 
 use crate::program::{names, skipped};
 use std::fs;

@@ -1,4 +1,5 @@
-//! Signals that ask a program to end: what a scheduler, a closed terminal or a user sends. `interrupt.rs` has Ctrl-C.
+//! Signals that ask a program to end: what a scheduler, a closed terminal or a user sends.
+//! `interrupt.rs` has Ctrl-C.
 
 use crate::processes::{send, start_heard, wait_until};
 use crate::program::{Scratch, assert_parts, isentrope, names, parse_lines, stderr, token_model};
@@ -97,7 +98,8 @@ fn a_second_signal_ends_at_once() {
     }
 }
 
-/// A session that ends says so several times, and so does `timeout`; a scheduler warns before it ends a job.
+/// A session that ends says so several times, and so does `timeout`; a scheduler warns before it
+/// ends a job.
 #[test]
 fn one_cause_is_one_signal() {
     let bench = Bench::train();
@@ -180,7 +182,8 @@ fn a_command_that_waits_for_its_input_keeps_what_it_has() {
     }
 }
 
-/// A kill leaves the file that was being written, and the next command removes it. What is still being written stays.
+/// A kill leaves the file that was being written, and the next command removes it. What is still
+/// being written stays.
 #[test]
 fn what_a_killed_command_was_writing_goes_with_the_next() {
     let scratch = Scratch::new();
@@ -189,7 +192,9 @@ fn what_a_killed_command_was_writing_goes_with_the_next() {
     let few = scratch.lines("few.jsonl", &[json!({"tokens": [5, 24, 43]})]);
     let start = |name: &str| {
         let sampled = ["-n", "200", "--kv-memory", "1", "--out", &scratch.path(name)];
-        crate::processes::start(isentrope(&[&["generate", &model, "--prompts", &prompts], &sampled[..]].concat()))
+        crate::processes::start(isentrope(
+            &[&["generate", &model, "--prompts", &prompts], &sampled[..]].concat(),
+        ))
     };
     let hidden = || scratch.names().into_iter().filter(|name| name.starts_with(".isentrope-")).count();
     let mut killed = start("killed.jsonl");

@@ -2,7 +2,9 @@
 
 use crate::output::SmallDisk;
 use crate::processes::{send, until};
-use crate::program::{Scratch, all_pages, failure, failure_saying, isentrope, json_of, names, skipped, stderr, stdout_of, text};
+use crate::program::{
+    Scratch, all_pages, failure, failure_saying, isentrope, json_of, names, skipped, stderr, stdout_of, text,
+};
 use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, tree, weights};
 use serde_json::Value;
@@ -148,7 +150,8 @@ fn every_combination_is_the_run_that_train_makes() {
     {
         assert!(said.contains(part), "{part:?}: {said}");
     }
-    // So it is of a run whose numbers are there alone, and settings that change no result are no others.
+    // So it is of a run whose numbers are there alone, and settings that change no result are no
+    // others.
     let plain = sweep.out("plain/4");
     fs::remove_dir_all(plain.join("checkpoints")).unwrap();
     fs::remove_file(plain.join("timings.jsonl")).unwrap();
@@ -206,7 +209,8 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
     );
 }
 
-/// A program that has one setting more takes over what an older one has made, in the table and in the report.
+/// A program that has one setting more takes over what an older one has made, in the table and in
+/// the report.
 #[test]
 fn seeds_that_are_added_join_those_of_an_older_program() {
     let seeds = |seeds: &str| {
@@ -314,7 +318,8 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
     );
     assert!(!names(&sweep.out("3/checkpoints")).is_empty());
 
-    // Killed, it takes its runs with it: they save what they have, and the next sweep waits for them.
+    // Killed, it takes its runs with it: they save what they have, and the next sweep waits for
+    // them.
     let mut child = start();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -468,7 +473,8 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
     let (_, said) = sweep.run(&sets);
     assert!(said.contains("models/long: done, 5 steps") && said.contains("\nlong: done"), "{said}");
 
-    // What has begun with a model stays with it: changed, it is refused, and so are others in its place.
+    // What has begun with a model stays with it: changed, it is refused, and so are others in its
+    // place.
     sweep.bench.scratch.file("sft.toml", format!("{sft}optimizer.learning_rate = 2e-3\n"));
     let changed = || {
         let output = sweep.command(&sets).output().unwrap();
@@ -530,9 +536,7 @@ fn what_runs_alone_has_all_threads() {
     sweep.bench.scratch.file("sft.toml", sft);
     let sets = ["--jobs", "2", "--set", "run.steps=2"];
     sweep.run(&sets);
-    let threads = |run: &str| -> Value {
-        json_of(&sweep.out(run).join("manifest.json"))["threads"].clone()
-    };
+    let threads = |run: &str| -> Value { json_of(&sweep.out(run).join("manifest.json"))["threads"].clone() };
     assert_eq!((threads("models/start"), threads("1"), threads("2")), (2.into(), 1.into(), 1.into()));
     fs::remove_dir_all(sweep.out("2")).unwrap();
     sweep.run(&sets);
@@ -603,7 +607,8 @@ fn the_sweeps_of_the_pages_are_sound() {
     assert!(shown >= 1, "{shown}");
 }
 
-/// With a small model in the place of those that are the hub's, which is not asked in tests, and of what another run makes.
+/// With a small model in the place of those that are the hub's, which is not asked in tests, and of
+/// what another run makes.
 #[test]
 fn the_experiments_are_sound() {
     let scratch = Scratch::new();

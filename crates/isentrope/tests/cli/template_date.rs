@@ -1,5 +1,5 @@
-//! Chat templates that ask for the date: a run has one, whatever the day on which it goes on, and wherever its ranks are; so has
-//! an evaluation, and other commands are told one.
+//! Chat templates that ask for the date: a run has one, whatever the day on which it goes on, and
+//! wherever its ranks are; so has an evaluation, and other commands are told one.
 
 use crate::program::{failure_saying, isentrope, lines_of, stdout_of, text, wrong_usage};
 use crate::train_ranks::Launcher;

@@ -1,4 +1,5 @@
-//! Standard error and standard output that are closed, full or gone, and what is hidden in text that is shown.
+//! Standard error and standard output that are closed, full or gone, and what is hidden in text
+//! that is shown.
 
 use crate::program::{
     Scratch, failure, fixture, isentrope, lines_of, parse_lines, skipped, stderr, text, token_model,
@@ -109,13 +110,12 @@ fn without_a_standard_output_what_goes_there_fails() {
     let model = token_model("qwen3");
     let tokens = scratch.lines("tokens.jsonl", &[json!({"tokens": [1, 2, 3]})]);
     let answers = scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "\\boxed{1}"})]);
-    let arguments: [&[&str]; 9] = [
+    let arguments: [&[&str]; 8] = [
         &["generate", &model, "--prompts", &tokens],
         &["generate", &model, "--prompts", &tokens, "--out", "-"],
         &["score", &model, "--in", &tokens],
         &["grade", "--in", &answers],
         &["grade", "--explain", "1", "1"],
-        &["doctor", "--json"],
         &["--help"],
         &["--version"],
         &["train", "--keys"],
@@ -129,7 +129,8 @@ fn without_a_standard_output_what_goes_there_fails() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("standard output: No space left"), "{arguments:?}: {said}");
     }
-    // What goes to a file does not need it, and an output that is thrown away is none that is missing.
+    // What goes to a file does not need it, and an output that is thrown away is none that is
+    // missing.
     let out = scratch.path("out.jsonl");
     let to_file = ["generate", &model, "--prompts", &tokens, "--out", &out];
     assert!(with_closed_output(&to_file).status().unwrap().success());
@@ -231,7 +232,8 @@ fn a_very_long_name_is_cut_short() {
     assert!(said.contains("xxx…xxx") && said.contains("unknown key"), "{said}");
 }
 
-/// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of util-linux.
+/// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of
+/// util-linux.
 pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
     let words: Vec<String> =

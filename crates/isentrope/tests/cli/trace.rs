@@ -172,7 +172,8 @@ fn a_traced_step_shows_its_phases_and_changes_nothing() {
     for phase in ["rollout", "update", "optimizer", "eval"] {
         let traced: f64 = traced.all().filter(|span| span.name == phase).map(|span| span.took).sum();
         let timed = 1e6 * timings[format!("time/{phase}_s")].as_f64().unwrap();
-        // The two look at the clock one after the other, and a busy machine may take the processor away in between.
+        // The two look at the clock one after the other, and a busy machine may take the processor
+        // away in between.
         assert!((traced - timed).abs() < 0.25 * timed + 5e4, "{phase}: {traced} and {timed} us");
     }
     // Counters.
@@ -216,7 +217,8 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
             assert_eq!(call.arguments["kernel"], kernel.name.as_str());
         }
     }
-    // No round trip for a token that is drawn: what was drawn is on its way to the host while the next step is asked for.
+    // No round trip for a token that is drawn: what was drawn is on its way to the host while the
+    // next step is asked for.
     let phases = |name| traced.all().filter(move |span| span.name == name && span.kind == "phase");
     for (phase, call) in [("draw", "fetch"), ("read draws", "fetched")] {
         for around in phases(phase) {
@@ -233,7 +235,8 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
         |span: &&Span| span.kind == "call" && span.within.iter().any(|around| around == "decode");
     assert!(traced.all().filter(in_decoding).all(|span| span.name != "download" && span.name != "fetched"));
     assert!(phases("draw").count() > 10 && phases("read draws").count() > 10);
-    // How steps of decoding were launched, at the end of the step as the manifest has it of the run.
+    // How steps of decoding were launched, at the end of the step as the manifest has it of the
+    // run.
     let manifest = json_of(&bench.out("traced").join("manifest.json"));
     let steps = &manifest["device"]["decoding_steps"];
     let page = all_pages();
@@ -283,7 +286,8 @@ fn a_trace_that_cannot_be_is_refused_before_the_run_begins() {
     assert!(!Path::new(&good).exists());
 }
 
-/// Asked to end in the step that is traced, the run ends after it, with the trace of the whole step.
+/// Asked to end in the step that is traced, the run ends after it, with the trace of the whole
+/// step.
 #[cfg(unix)]
 #[test]
 fn a_run_that_is_interrupted_leaves_a_whole_trace_or_none() {

@@ -1,7 +1,9 @@
 //! Recipes, models, data and directories that cannot be trained with. Messages about keys alone are
 //! tested in src/recipe/tests/refusals.toml.
 
-use crate::program::{assert_parts, failure_last, failure_saying, isentrope, names, stderr, stdout_of, text, wrong_usage};
+use crate::program::{
+    assert_parts, failure_last, failure_saying, isentrope, names, stderr, stdout_of, text, wrong_usage,
+};
 use crate::recipes::recipe_of;
 use crate::training::{Bench, assert_same_results, base, metrics, problems, succeed};
 use serde_json::{Value, json};
@@ -170,18 +172,13 @@ fn prompts_and_examples_that_do_not_fit_the_context_are_left_out_or_refused() {
     let long = json!({"problem": "1 ".repeat(64), "answer": "1"});
     let file = bench.scratch.lines("long.jsonl", &[vec![long], problems()].concat());
     let train = format!("data.files=[{file:?}]");
-    let said =
-        succeed(&mut bench.command("run", &["run.steps=1", "eval.every=0", &train], &[]));
+    let said = succeed(&mut bench.command("run", &["run.steps=1", "eval.every=0", &train], &[]));
     assert!(
         said.contains("1 prompts are longer than 127 tokens, all that the model's context allows"),
         "{said}"
     );
     let held_out = format!("eval.files=[{file:?}]");
-    refused(
-        &bench,
-        &[&held_out],
-        &["long.jsonl line 1", "128 tokens", "context of 128", "eval.files"],
-    );
+    refused(&bench, &[&held_out], &["long.jsonl line 1", "128 tokens", "context of 128", "eval.files"]);
 
     let sft = Bench::sft();
     let pairs: Vec<Value> =
@@ -233,10 +230,7 @@ fn recipe_files_that_are_none_are_named() {
         run(&scratch.file("empty.toml", ""), &["empty.toml", "model.path", "is not set"]);
         run(&scratch.file("unknown.toml", "\n[run]\nstep = 1"), &["unknown.toml:3", "did you mean `steps`"]);
         wrong_usage(&mut isentrope(&[command]), "<RECIPE>");
-        wrong_usage(
-            &mut isentrope(&[command, "x", "--resume", "--overwrite"]),
-            "--overwrite",
-        );
+        wrong_usage(&mut isentrope(&[command, "x", "--resume", "--overwrite"]), "--overwrite");
     }
 }
 

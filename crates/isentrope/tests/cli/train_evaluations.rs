@@ -39,9 +39,8 @@ fn further_temperatures_are_sets_that_change_nothing_else() {
     assert_ne!(of_both[0]["eval/problems_t0.6/entropy"], of_both[0]["eval/problems/entropy"]);
     assert_eq!(state(&plain, 2)["best"], state(&both, 2)["best"]);
     assert!(weights(&plain, 2) == weights(&both, 2));
-    let kept = |out: &Path, set: &str| {
-        fs::read(out.join(format!("evaluations/step-000002-{set}.jsonl"))).unwrap()
-    };
+    let kept =
+        |out: &Path, set: &str| fs::read(out.join(format!("evaluations/step-000002-{set}.jsonl"))).unwrap();
     assert!(kept(&plain, "problems") == kept(&both, "problems"));
     assert!(kept(&cool, "problems") == kept(&both, "problems_t0.6"));
     let recipe = |out: &Path| fs::read_to_string(out.join("recipe.toml")).unwrap();

@@ -1,4 +1,5 @@
-//! The journal of a rollout: what a run has sampled and judged before it was killed is not sampled again.
+//! The journal of a rollout: what a run has sampled and judged before it was killed is not sampled
+//! again.
 
 use crate::processes::{kill, start, until_reached};
 use crate::program::{names, stderr};

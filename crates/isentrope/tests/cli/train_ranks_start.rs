@@ -65,10 +65,7 @@ fn ranks_that_have_other_data_are_found() {
         let answer = json!({"numbers": [1, 2, 3], "target": target});
         json!({"problem": format!("1 2 3>{target}:"), "answer": answer})
     };
-    let own = ["first", "second"].map(|rank| {
-        fs::create_dir(bench.scratch.path(rank)).unwrap();
-        format!("--chdir={}", bench.scratch.path(rank))
-    });
+    let own = own_directories(&bench, ["first", "second"]);
     bench.scratch.lines("first/held-out.jsonl", &[problem(6), problem(5)]);
     bench.scratch.lines("second/held-out.jsonl", &[problem(6), problem(4)]);
     let cases =
@@ -87,10 +84,7 @@ fn ranks_that_have_other_data_are_found() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_only_another_rank_lacks_is_not_tried_again() {
     let bench = Bench::train();
-    let own = ["with", "without"].map(|rank| {
-        fs::create_dir(bench.scratch.path(rank)).unwrap();
-        format!("--chdir={}", bench.scratch.path(rank))
-    });
+    let own = own_directories(&bench, ["with", "without"]);
     let answer = json!({"numbers": [1, 2, 3], "target": 6});
     bench.scratch.lines("with/held-out.jsonl", &[json!({"problem": "1 2 3>6:", "answer": answer})]);
     for launcher in Launcher::installed() {
@@ -192,4 +186,12 @@ fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(fs::read_dir(&dir).unwrap().next().is_none(), "something was written");
     }
+}
+
+/// A directory for each of two ranks, as an option of `env`.
+fn own_directories(bench: &Bench, names: [&str; 2]) -> [String; 2] {
+    names.map(|name| {
+        fs::create_dir(bench.scratch.path(name)).unwrap();
+        format!("--chdir={}", bench.scratch.path(name))
+    })
 }

@@ -36,7 +36,8 @@ fn a_run_of_the_tests_has_surplus_groups_a_moving_coefficient_and_several_update
     assert!((1..=6).any(|step| surplus(step) > 0), "no checkpoint has groups left over");
 }
 
-/// The least budget, in GiB, with which a run of these settings is not refused, and a little more than it.
+/// The least budget, in GiB, with which a run of these settings is not refused, and a little more
+/// than it.
 fn tight_budget(bench: &Bench, sets: &[&str]) -> f64 {
     let (mut small, mut large) = (0.0, 0.1);
     while large - small > 1e-5 {
@@ -73,7 +74,8 @@ fn memory_settings_change_nothing() {
 #[test]
 fn activations_kept_from_sampling_change_nothing() {
     let bench = Bench::train();
-    let on_policy = ["rollout.filter=false", "update.epochs=1", "update.prompts=4", "run.steps=2", "eval.every=0"];
+    let on_policy =
+        ["rollout.filter=false", "update.epochs=1", "update.prompts=4", "run.steps=2", "eval.every=0"];
     let half_on_policy = ["rollout.filter=false", "update.epochs=1", "run.steps=2", "eval.every=0"];
     for (name, sets) in [("whole", &on_policy[..]), ("half", &half_on_policy)] {
         let are_kept = |sets: &[&str]| {
@@ -108,7 +110,9 @@ fn the_instruction_set_changes_nothing() {
     assert!(!available.is_empty() || cfg!(not(any(target_arch = "x86_64", target_arch = "aarch64"))));
     for bench in [Bench::train(), Bench::sft()] {
         let run = |isa: &str| {
-            crate::training::succeed(bench.command(isa, &["run.steps=1", "eval.every=0"], &[]).env("ISENTROPE_ISA", isa));
+            crate::training::succeed(
+                bench.command(isa, &["run.steps=1", "eval.every=0"], &[]).env("ISENTROPE_ISA", isa),
+            );
             bench.out(isa)
         };
         let scalar = run("scalar");

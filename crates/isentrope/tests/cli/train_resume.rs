@@ -3,8 +3,8 @@
 use crate::processes::{kill, send, start, start_heard, until_reached};
 use crate::program::{assert_parts, failure, failure_last, isentrope, names, stderr};
 use crate::training::{
-    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, lines, metrics, results, state,
-    succeed, tree,
+    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, lines, metrics, results,
+    state, succeed, tree,
 };
 use std::fs;
 use std::path::Path;
@@ -232,7 +232,10 @@ fn ctrl_c_saves_the_step_and_the_run_goes_on_to_the_same_bytes() {
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(130), "{message}");
         let step = metrics(&out).last().unwrap()["step"].as_u64().unwrap();
-        assert_parts(&message, &[&format!("error: interrupted: step {step} is saved in "), "--resume goes on"]);
+        assert_parts(
+            &message,
+            &[&format!("error: interrupted: step {step} is saved in "), "--resume goes on"],
+        );
         assert!(checkpoint(&out, step).is_dir(), "step {step} is not there");
 
         succeed(&mut bench.command("stopped", &sets, &["--resume"]));
@@ -246,7 +249,8 @@ fn ctrl_c_saves_the_step_and_the_run_goes_on_to_the_same_bytes() {
 #[test]
 fn ctrl_c_saves_a_step_whose_update_was_left_out() {
     let bench = Bench::train();
-    // Rewards so large that no gradient is finite, one update in a step, and steps that take a while.
+    // Rewards so large that no gradient is finite, one update in a step, and steps that take a
+    // while.
     let sets = [
         "run.steps=40",
         "checkpoint.every=40",
@@ -323,7 +327,8 @@ fn a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room() {
     assert_same_results(&whole, &bench.out("full"));
 }
 
-/// A directory in which nobody can make a file, not even root, takes the place of that of the token records.
+/// A directory in which nobody can make a file, not even root, takes the place of that of the token
+/// records.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_step_whose_token_records_cannot_be_written_is_saved_and_goes_on_to_the_same_bytes() {

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Rewards responses of an even number of characters. Before the first answer, a worker writes its number into `pids`.
+/// Rewards responses of an even number of characters. Before the first answer, a worker writes its
+/// number into `pids`.
 pub fn worker(scratch: &Scratch, before_each: &str) -> String {
     let pids = scratch.path("pids");
     let text = format!(

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A worker that starts processes in sessions of their own, one of them an orphan, and writes down all their numbers. Then it
-/// does what `then` says with each line.
+/// A worker that starts processes in sessions of their own, one of them an orphan, and writes down
+/// all their numbers. Then it does what `then` says with each line.
 fn worker(bench: &Bench, then: &str) -> String {
     let pids = bench.scratch.path("pids");
     let text = format!(
@@ -135,7 +135,8 @@ fn a_worker_ignores_what_the_program_was_started_to_ignore() {
         let (_, bits) = reason.as_str().unwrap().rsplit_once(' ').unwrap();
         u64::from_str_radix(bits, 16).unwrap() & 0b101 // 1 is SIGHUP, 3 SIGQUIT
     };
-    // What this test was started to ignore, such as SIGQUIT in the background of a shell, the worker ignores as well.
+    // What this test was started to ignore, such as SIGQUIT in the background of a shell, the
+    // worker ignores as well.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let ours = u64::from_str_radix(bits, 16).unwrap() & 0b101;

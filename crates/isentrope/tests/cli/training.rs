@@ -1,4 +1,5 @@
-//! Shared by tests of `train` and `sft`: a tiny base model, recipes, and runs to compare byte for byte.
+//! Shared by tests of `train` and `sft`: a tiny base model, recipes, and runs to compare byte for
+//! byte.
 
 use crate::program::{Scratch, emulated, isentrope, json_of, parse_lines, stderr, text};
 use serde_json::{Value, json};
@@ -42,7 +43,8 @@ pub fn untrained(scratch: &Scratch) -> String {
     text(&dir)
 }
 
-/// A tiny model that imitates worked examples of the easy task; tests/fixtures/base-model.toml makes it.
+/// A tiny model that imitates worked examples of the easy task; tests/fixtures/base-model.toml
+/// makes it.
 pub fn base() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/base-model")
 }
@@ -61,8 +63,9 @@ impl Bench {
         Self { scratch, command, recipe }
     }
 
-    /// Reinforcement learning with everything in it that a run has to carry from step to step: dynamic sampling with
-    /// its surplus, several updates per rollout, a covariance term with its alarms, an entropy bonus that moves.
+    /// Reinforcement learning with everything in it that a run has to carry from step to step:
+    /// dynamic sampling with its surplus, several updates per rollout, a covariance term with its
+    /// alarms, an entropy bonus that moves.
     pub fn train() -> Self {
         let scratch = Scratch::new();
         let problems = scratch.lines("problems.jsonl", &problems());
@@ -256,8 +259,8 @@ pub fn rollouts(out: &Path, step: u64) -> Vec<Value> {
     parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
 }
 
-/// A run of `last` steps has the bytes of one that ends after `first` steps and is resumed. The whole
-/// run's directory.
+/// A run of `last` steps has the bytes of one that ends after `first` steps and is resumed. The
+/// whole run's directory.
 pub fn assert_resumes(bench: &Bench, name: &str, sets: &[&str], first: u64, last: u64) -> PathBuf {
     // The first run's end is evaluated and saved in the whole run too.
     let due = [format!("eval.every={first}"), format!("checkpoint.every={first}")];

@@ -1,4 +1,5 @@
-//! What verifiers measure beside the verdict: of rollouts, of evaluations, in their rows, and by `isentrope eval`.
+//! What verifiers measure beside the verdict: of rollouts, of evaluations, in their rows, and by
+//! `isentrope eval`.
 
 use crate::program::{Scratch, isentrope, json_of, parse_lines, stdout_of};
 use crate::training::{Bench, base, metrics, problems};
@@ -62,7 +63,8 @@ fn attempts_giving_up_and_false_steps_are_told_of_rollouts_and_evaluations() {
                 json!(f64::from(u8::from(response.ends_with('?')))),
                 "{response}"
             );
-            // A right response of one attempt has no false step; a wrong one that is said to be false has.
+            // A right response of one attempt has no false step; a wrong one that is said to be
+            // false has.
             let reason = row["reason"].as_str().unwrap();
             let is_false = reason.ends_with("is not true") || reason.ends_with("is not available");
             falsehoods += usize::from(is_false);

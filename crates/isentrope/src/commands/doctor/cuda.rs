@@ -1,4 +1,5 @@
-//! NVIDIA's GPUs, driver and libraries in `isentrope doctor`, and `--install-cuda`, which fetches libraries.
+//! NVIDIA's GPUs, driver and libraries in `isentrope doctor`, and `--install-cuda`, which fetches
+//! libraries.
 
 use super::Part;
 use crate::device::bf16_arithmetic;
@@ -52,7 +53,8 @@ impl CudaReport {
     fn gpu(&self) -> Part {
         let (available, why) = match (&self.driver, &self.no_driver) {
             (Some(driver), _) => {
-                // One may be of use and another not: each has its number, which opens it, and what it lacks.
+                // One may be of use and another not: each has its number, which opens it, and what
+                // it lacks.
                 let named = driver.gpus.iter().enumerate().map(|(number, gpu)| {
                     let memory = human(usize::try_from(gpu.memory_bytes).unwrap_or(usize::MAX));
                     let lack = gpu.architecture.check().err();

@@ -32,7 +32,8 @@ impl SamplingFlags {
         }
     }
 
-    /// These settings in a manifest. A setting that is off is left out, as in manifests from before the flags.
+    /// These settings in a manifest. A setting that is off is left out, as in manifests from before
+    /// the flags.
     pub fn settings(&self) -> Map<String, Value> {
         let Sampling { top_k, top_p, min_p, .. } = self.truncation();
         let all = [
@@ -54,7 +55,8 @@ impl SamplingFlags {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// A note that the model's authors recommend another decoding, with its flags; none if a flag is given.
+    /// A note that the model's authors recommend another decoding, with its flags; none if a flag
+    /// is given.
     pub fn recommended(&self, dir: &Path) -> Result<Option<String>> {
         let Self { temperature, top_p, top_k, min_p, .. } = self;
         if temperature.is_some() || top_p.is_some() || top_k.is_some() || min_p.is_some() {

@@ -43,8 +43,10 @@ impl Measured {
             temperature: eval.drawing.temperature(decoding),
             max_tokens: eval.max_tokens.map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
         };
-        let sampling =
-            Sampling { stop_strings: eval.drawing.stop.clone(), ..eval.drawing.sampling(decoding.temperature)? };
+        let sampling = Sampling {
+            stop_strings: eval.drawing.stop.clone(),
+            ..eval.drawing.sampling(decoding.temperature)?
+        };
         sampling.check().map_err(|e| anyhow!("--{e}"))?;
         if decoding.temperature == 0.0
             && let Some(flags) = eval.drawing.without_effect_if_greedy()
@@ -91,8 +93,8 @@ impl Measured {
     }
 }
 
-/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the verifier names them; none
-/// without any.
+/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the
+/// verifier names them; none without any.
 fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
     let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
     let hash = |file: &str| {

@@ -30,14 +30,16 @@ use std::path::{Component, Path, PathBuf};
 
 /// Measure a model on benchmarks
 ///
-/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k; humaneval, humaneval-completion,
-/// mbpp, mbpp-sanitized, livecodebench and leetcode, whose programs are run in a sandbox; the built-in tasks countdown and
-/// programs; or a file of your own. Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at
-/// temperature 0.6, LiveCodeBench with 10 at 0.2, the tasks with 4 at temperature 1, the others greedily.
+/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k;
+/// humaneval, humaneval-completion, mbpp, mbpp-sanitized, livecodebench and leetcode, whose
+/// programs are run in a sandbox; the built-in tasks countdown and programs; or a file of your own.
+/// Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at
+/// temperature 0.6, LiveCodeBench with 10 at 0.2, the tasks with 4 at temperature 1, the others
+/// greedily.
 ///
-/// The directory keeps every response and the numbers with 95 % intervals. The same command run again goes on where it
-/// stopped, to the same bytes, and judges again what could not be judged. With --against and without MODEL, two directories
-/// are compared and nothing is sampled.
+/// The directory keeps every response and the numbers with 95 % intervals. The same command run
+/// again goes on where it stopped, to the same bytes, and judges again what could not be judged.
+/// With --against and without MODEL, two directories are compared and nothing is sampled.
 #[derive(Args)]
 #[command(override_usage = "isentrope eval <MODEL> --bench <NAME[=PLACE]>... [OPTIONS]\n       \
                             isentrope eval --against <DIR> --out <DIR>")]
@@ -45,8 +47,9 @@ pub struct Eval {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
     #[arg(value_name = "MODEL", required_unless_present = "against", requires = "bench")]
     model: Option<String>,
-    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json, .parquet), or a data set on the hub
-    /// (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A NAME of your own takes any file of problems (repeatable)
+    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json,
+    /// .parquet), or a data set on the hub (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A
+    /// NAME of your own takes any file of problems (repeatable)
     #[arg(long, value_name = "NAME[=PLACE]", requires = "model", value_parser = Choice::parse)]
     bench: Vec<Choice>,
     #[command(flatten)]
@@ -62,8 +65,8 @@ pub struct Eval {
     /// Asks only the first so many problems of each benchmark
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table such
-    /// as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
+    /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table
+    /// such as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
     #[arg(long, value_name = "VERIFIER", value_parser = verifier)]
     verifier: Option<VerifierSettings>,
     /// The directory of the results [default: evals/ and the model's name]
@@ -120,7 +123,8 @@ impl Eval {
         self.computing.run(model, Measuring { command: self, model, out, found })
     }
 
-    /// The day that the chat template is told: where no flag says, that of the results that are there; none is today.
+    /// The day that the chat template is told: where no flag says, that of the results that are
+    /// there; none is today.
     fn date(&self, out: &Path) -> Result<Option<Date>> {
         match self.template_flags.date {
             Some(date) => Ok(Some(date)),
@@ -170,15 +174,18 @@ impl ModelJob for Measuring<'_> {
             "seed": command.drawing.seed,
             "benchmarks": settings,
         });
-        // Only where it is not the usual one, so that older results are still those of the same settings.
+        // Only where it is not the usual one, so that older results are still those of the same
+        // settings.
         if loaded.device.arithmetic() != "f32" {
             manifest["arithmetic"] = loaded.device.arithmetic().into();
         }
-        // Only where prompts depend on it, so that others can be compared on any day without a word.
+        // Only where prompts depend on it, so that others can be compared on any day without a
+        // word.
         if let Some(date) = prompter.date() {
             manifest["date"] = date.to_string().into();
         }
-        // One for all benchmarks without their own: a command's workers are started once, and after its files are hashed.
+        // One for all benchmarks without their own: a command's workers are started once, and after
+        // its files are hashed.
         let judge = Judge {
             verifier: command.verifier.clone().unwrap_or_default().build()?,
             overlong: Overlong::default(),
@@ -198,7 +205,10 @@ impl ModelJob for Measuring<'_> {
             seed: command.drawing.seed,
             prompter: &prompter,
             judge: &judge,
-            limits: Limits { cache_bytes: loaded.cache_bytes(command.drawing.kv_memory)?, ..Limits::default() },
+            limits: Limits {
+                cache_bytes: loaded.cache_bytes(command.drawing.kv_memory)?,
+                ..Limits::default()
+            },
         };
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, decoding, .. } in &measured {

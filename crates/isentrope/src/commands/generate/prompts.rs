@@ -1,4 +1,5 @@
-//! The prompts of `isentrope generate`: made of texts and messages as training makes them, by the same code.
+//! The prompts of `isentrope generate`: made of texts and messages as training makes them, by the
+//! same code.
 
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, warn_of_losses};
@@ -20,8 +21,8 @@ pub struct PromptArguments {
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     #[arg(conflicts_with = "prompts", required_unless_present = "prompts")]
     prompt: Option<String>,
-    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz, "data/*.jsonl", a hub id
-    /// such as openai/gsm8k:main); - is standard input
+    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz,
+    /// "data/*.jsonl", a hub id such as openai/gsm8k:main); - is standard input
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// Whether prompts go through the model's chat template, as data.template of a recipe
@@ -33,7 +34,8 @@ pub struct PromptArguments {
     /// System message of prompts that go through the template and have none, as data.system
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
-    /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last message
+    /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last
+    /// message
     #[arg(
         long,
         value_name = "TEXT",
@@ -42,7 +44,8 @@ pub struct PromptArguments {
         allow_hyphen_values = true
     )]
     prompt_prefix: String,
-    /// Text put after every prompt, as data.prompt_suffix: the instruction that the model was trained with
+    /// Text put after every prompt, as data.prompt_suffix: the instruction that the model was
+    /// trained with
     #[arg(
         long,
         value_name = "TEXT",

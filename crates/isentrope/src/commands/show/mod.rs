@@ -26,12 +26,14 @@ const PROPOSED: usize = 4;
 
 /// Show runs on the terminal: curves, the law, evaluations, responses
 ///
-/// Shows the progress and expected time; entropy, accuracy, reward and response length over steps; the evaluations; the law
-/// between accuracy and entropy with its ceiling, or why it does not hold; the last sampled responses with their verdicts.
-/// With several runs, curves are drawn over one another and tables stand side by side.
+/// Shows the progress and expected time; entropy, accuracy, reward and response length over steps;
+/// the evaluations; the law between accuracy and entropy with its ceiling, or why it does not hold;
+/// the last sampled responses with their verdicts. With several runs, curves are drawn over one
+/// another and tables stand side by side.
 ///
-/// A RUN is a run directory, or a log of TRL or verl (docs/logs.md). Run directories of any age can be shown: interrupted, just
-/// begun, or in the middle of training, from another terminal. Nothing is written.
+/// A RUN is a run directory, or a log of TRL or verl (docs/logs.md). Run directories of any age can
+/// be shown: interrupted, just begun, or in the middle of training, from another terminal. Nothing
+/// is written.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope show runs/quickstart
@@ -42,10 +44,12 @@ pub struct Show {
     /// Run directories, or logs of TRL and verl
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// Updates the display as the runs grow, until they end or Ctrl-C; without a terminal, prints a line per step
+    /// Updates the display as the runs grow, until they end or Ctrl-C; without a terminal, prints a
+    /// line per step
     #[arg(long, short)]
     follow: bool,
-    /// Plots this metric too, before the others (repeatable), as in --metric cov/mean --metric grad/norm
+    /// Plots this metric too, before the others (repeatable), as in --metric cov/mean --metric
+    /// grad/norm
     #[arg(long = "metric", value_name = "NAME")]
     metrics: Vec<String>,
     /// Lists the metrics of the runs, with first and last values, and shows nothing else

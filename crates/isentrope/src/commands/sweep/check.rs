@@ -62,8 +62,8 @@ impl Machine {
     }
 }
 
-/// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that differ in nothing but the seed
-/// are checked once, those that are done not at all.
+/// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that
+/// differ in nothing but the seed are checked once, those that are done not at all.
 ///
 /// # Errors
 /// The faults of all runs.
@@ -114,7 +114,8 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result
     if problems.is_empty() { Ok(checked) } else { Err(problems.into_error()) }
 }
 
-/// The models' descriptions, or why there are none: the hub is asked for each once, whatever the number of runs.
+/// The models' descriptions, or why there are none: the hub is asked for each once, whatever the
+/// number of runs.
 #[derive(Default)]
 struct Models(BTreeMap<String, Result<PathBuf, String>>);
 
@@ -192,7 +193,8 @@ impl<T: Trainer> Job for Looking<'_, T> {
     }
 }
 
-/// The most runs like this one that have room beside each other, and do not lose time for want of it; and the plan of each.
+/// The most runs like this one that have room beside each other, and do not lose time for want of
+/// it; and the plan of each.
 fn jobs<T: Trainer, B: Backend>(
     prepared: &Prepared<T>,
     backend: &B,

@@ -9,8 +9,9 @@ use anyhow::{Result, anyhow, bail};
 #[derive(Default)]
 pub struct Compare(Vec<Contrast>);
 
-/// Groups, and what they are compared with: values of axes, as (axis, value). A group's name has all of its values; a value
-/// alone means every group that has it, and as a control the same group with this value in its place.
+/// Groups, and what they are compared with: values of axes, as (axis, value). A group's name has
+/// all of its values; a value alone means every group that has it, and as a control the same group
+/// with this value in its place.
 struct Contrast {
     groups: Vec<(usize, usize)>,
     control: Vec<(usize, usize)>,
@@ -54,7 +55,8 @@ impl Compare {
                     path_of(axes)
                 ),
             };
-            // A group that is meant has all values of its control, unless one of them is another on the same axis.
+            // A group that is meant has all values of its control, unless one of them is another on
+            // the same axis.
             let is_other = |(axis, value): &(usize, usize)| match groups.iter().find(|(a, _)| a == axis) {
                 Some((_, own)) => own != value,
                 None => axes[*axis].values.len() > 1,
@@ -78,8 +80,8 @@ impl Compare {
         Ok(Self(all))
     }
 
-    /// The values of the group that the one of these values is compared with; none where the file does not say, or where that is
-    /// the group itself.
+    /// The values of the group that the one of these values is compared with; none where the file
+    /// does not say, or where that is the group itself.
     pub fn control(&self, values: &[usize]) -> Option<Vec<usize>> {
         let is_met =
             |contrast: &&Contrast| contrast.groups.iter().all(|(axis, value)| values[*axis] == *value);

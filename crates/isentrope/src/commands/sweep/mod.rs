@@ -1,9 +1,11 @@
 //! `isentrope sweep`: many runs that differ along axes, and what they say together.
 //!
-//! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and `quick.rs` what `--quick`
-//! changes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them before the first one starts, `state.rs` at
-//! what has been made already, `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
-//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written of it.
+//! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and
+//! `quick.rs` what `--quick` changes; `runs.rs` makes each combination's recipe; `check.rs` looks
+//! at all of them before the first one starts, `state.rs` at what has been made already,
+//! `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
+//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is
+//! written of it.
 
 mod axis;
 mod check;
@@ -83,8 +85,8 @@ pub struct Sweep {
     /// The directory of all runs [default: `out` of the file, else runs/NAME for NAME.toml]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// A look in minutes: as the file's table [quick] says, with fewer steps or seeds, in a directory of its own that ends in
-    /// -quick
+    /// A look in minutes: as the file's table [quick] says, with fewer steps or seeds, in a
+    /// directory of its own that ends in -quick
     #[arg(long)]
     quick: bool,
     /// Sets a key of every run, as in --set run.steps=20 (repeatable)
@@ -98,10 +100,12 @@ pub struct Sweep {
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceFlag,
-    /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go on
+    /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go
+    /// on
     #[arg(long)]
     fail_fast: bool,
-    /// Checks all runs and shows what is done, what is left and how long it will take; trains nothing
+    /// Checks all runs and shows what is done, what is left and how long it will take; trains
+    /// nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -212,7 +216,8 @@ impl Sweep {
     }
 }
 
-/// Refuses a directory that is somebody else's: that of a run, or one that has files and nothing of this sweep.
+/// Refuses a directory that is somebody else's: that of a run, or one that has files and nothing of
+/// this sweep.
 fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     if out.join(VALUES).exists() {
         bail!("{} holds a run; name another directory with --out", out.display());
@@ -226,7 +231,8 @@ fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for runs of this sweep that another process still makes: where a sweep was killed, its runs finish their steps.
+/// Waits for runs of this sweep that another process still makes: where a sweep was killed, its
+/// runs finish their steps.
 fn wait_for_others(runs: &[PlannedRun]) {
     let mut told = false;
     while let Some(run) = runs.iter().find(|run| is_locked(run.dir()) == Some(true)) {

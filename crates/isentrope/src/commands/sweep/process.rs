@@ -46,7 +46,8 @@ impl Ended {
 const TAIL: u64 = 16 << 10;
 
 impl Process {
-    /// Starts the run, or goes on with it. Its recipe is written beside its directory, and so is what it says.
+    /// Starts the run, or goes on with it. Its recipe is written beside its directory, and so is
+    /// what it says.
     ///
     /// # Errors
     /// When the files cannot be written or the program cannot be started.

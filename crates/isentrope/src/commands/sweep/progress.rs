@@ -37,8 +37,8 @@ impl RunProgress {
         self.expected / self.steps.max(1) as f64
     }
 
-    /// Seconds that it still takes: at its own pace, else at that of its group, else as expected, corrected by how runs were
-    /// expected and are.
+    /// Seconds that it still takes: at its own pace, else at that of its group, else as expected,
+    /// corrected by how runs were expected and are.
     pub fn left(&self, paces: &Paces) -> f64 {
         if self.has_ended() {
             return 0.0;

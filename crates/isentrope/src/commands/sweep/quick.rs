@@ -17,7 +17,8 @@ pub struct Quick {
 }
 
 impl Quick {
-    /// `set`, a table of settings; `models.NAME`, such of a model's SFT; and for each axis the values that are kept.
+    /// `set`, a table of settings; `models.NAME`, such of a model's SFT; and for each axis the
+    /// values that are kept.
     ///
     /// # Errors
     /// The fault, by file and line.

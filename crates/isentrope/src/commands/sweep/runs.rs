@@ -31,7 +31,8 @@ pub struct PlannedRun {
     pub needs: Option<usize>,
     /// Whether it is a model that others begin with.
     pub is_model: bool,
-    /// The place of its seed among the seeds. Those of the first begin first, so that a sweep which is ended early can compare.
+    /// The place of its seed among the seeds. Those of the first begin first, so that a sweep which
+    /// is ended early can compare.
     pub round: usize,
 }
 
@@ -259,15 +260,16 @@ fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// How the recipe of a run differs from the values that a run there was begun with, which has made so many steps. It may be made
-/// longer, or end sooner than was meant: what it has made is the same, as long as the learning rate does not depend on its end.
+/// How the recipe of a run differs from the values that a run there was begun with, which has made
+/// so many steps. It may be made longer, or end sooner than was meant: what it has made is the
+/// same, as long as the learning rate does not depend on its end.
 pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     let mut before = before.clone();
     isentrope_settings::complete(&mut before, &run.place.defaults);
     let mut before = deciding(&before);
     let mut now = deciding(run.recipe());
-    // A model that is made first is the sweep's own, wherever its directory is by now: that it has the same weights is seen to by
-    // their hashes.
+    // A model that is made first is the sweep's own, wherever its directory is by now: that it has
+    // the same weights is seen to by their hashes.
     if run.needs.is_some() {
         for recipe in [&mut before, &mut now] {
             recipe.pointer_mut("/model/path").map(Value::take);

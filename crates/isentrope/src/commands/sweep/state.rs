@@ -22,7 +22,8 @@ pub enum State {
 /// How far a run has got, and whether what is there was made from the recipe as it is now.
 ///
 /// # Errors
-/// When it was made with other settings, which are named; when its checkpoints are gone before it was done.
+/// When it was made with other settings, which are named; when its checkpoints are gone before it
+/// was done.
 pub fn state(run: &PlannedRun) -> Result<State> {
     let recorded = run.place.recorded()?;
     let checkpoints = names(&run.dir().join("checkpoints"))?;
@@ -38,8 +39,8 @@ pub fn state(run: &PlannedRun) -> Result<State> {
             changes.join(", ")
         );
     }
-    // A kill may have come after the last step's numbers and before its checkpoint. Checkpoints that were all removed to save
-    // space are no loss, unless others begin with them.
+    // A kill may have come after the last step's numbers and before its checkpoint. Checkpoints
+    // that were all removed to save space are no loss, unless others begin with them.
     let is_saved = run.last_checkpoint().exists() || checkpoints.is_empty() && !run.is_model;
     if recorded >= run.steps && is_saved {
         return Ok(State::Done);

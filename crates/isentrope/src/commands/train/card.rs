@@ -1,5 +1,5 @@
-//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many bytes everything takes, and
-//! data sheets how long a step takes at least.
+//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many
+//! bytes everything takes, and data sheets how long a step takes at least.
 
 use anyhow::{Result, anyhow};
 use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
@@ -7,8 +7,8 @@ use isentrope_train::estimate::Peak;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
-/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB, and a run takes nine tenths of
-/// it unless `memory.budget_gib` says.
+/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB,
+/// and a run takes nine tenths of it unless `memory.budget_gib` says.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// Its name.
@@ -55,8 +55,8 @@ impl Card {
         Ok(Self { name, memory, sheets: vec![sheet] })
     }
 
-    /// Plans of a run with either type of numbers, a line each, and how long a step takes at least on GPUs that are known.
-    /// Beside them, why it fits with neither.
+    /// Plans of a run with either type of numbers, a line each, and how long a step takes at least
+    /// on GPUs that are known. Beside them, why it fits with neither.
     pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> (String, Result<()>) {
         let memory = self.memory;
         let (mut text, mut fits, mut last) = (String::new(), false, String::new());

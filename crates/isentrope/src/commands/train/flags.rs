@@ -32,8 +32,8 @@ pub struct RunArguments {
     /// With --dry-run: plans for a GPU with this many GB, such as 24, 80 or 141; none need be here
     #[arg(long, value_name = "GB", requires = "dry_run")]
     gpu_memory: Option<f64>,
-    /// With --dry-run: plans for such a GPU (a100, a100-40gb, a100-pcie, l40s, rtx4090, h100-pcie, h100, h200, b200), and says
-    /// how long a step takes at least by its data sheet
+    /// With --dry-run: plans for such a GPU (a100, a100-40gb, a100-pcie, l40s, rtx4090, h100-pcie,
+    /// h100, h200, b200), and says how long a step takes at least by its data sheet
     #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
     gpu: Option<String>,
     /// Prints what every key of a recipe means, as Markdown, and does nothing else
@@ -51,8 +51,9 @@ pub struct RunArguments {
     /// With --trace: the step to trace [default: the second that is made]
     #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
     trace_step: Option<u64>,
-    /// Counts at most this many GiB of the device's memory as free; the run takes nine tenths of that,
-    /// unless memory.budget_gib is set [default: all that is free]. Results do not depend on it
+    /// Counts at most this many GiB of the device's memory as free; the run takes nine tenths of
+    /// that, unless memory.budget_gib is set [default: all that is free]. Results do not depend on
+    /// it
     #[arg(long, value_name = "GIB")]
     free_memory: Option<f64>,
     /// Saves and ends the run after the current step when standard input ends; sweeps use it

@@ -80,7 +80,8 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     names
 });
 
-/// The hint for a key that recipes of this shape lack, given its whole path. It follows "unknown key".
+/// The hint for a key that recipes of this shape lack, given its whole path. It follows "unknown
+/// key".
 pub fn hint(path: &str, node: &Node, root: &Shape) -> Option<String> {
     if let Some((_, hint)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
         return Some((*hint).to_owned());
@@ -121,7 +122,10 @@ pub fn values() -> impl Iterator<Item = &'static str> {
 /// The first entry for a value under a key that `is_meant` accepts.
 fn value(name: &str, is_meant: impl Fn(&str) -> bool) -> Option<&'static ForeignValue> {
     let name = name.trim().to_lowercase().replace(['-', ' ', '.'], "_");
-    NAMES.values.iter().find(|entry| entry.values.0.contains(&name) && entry.at.0.iter().any(|key| is_meant(key)))
+    NAMES
+        .values
+        .iter()
+        .find(|entry| entry.values.0.contains(&name) && entry.at.0.iter().any(|key| is_meant(key)))
 }
 
 impl ForeignValue {
@@ -148,8 +152,8 @@ fn absent(path: &str) -> Option<(&'static str, Fit)> {
     NAMES.absent.iter().filter_map(fits).max_by_key(|(_, fit)| *fit)
 }
 
-/// The entries whose name fits best (`val_kwargs.top_p`, not `top_p`), and how well it fits. Several
-/// if the commands' keys differ.
+/// The entries whose name fits best (`val_kwargs.top_p`, not `top_p`), and how well it fits.
+/// Several if the commands' keys differ.
 fn keys_of(path: &str) -> Option<(Fit, Vec<&'static ForeignKey>)> {
     let fit = |entry: &&ForeignKey| best_fit(path, &entry.names);
     let best = NAMES.keys.iter().filter_map(|entry| fit(&entry)).max()?;
@@ -192,7 +196,8 @@ pub fn ends(path: &str, name: &str) -> bool {
     path.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// How well a name fits a path: how many of the path's bytes it covers, then how many it spells out.
+/// How well a name fits a path: how many of the path's bytes it covers, then how many it spells
+/// out.
 type Fit = (usize, usize);
 
 /// The best fit of several names.

@@ -153,11 +153,7 @@ fn what_is_absent_is_no_key_of_recipes() {
     // Another thing of the same name.
     let others = ["dtype"];
     for name in ours.iter().filter(|name| !others.contains(&name.as_str())) {
-        assert_eq!(
-            absent(name),
-            None,
-            "`{name}` is a key of recipes now: take it out of the absent ones"
-        );
+        assert_eq!(absent(name), None, "`{name}` is a key of recipes now: take it out of the absent ones");
     }
 }
 
@@ -172,7 +168,8 @@ fn what_stands_for_a_value_is_a_recipe() {
             for value in &entry.values.0 {
                 let path = if is_own { key.clone() } else { format!("trainer.{key}") };
                 let told = told(&format!("{path} = {value:?}"), rl());
-                // A value that is ours too, or that an earlier entry answers, is answered all the same.
+                // A value that is ours too, or that an earlier entry answers, is answered all the
+                // same.
                 assert!(!told.contains("did you mean"), "{told}");
                 assert!(is_own || told.contains("here"), "{told}");
             }

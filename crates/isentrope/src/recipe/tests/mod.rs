@@ -1,4 +1,5 @@
-//! Recipes of invented settings that use everything the machinery supports, and the checks for real ones.
+//! Recipes of invented settings that use everything the machinery supports, and the checks for real
+//! ones.
 
 mod errors;
 mod refusals;
@@ -25,8 +26,8 @@ fn load_text<T: DeserializeOwned + JsonSchema>(text: &str, sets: &[&str]) -> Res
     load(&path, &sets).map_err(|e| anyhow::anyhow!(e.to_string().replace(&*path.to_string_lossy(), "x.toml")))
 }
 
-/// Asserts what a type of settings must satisfy: the recipe of its defaults gives the defaults back, and a table that
-/// is there but empty means the same as one that is not.
+/// Asserts what a type of settings must satisfy: the recipe of its defaults gives the defaults
+/// back, and a table that is there but empty means the same as one that is not.
 fn assert_sound<T: Serialize + DeserializeOwned + JsonSchema + Default>() {
     let defaults = render(&T::default());
     let again: T = load_text(&defaults, &[]).unwrap();

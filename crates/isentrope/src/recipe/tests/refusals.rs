@@ -43,7 +43,10 @@ struct Cases {
 
 /// The message for a recipe with these overrides; none if it is sound.
 fn refusal<R: TrainingRecipe>(text: &str, sets: &[&str]) -> Option<String> {
-    load_text::<R>(text, sets).and_then(|mut recipe| Ok(recipe.resolve()?)).err().map(|error| error.to_string())
+    load_text::<R>(text, sets)
+        .and_then(|mut recipe| Ok(recipe.resolve()?))
+        .err()
+        .map(|error| error.to_string())
 }
 
 #[test]
