@@ -1,5 +1,6 @@
-//! Times batched sampling, or one forward and backward pass, of a checkpoint: the work that bench/run.py gives to both
-//! sides. Prints one JSON line per measurement; seconds are the median over the repeats, after one warm-up.
+//! Times batched sampling, or one forward and backward pass, of a checkpoint: the work that
+//! bench/run.py gives to both sides. Prints one JSON line per measurement; seconds are the median
+//! over the repeats, after one warm-up.
 #![allow(clippy::print_stdout, reason = "the terminal is what it is for")]
 
 use anyhow::Result;
