@@ -159,7 +159,7 @@ const RETURN: f64 = 0.1;
 pub struct Controller {
     /// I, the logarithm of the factor that the controller has learnt.
     integral: f64,
-    /// What the integral is about.
+    /// The quantity and start of the integral.
     learnt_for: Option<Steered>,
     /// The value of the last step, which holds where an entropy says nothing.
     value: Option<f64>,

@@ -1,4 +1,5 @@
-//! What reinforcement learning says to the network: two numbers per token; three where sampling was truncated.
+//! The objective of reinforcement learning: two derivatives per token for the network, three if
+//! sampling was truncated.
 //!
 //! Rewards become advantages ([`advantages`]); then, for every optimizer minibatch, [`objective`] takes per-token
 //! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy (and by

@@ -15,7 +15,7 @@ pub struct Minibatch<'a> {
     pub logprobs: &'a [f64],
     /// log pi of each token under the policy that sampled it, `[tokens]`.
     pub old_logprobs: &'a [f64],
-    /// What sampling was truncated to, if it was.
+    /// The tokens that truncated sampling kept, if it was truncated.
     pub truncation: Option<Truncation<'a>>,
     /// Entropy of the whole policy in training in each token's place, `[tokens]`.
     pub entropies: &'a [f64],
@@ -46,7 +46,7 @@ pub struct Truncation<'a> {
     pub old_log_masses: &'a [f64],
 }
 
-/// What a minibatch's loss is, and what it says to the network.
+/// A minibatch's loss, and its derivatives for the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     /// The loss.
@@ -86,7 +86,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
         assert_eq!(array.len(), tokens, "every array has one number per token");
     }
-    // Of the policy that acts: where sampling was truncated, among the tokens that were kept.
+    // The log-ratios of the acting policy: if sampling was truncated, among the kept tokens.
     let [acting, old] = match masses {
         None => [Cow::from(batch.logprobs), Cow::from(batch.old_logprobs)],
         Some([new, old]) => {
@@ -112,7 +112,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     statistics.measure_covariances(&scores, &selection);
 
     let mut reference_sum = 0.0;
-    // What the covariance method adds to the gradient or takes from it, and what all other terms leave.
+    // The covariance method's part of the gradient, and the part of all other terms.
     let (mut moved, mut rest) = (0.0, 0.0);
     let mut is_selected = vec![false; tokens];
     for &t in &selection.tokens {
@@ -127,7 +127,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         let is_detached = is_selected[t] && settings.covariance.method == Method::ClipCov;
         let (mut value, mut slope) =
             if kept[t] && !is_detached { (term.value, term.slope) } else { (0.0, 0.0) };
-        // Of it, what is by the acting policy's log-prob.
+        // The part by the acting policy's log-prob.
         let mut acting_slope = slope;
         if let Some(reference) = reference {
             let kl = &settings.reference_kl;

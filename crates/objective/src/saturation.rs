@@ -18,7 +18,7 @@ pub struct Saturation {
     too_high: u32,
 }
 
-/// What a step of a controlled run was like.
+/// A step of a controlled run.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlledStep<'a> {
     /// The strength in its updates.
@@ -29,7 +29,7 @@ pub struct ControlledStep<'a> {
     pub target: f64,
     /// Whether entropy has been at the target: before that, it is on its way down to it.
     pub has_arrived: bool,
-    /// What its updates measured.
+    /// The measurements of its updates.
     pub updates: &'a [Statistics],
 }
 

@@ -1,4 +1,4 @@
-//! What is measured of a minibatch.
+//! The measurements of a minibatch.
 
 use crate::policy_loss::{Clipped, Term, ratio};
 use crate::selection::{Scores, Selection, count};
@@ -36,7 +36,7 @@ pub struct Statistics {
     pub cov_selected: usize,
     /// Tokens it picked from: for Clip-Cov those within the band that had a gradient, for KL-Cov all.
     pub cov_eligible: usize,
-    /// Where the picked tokens lie.
+    /// The quadrants of the picked tokens.
     pub cov_quadrants: Quadrants,
     /// KL-Cov: the share of its term in the gradient, sum |term| / (sum |term| + sum |all else|) over the derivatives
     /// by log-prob. Clip-Cov: the share taken away, sum |removed| / (sum |removed| + sum |kept|).
@@ -64,7 +64,7 @@ pub struct Quadrants {
 /// The fractions of [`Statistics::cov_top`].
 const TOP_FRACTIONS: [f64; 5] = [2e-4, 2e-3, 2e-2, 0.2, 0.5];
 
-/// What the measurements of several updates come to.
+/// Combines the measurements of several updates.
 #[derive(Clone, Copy)]
 enum Across {
     Mean,

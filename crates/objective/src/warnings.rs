@@ -124,7 +124,7 @@ impl ObjectiveSettings {
         let no_target = "objective.covariance.target_entropy is not set";
         let no_bonus_target = "objective.entropy_bonus.target is not set";
         let no_reference = "objective.reference_kl.coefficient is 0";
-        // What is set, whether it is read, and why not.
+        // Each setting, whether it is read, and why not.
         [
             (changed("clip_low", self.clip_low, its.clip_low), loss.clips(), clips),
             (changed("clip_high", self.clip_high, its.clip_high), loss.clips(), clips),
@@ -184,7 +184,7 @@ fn changed(key: &str, value: f64, default: f64) -> Option<String> {
     set(key, (value != default).then_some(value))
 }
 
-/// The same, where the value says little.
+/// A warning that does not name the value, where that says little.
 fn other(key: &str, is_other: bool) -> Option<String> {
     is_other.then(|| key.to_owned())
 }

@@ -59,7 +59,7 @@ struct Steered {
     initial: f64,
 }
 
-/// What a step was like.
+/// A step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     /// The true entropy as a share of the target.
@@ -94,7 +94,7 @@ impl Steered {
     }
 }
 
-/// What a controller has learnt.
+/// The state of a controller.
 fn integral(controller: &Controller) -> f64 {
     serde_json::to_value(controller).unwrap()["integral"].as_f64().unwrap()
 }

@@ -1,4 +1,5 @@
-//! What the reference's micro-batches would select, beside what the minibatch selects.
+//! The tokens that the reference's micro-batches would select, beside those that the minibatch
+//! selects.
 //!
 //! The published code centres covariances and picks tokens in each micro-batch by itself, so that a setting of memory
 //! changes the algorithm. [`objective`] picks from the minibatch, unless a scope says otherwise; here it is given the parts
@@ -47,7 +48,7 @@ fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Ve
     objectives
 }
 
-/// What the parts select, ascending.
+/// The tokens that the parts select, ascending.
 fn selected_by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<usize> {
     let parts = by_part(settings, arrays, parts);
     parts.iter().flat_map(|(start, part)| part.selected.iter().map(move |t| start + t)).collect()

@@ -1,4 +1,4 @@
-//! What is said of an autopilot that cannot hold its target.
+//! Notes on an autopilot that cannot hold its target.
 
 use isentrope_objective::{
     Alarms, ControlledStep, Controller, ControllerSettings, Covariance, Method, Saturation, Statistics,

@@ -1,4 +1,4 @@
-//! What single terms of the loss do, and inputs at the edges.
+//! Single terms of the loss, and inputs at the edges.
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
@@ -6,9 +6,6 @@ use isentrope_objective::{
     Statistics, objective,
 };
 use proptest::prelude::*;
-
-const LOSSES: [Loss; 5] = [Loss::Clip, Loss::Importance, Loss::Gspo, Loss::Cispo, Loss::PolicyGradient];
-const METHODS: [Method; 3] = [Method::None, Method::ClipCov, Method::KlCov];
 
 fn on_policy() -> Arrays {
     let logprobs = vec![-0.1, -3.0, -0.5, -2.0, -0.2, -1.0];
@@ -31,7 +28,7 @@ fn kl_cov_is_inert_on_policy_except_with_k1() {
         objective(&settings, &arrays.minibatch())
     };
     let plain = run(Covariance::default());
-    for kl in [KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3] {
+    for kl in KlEstimator::ALL {
         let covariance = Covariance { method: Method::KlCov, fraction: Some(0.4), kl, ..Default::default() };
         let with = run(covariance);
         assert_eq!(with.selected.len(), 2);
@@ -93,11 +90,11 @@ fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
 /// Every combination of loss, aggregation and covariance method.
 fn all_settings() -> Vec<ObjectiveSettings> {
     let mut all = Vec::new();
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         for aggregation in
             [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean]
         {
-            for method in METHODS {
+            for method in Method::ALL {
                 all.push(ObjectiveSettings {
                     loss,
                     aggregation,

@@ -6,7 +6,6 @@ use isentrope_objective::{
 };
 
 const TOKENS: usize = 4;
-const LOSSES: [Loss; 5] = [Loss::Clip, Loss::Importance, Loss::Gspo, Loss::Cispo, Loss::PolicyGradient];
 
 /// A policy over responses of two tokens: logits of the first token, and of the second after each first.
 type Policy = [[f64; TOKENS]; 1 + TOKENS];
@@ -90,7 +89,7 @@ fn settings(loss: Loss) -> ObjectiveSettings {
     ObjectiveSettings { loss, aggregation: Aggregation::SeqMeanTokenSum, ..Default::default() }
 }
 
-/// What a response's objective says to the logits.
+/// The gradient of a response's objective by the logits.
 fn logit_gradient(policy: &Policy, response: &[(usize, usize)], said: &Objective) -> Policy {
     let mut gradient = Policy::default();
     for (t, &(place, token)) in response.iter().enumerate() {
@@ -155,7 +154,7 @@ fn expected_gradient(
 #[test]
 fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
     let exact = differences(&POLICY, |policy| -expectation(policy, reward));
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         for baseline in [0.0, expectation(&POLICY, reward), 100.0] {
             let got = expected_gradient(&settings(loss), |response| reward(response) - baseline, true);
             assert_near(&got, &exact, &format!("{loss:?} with a baseline of {baseline}"));
@@ -169,7 +168,7 @@ fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
 #[test]
 fn without_masks_the_tail_is_fed() {
     let (below, above) = (|_| -1.0, |_| 1.0);
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         let settings = settings(loss);
         let idle = expected_gradient(&settings, below, true);
         assert_near(&idle, &Policy::default(), "the same reward everywhere teaches nothing");
