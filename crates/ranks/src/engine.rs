@@ -1,4 +1,4 @@
-//! What is asked of whatever moves bytes between ranks: MPI, threads of one process, NCCL.
+//! The interface of an engine that moves bytes between ranks: MPI, threads of one process, NCCL.
 //!
 //! An engine adds nothing up: its order of additions would not be ours. It moves pieces of memory that it has made itself, so
 //! that these may be a device's. Pieces belong to the engine while they travel, so nothing can be freed under a transfer. Nothing
@@ -22,38 +22,38 @@ pub trait Piece: Send + 'static {
 pub enum Move<P> {
     /// The first `bytes` of a piece go to another rank.
     Send {
-        /// Which rank.
+        /// The other rank.
         to: usize,
-        /// What.
+        /// The piece to send.
         piece: P,
-        /// How much of it.
+        /// Bytes to send.
         bytes: usize,
     },
     /// The first `bytes` of a piece come from another rank.
     Receive {
-        /// Which rank.
+        /// The other rank.
         from: usize,
-        /// Where to.
+        /// The piece that is filled.
         piece: P,
-        /// How much.
+        /// Bytes to move.
         bytes: usize,
     },
-    /// What every rank has comes to all, one after another in rank order.
+    /// The bytes of every rank come to all, one after another in rank order.
     AllGather {
         /// The part of this rank.
         own: P,
-        /// Where all parts go.
+        /// The piece that all parts go to.
         all: P,
         /// Bytes of each rank's part, `[ranks]`.
         lengths: Vec<usize>,
     },
-    /// What one rank has comes to all others.
+    /// The bytes of one rank come to all others.
     Broadcast {
-        /// Which rank.
+        /// The other rank.
         from: usize,
-        /// What, or where to.
+        /// The piece that is sent or filled.
         piece: P,
-        /// How much.
+        /// Bytes to move.
         bytes: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! What ends the work of all ranks. Every message is a sentence that says who, what and what to do.
+//! Errors that end the work of all ranks. Every message says who, what and what to do.
 
 /// Failure of ranks to work together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub enum Error {
     Rank {
         /// Which.
         rank: usize,
-        /// Where it ran.
+        /// Its host.
         host: String,
         /// Why, in its own words.
         cause: String,

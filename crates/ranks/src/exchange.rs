@@ -19,7 +19,7 @@ const MOST: u64 = 64 << 30;
 /// Bytes of a cause.
 const LAST_WORDS: usize = 4096;
 
-/// What a rank brings to an exchange.
+/// A rank's contribution to an exchange.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Brought<'a> {
     pub record: &'a [u8],
@@ -36,7 +36,7 @@ pub(crate) struct Exchange {
     state: Mutex<State>,
 }
 
-/// Of one rank; held while it exchanges.
+/// The state of one rank; locked while it exchanges.
 pub(crate) struct State {
     number: u64,
     digest: Sha256,
@@ -57,7 +57,7 @@ impl Exchange {
         &self.line
     }
 
-    /// Where ranks run, for messages.
+    /// The names of ranks, for messages.
     pub fn name_hosts(&self, hosts: Vec<String>) {
         let _ = self.names.set(hosts); // the hosts are gathered once
     }
@@ -113,7 +113,7 @@ impl Exchange {
         self.activity.called() == Some(self.state().number)
     }
 
-    /// What has been computed, to be compared with the next exchange.
+    /// Notes what has been computed; the next exchange compares it.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         let mut state = self.state();
         for part in [what.as_bytes(), bytes] {
@@ -272,7 +272,7 @@ impl Exchange {
         Ok(records)
     }
 
-    /// What one rank has, on all. Headers have been judged.
+    /// Broadcasts one rank's bytes. Headers have been judged.
     pub fn broadcast(&self, headers: &[Header], from: usize, own: &[u8]) -> Result<Vec<u8>> {
         let length = headers[from].length as usize; // bounded by MOST
         let mut record = Vec::new();

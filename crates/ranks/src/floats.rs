@@ -54,12 +54,12 @@ pub struct HostFloats<P> {
     parameters: Vec<(usize, P)>,
 }
 
-/// What a range of numbers has of a parameter.
+/// The part of a parameter in a range of numbers.
 struct Part {
     /// Which parameter, and from which of its numbers on.
     parameter: usize,
     first: usize,
-    /// Where it lies in the range.
+    /// Its place in the range.
     within: Range<usize>,
 }
 

@@ -1,4 +1,5 @@
-//! What every rank tells all others before each exchange: what it is about to do, how it is, and what it has computed so far.
+//! The header that every rank sends before each exchange: its operation, its health, and a hash of
+//! its results so far.
 
 use crate::error::Error;
 use crate::tree::listed;
@@ -50,7 +51,7 @@ impl Kind {
 /// One rank's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// What the rank does.
+    /// The operation.
     pub kind: Kind,
     /// Whether it has failed: it does nothing then but say why.
     pub failed: bool,
@@ -62,9 +63,9 @@ pub(crate) struct Header {
     pub length: u64,
     /// Checksum of these.
     pub checksum: u32,
-    /// What all ranks must agree on: how many numbers are added, say.
+    /// A number that all ranks must agree on, such as how many numbers are added.
     pub shape: u64,
-    /// Of all that was noted until now.
+    /// The hash of everything noted until now.
     pub digest: [u8; 16],
 }
 

@@ -33,12 +33,12 @@ impl HostPiece {
         &mut self.bytes
     }
 
-    /// What stands behind the seal.
+    /// The contents behind the seal.
     pub fn contents(&self) -> &[u8] {
         &self.bytes[SEAL..]
     }
 
-    /// What stands behind the seal, to be filled.
+    /// The contents behind the seal, to be filled.
     pub fn contents_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[SEAL..]
     }

@@ -1,4 +1,5 @@
-//! What the environment says of how this process was started: launchers of MPI leave the number of ranks there.
+//! How this process was started, by the environment: launchers of MPI leave the number of ranks
+//! there.
 
 use crate::error::{Error, Result};
 

@@ -23,20 +23,21 @@ mod mpi;
 #[cfg(not(unix))]
 #[path = "mpi_on_other_systems.rs"]
 mod mpi;
-mod place;
 mod pulse;
+mod rank_host;
 mod settings;
 mod slices;
 pub mod sum;
 pub mod threads;
 mod tree;
+mod under_way;
 mod world;
 
 pub use error::{Error, Result};
 pub use floats::{Floats, HostFloats, Parameter};
 pub use host_piece::HostPiece;
 pub use line::{Line, Traffic};
-pub use place::{Node, Place, ThreadNote, host};
+pub use rank_host::{Node, RankHost, ThreadNote, host};
 pub use pulse::{Tell, Watch};
 pub use settings::{Library, Settings};
 pub use slices::{BLOCK, Slices};

@@ -58,7 +58,7 @@ impl<P: Piece> Line<P> {
         self.size
     }
 
-    /// What exchanges have taken so far.
+    /// The traffic of exchanges so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),

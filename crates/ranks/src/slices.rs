@@ -15,13 +15,13 @@ pub const BLOCK: usize = 4096;
 /// a node with.
 #[derive(Clone, Debug)]
 pub struct Slices {
-    /// Of each parameter, and at last of the end: its first block and its first number.
+    /// The first block and the first number of each parameter, and of the end.
     starts: Vec<(usize, usize)>,
     ranks: usize,
 }
 
 impl Slices {
-    /// Of parameters with so many numbers each.
+    /// The slices of parameters with so many numbers each.
     pub fn new(lengths: impl IntoIterator<Item = usize>, ranks: usize) -> Self {
         assert!(ranks > 0);
         let (mut block, mut number) = (0, 0);
@@ -64,7 +64,7 @@ impl Slices {
         part(&halved, self.groups(), rank >> self.halvings())
     }
 
-    /// What lies of each parameter in a range of all numbers: the parameter, and the range within it.
+    /// The parts of parameters in a range of all numbers: the parameter, and the range within it.
     pub fn by_parameter(&self, numbers: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.starts.windows(2).enumerate().filter_map(move |(parameter, ends)| {
             let (start, end) = (ends[0].1.max(numbers.start), ends[1].1.min(numbers.end));

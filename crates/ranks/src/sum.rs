@@ -98,7 +98,7 @@ impl Part {
 /// Pieces under way.
 struct Sent {
     ticket: Ticket,
-    /// What comes, in the order in which it was started, with the number of its seal.
+    /// The receives in the order in which they were started, with the numbers of their seals.
     comes: Vec<(Part, u32)>,
 }
 

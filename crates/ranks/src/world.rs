@@ -7,7 +7,7 @@ use crate::floats::Floats;
 use crate::header::Kind;
 use crate::host_piece::HostPiece;
 use crate::line::{Line, Traffic};
-use crate::place::{Node, Place};
+use crate::rank_host::{Node, RankHost};
 use crate::pulse::{Listener, Pulse};
 use crate::settings::{Library, Settings};
 use crate::slices::Slices;
@@ -30,7 +30,7 @@ struct Together {
     pulse: Pulse,
     exchange: Exchange,
     activity: Arc<Activity>,
-    places: Vec<Place>,
+    places: Vec<RankHost>,
     library: Option<Library>,
 }
 
@@ -62,7 +62,7 @@ impl World {
         let line = Arc::new(line);
         let activity = Arc::new(Activity::new());
         let exchange = Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
-        let own = Place::here(settings.threads, settings.memory);
+        let own = RankHost::here(settings.threads, settings.memory);
         let places = check::introduce(&exchange, &own)?;
         exchange.name_hosts(places.iter().map(|place| place.host.clone()).collect());
         let names = (0..line.size()).map(|rank| exchange.name(rank)).collect();
@@ -107,8 +107,8 @@ impl World {
         self.together.as_ref().map_or_else(|| format!("rank {rank}"), |together| together.exchange.name(rank))
     }
 
-    /// Where each rank runs, `[ranks]`; empty for one alone.
-    pub fn places(&self) -> &[Place] {
+    /// The host of each rank, `[ranks]`; empty for one alone.
+    pub fn places(&self) -> &[RankHost] {
         self.together.as_ref().map_or(&[], |together| &together.places)
     }
 
@@ -117,12 +117,12 @@ impl World {
         Node::of(self.places()).into_iter().find(|node| node.ranks.contains(&self.rank()))
     }
 
-    /// What moves the bytes; none for one alone and for threads.
+    /// The library that moves the bytes; none for one alone and for threads.
     pub fn library(&self) -> Option<&Library> {
         self.together.as_ref()?.library.as_ref()
     }
 
-    /// What exchanges have taken so far.
+    /// The traffic of exchanges so far.
     pub fn traffic(&self) -> Traffic {
         self.line().map_or_else(Traffic::default, Line::traffic)
     }

@@ -29,7 +29,7 @@ impl Abi {
 
 /// A handle of a communicator, a datatype or a request, which have the same size in each interface.
 pub(super) trait Handle: Copy + Send + 'static {
-    /// What a request may hold before it is one: the library overwrites it.
+    /// A request's value before the library overwrites it.
     const UNSET: Self;
 }
 
@@ -62,7 +62,7 @@ type Ibcast<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, H, *mut H) -
 type GetLibraryVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 type AbiGetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
-/// What is called of a library, and the constants that it is called with.
+/// The functions and constants of a library.
 pub(super) struct Calls<H> {
     pub init_thread: InitThread,
     pub finalize: unsafe extern "C" fn() -> c_int,

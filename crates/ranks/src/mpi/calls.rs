@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// What one rank gives to an all-gather, and where all of it goes.
+/// One rank's arguments of an all-gather.
 pub(super) struct Gathered<'a> {
     pub own: &'a [u8],
     pub all: &'a mut [u8],

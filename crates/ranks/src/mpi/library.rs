@@ -22,7 +22,7 @@ const LAUNCHERS: [&str; 9] = [
 ];
 
 impl Family {
-    /// What its libraries are called, by the version of their binary interface.
+    /// The names of its libraries, by the version of their binary interface.
     fn names(self) -> &'static [&'static str] {
         match self {
             #[cfg(target_vendor = "apple")]
@@ -97,7 +97,8 @@ fn candidates(families: &[Family]) -> Vec<PathBuf> {
     families.iter().flat_map(of_family).collect()
 }
 
-/// Where the launcher is installed, as its own variables say, or as the programs show that this process descends from.
+/// The launcher's directory, from its variables or from the programs that this process descends
+/// from.
 fn prefixes() -> Vec<PathBuf> {
     let variables = ["OPAL_PREFIX", "PMIX_PREFIX", "I_MPI_ROOT"];
     let said = variables.iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -134,7 +135,7 @@ fn open(path: &Path) -> Result<&'static Library, libloading::Error> {
     Ok(Box::leak(Box::new(library)))
 }
 
-/// What the loader said.
+/// The loader's message.
 fn told(error: &libloading::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => source.to_string(),

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A program that starts ranks.
 #[derive(Clone)]
 pub struct Launcher {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     pub open_mpi: bool,
     program: PathBuf,
