@@ -64,7 +64,7 @@ impl Prompter {
     /// A prompt's tokens, with the tokenizer's special tokens unless a chat template has written them.
     ///
     /// # Errors
-    /// What is wrong with the prompt.
+    /// A sentence that says what is wrong with the prompt.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
         self.rendered(prompt).map(|(_, tokens)| tokens)
     }
@@ -72,7 +72,7 @@ impl Prompter {
     /// A prompt's tokens as [`prompt_tokens`](Self::prompt_tokens) gives them, and those of a response behind it.
     ///
     /// # Errors
-    /// What is wrong with the prompt or the response.
+    /// A sentence that says what is wrong with the prompt or the response.
     pub fn tokens_with_response(
         &self,
         prompt: &Prompt,

@@ -21,12 +21,12 @@ pub struct Response {
     /// Entropy of the policy at each, in nats.
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
-    /// What could have been drawn in the place of each, where sampling was truncated.
+    /// The tokens that truncated sampling kept at each position, where sampling was truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptTokens>,
     /// Whether it was cut off at the longest length.
     pub truncated: bool,
-    /// What the verifier said.
+    /// The verifier's judgement.
     pub judgement: Judgement,
     /// Its score with penalties.
     pub reward: f64,
@@ -70,7 +70,7 @@ impl Response {
         self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / self.entropies.len().max(1) as f64
     }
 
-    /// What files of responses keep of it: an object that is written as one line. `sample` is its number among the
+    /// Its line in a file of responses, as an object. `sample` is its number among the
     /// responses to the problem. Of a long ground truth a line has the hash.
     pub fn line(&self, problem: &Problem, sample: usize) -> Map<String, Value> {
         let fields = [

@@ -54,7 +54,7 @@ impl Default for Sampling {
 /// Checks the stop texts of a recipe.
 ///
 /// # Errors
-/// What is wrong with them: the rest of a sentence that begins with their key.
+/// The rest of a sentence that begins with their key and says what is wrong.
 pub fn check_stop_texts(texts: &[String]) -> Result<(), &'static str> {
     if texts.iter().any(String::is_empty) {
         return Err("holds an empty text, which would end every response");
@@ -128,7 +128,7 @@ impl Sampling {
         self.temperature != 0.0 && self.adjustments().truncates()
     }
 
-    /// What tokens are drawn from, in words: "greedy", or "temperature 0.6, top-p 0.95, top-k 20".
+    /// Describes the drawing in words: "greedy", or "temperature 0.6, top-p 0.95, top-k 20".
     pub fn decoding(&self) -> String {
         let &Self { temperature, top_k, top_p, min_p, repetition_penalty, .. } = self;
         let mut words = match temperature {
@@ -144,7 +144,7 @@ impl Sampling {
         words.join(", ")
     }
 
-    /// What of it is about a single draw.
+    /// The settings of a single draw.
     pub(crate) fn adjustments(&self) -> Adjustments {
         let &Self { repetition_penalty, temperature, top_k, top_p, min_p, .. } = self;
         Adjustments { repetition_penalty, temperature, top_k, top_p, min_p }

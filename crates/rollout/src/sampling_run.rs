@@ -10,7 +10,7 @@ use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
 
-/// What requests are sampled with.
+/// The means of sampling: model, memory and whoever watches.
 pub struct Sampler<'a, B: Backend> {
     /// The policy.
     pub model: &'a Model<B>,

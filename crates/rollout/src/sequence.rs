@@ -38,7 +38,8 @@ pub struct Completion {
     pub sampling_logprobs: Option<Vec<f32>>,
     /// Entropy of the model's distribution at each, in nats.
     pub entropies: Vec<f32>,
-    /// What could have been drawn in the place of each, where [`Sampling::records_kept`] asks for it.
+    /// The tokens that truncated sampling kept at each position, if [`Sampling::records_kept`] is
+    /// set.
     pub kept: Option<KeptTokens>,
     /// Decoded text without special tokens, up to a stop string; where the engine has a tokenizer.
     pub text: Option<String>,
@@ -64,7 +65,7 @@ pub(crate) struct Group<B: Backend> {
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
-    /// Of the prompt's tokens that have been fed, if they are cached.
+    /// The activation slots of the prompt's fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
     pub state: GroupState<B>,
 }
@@ -94,11 +95,11 @@ pub(crate) struct Sample<'a> {
     pub fed: usize,
     /// Without what was kept.
     pub drawn: Vec<Drawn>,
-    /// What could have been drawn in the place of each, where that is asked for.
+    /// The tokens that truncated sampling kept at each position, if they are recorded.
     pub kept: Option<KeptTokens>,
-    /// Of all tokens that have been fed, if they are cached.
+    /// The activation slots of all fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
-    /// Where text is decoded token by token.
+    /// The text so far, if it is decoded token by token.
     pub text: Option<Text<'a>>,
 }
 

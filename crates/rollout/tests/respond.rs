@@ -28,7 +28,7 @@ const REQUESTS: usize = 12;
 const SAMPLES: usize = 3;
 const ALL: usize = REQUESTS * SAMPLES;
 
-/// What the verifier and the observer tell each other.
+/// The state that the verifier and the observer share.
 #[derive(Clone, Default)]
 struct Signs(Arc<(Mutex<State>, Condvar)>);
 

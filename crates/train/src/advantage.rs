@@ -1,7 +1,7 @@
 //! Advantages of a rollout's responses. Responses that could not be judged have none.
 
 use crate::group::Group;
-use isentrope_lab::tokens::Advantages;
+use isentrope_run::tokens::Advantages;
 use isentrope_objective::{Estimator, Outcome, advantages};
 use isentrope_rollout::Response;
 

@@ -20,16 +20,16 @@ const UPDATE_ROWS: usize = 256;
 /// How long a measurement takes, unless once takes longer.
 const MEASURED_FOR: Duration = Duration::from_millis(40);
 
-/// What a run will compute, as far as its time is concerned.
+/// The amount of computation of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Workload {
     /// How many compute it together; none is one.
     pub ranks: usize,
-    /// Of the run.
+    /// Steps of the run.
     pub steps: u64,
-    /// What a step samples; nothing where it does not.
+    /// Tokens that a step samples; none for SFT.
     pub sampled: Tokens,
-    /// Of this, the prompts.
+    /// Prompt tokens among them.
     pub prefilled: Tokens,
     /// And the responses.
     pub decoded: Tokens,
@@ -37,15 +37,15 @@ pub struct Workload {
     pub updates: f64,
     /// Responses sampled at a time.
     pub sampled_at_a_time: usize,
-    /// What a step's updates go through, once.
+    /// Tokens that a step's updates go through, counted once.
     pub trained: Tokens,
     /// How often updates go forward through it, and how often backward.
     pub passes: (f64, f64),
     /// How many of the forward passes are left out where all of the activations have been kept from sampling.
     pub spared: f64,
-    /// What an evaluation samples.
+    /// Tokens that an evaluation samples.
     pub evaluated: Tokens,
-    /// What an evaluation goes through without sampling.
+    /// Tokens that an evaluation scores without sampling.
     pub held_out: Tokens,
     /// Evaluations of the run.
     pub evaluations: u64,
@@ -53,7 +53,7 @@ pub struct Workload {
     pub longest: usize,
 }
 
-/// What the memory is enough to keep for backward passes.
+/// The shares that memory can keep for backward passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     /// The part of sampling's activations.

@@ -27,7 +27,7 @@ pub fn tokenize(example: &Example, prompter: &Prompter) -> Result<TokenizedExamp
 /// Encodes an example.
 ///
 /// # Errors
-/// What is wrong with it: a chat that cannot be rendered, or nothing to learn.
+/// A sentence: the chat cannot be rendered, or there is nothing to learn.
 pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<TokenizedExample, String> {
     let tokenized = match &example.content {
         Content::Response { prompt, response } => {
@@ -87,7 +87,7 @@ impl TokenizedExample {
         self.learnt[self.first()..].iter().copied()
     }
 
-    /// Those that are learnt.
+    /// The learnt tokens.
     fn learnt_tokens(&self) -> impl DoubleEndedIterator<Item = u32> {
         self.tokens.iter().zip(&self.learnt).skip(1).filter(|(_, learnt)| **learnt).map(|(&token, _)| token)
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Group {
     /// Step that sampled it.
     pub step: u64,
-    /// Where its problem stands in the sequence of problems.
+    /// The position of its problem in the sequence of problems.
     pub position: u64,
     /// The problem.
     pub problem: Problem,

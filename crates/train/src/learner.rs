@@ -5,7 +5,7 @@
 //! forward and backward at once ([`Learner::accumulate_weighted`]).
 
 use crate::error::Result;
-use crate::optimizer::{Optimizer, Progress};
+use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::passes::{Cut, Pass, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
@@ -31,7 +31,7 @@ pub struct Coefficients {
 }
 
 impl Coefficients {
-    /// Those of some of the targets.
+    /// The derivatives of some of the targets.
     fn part(&self, targets: Range<usize>) -> Derivatives<'_> {
         Derivatives {
             logprobs: &self.d_logprobs[targets.clone()],
@@ -112,7 +112,7 @@ impl<B: Backend> Learner<B> {
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
-    /// The same as [`score`](Self::score) under another model, in the same passes.
+    /// As [`score`](Self::score), under another model and in the same passes.
     ///
     /// # Errors
     /// As [`score`](Self::score).
@@ -295,7 +295,7 @@ impl<B: Backend> Learner<B> {
     ///
     /// # Errors
     /// As [`Moments::read`].
-    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: Progress) -> Result<()> {
+    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: UpdateCounts) -> Result<()> {
         let Self { model, optimizer, gradient, .. } = self;
         let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
         gradient.reset(&*model.backend);

@@ -1,4 +1,4 @@
-//! What a step is measured by.
+//! The metrics of a step.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};

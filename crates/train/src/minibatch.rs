@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
 use isentrope_kernels::{Backend, SamplingMasks};
-use isentrope_lab::tokens::Advantages;
+use isentrope_run::tokens::Advantages;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
     DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
@@ -23,9 +23,9 @@ pub struct TrainingBatch {
     prompt_lengths: Vec<usize>,
     /// Tokens of each response.
     lengths: Vec<usize>,
-    /// From when they were sampled, `[tokens]` of the responses end to end.
+    /// Scores from when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
-    /// What truncated sampling has kept in the place of each token, `[tokens]`.
+    /// The tokens that truncated sampling kept at each position, `[tokens]`.
     masks: SamplingMasks,
     /// The step that sampled each response, `[responses]`.
     steps: Vec<u64>,
@@ -35,7 +35,7 @@ pub struct TrainingBatch {
     advantages: Vec<f64>,
 }
 
-/// What the loss takes besides the responses.
+/// The inputs of the loss besides the responses.
 pub struct LossInputs<'a> {
     /// The loss.
     pub settings: &'a ObjectiveSettings,
@@ -78,7 +78,7 @@ impl TrainingBatch {
         minibatches.map(move |(number, (groups, learnt))| Self::new(number * prompts, groups, learnt))
     }
 
-    /// Of groups of which the first has this number in the rollout.
+    /// The minibatch of these groups; `first` is the number of the first in the rollout.
     fn new(first: usize, groups: &[Group], learnt: &[Vec<Option<&Advantages>>]) -> Self {
         let mut batch = Self {
             places: Vec::new(),

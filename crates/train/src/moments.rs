@@ -26,7 +26,7 @@ pub(crate) struct Moments<B: Backend> {
     parts: Vec<Part<B>>,
 }
 
-/// What the slice has of one parameter.
+/// The slice's part of one parameter.
 struct Part<B: Backend> {
     parameter: usize,
     numbers: Range<usize>,

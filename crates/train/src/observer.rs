@@ -20,10 +20,10 @@ pub struct StepReport<'a> {
     pub step: u64,
     /// Steps in all.
     pub steps: u64,
-    /// What was measured that depends on the recipe alone.
+    /// The measurements that depend on the recipe alone.
     pub metrics: &'a Metrics,
     /// How long things took.
     pub timings: &'a Metrics,
-    /// What its evaluation says of the run so far, in sentences.
+    /// Sentences on the run so far that follow from its evaluation.
     pub remarks: &'a [String],
 }

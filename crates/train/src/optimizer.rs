@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 /// After this many gradients in a row that are not finite, the run has failed.
 const HOPELESS: u32 = 5;
 
-/// How far the optimizer has come.
+/// How many updates an optimizer has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct UpdateCounts {
     /// Updates made.
     pub updates: u32,
     /// Updates left out because their gradient was not finite.
     pub skipped: u32,
-    /// Of these, how many in a row until now.
+    /// Updates left out in a row until now.
     pub skipped_in_a_row: u32,
 }
 
@@ -29,8 +29,8 @@ pub struct Optimizer<B: Backend> {
     /// The recipe's table of these settings.
     table: &'static str,
     pub(crate) moments: Moments<B>,
-    /// How far it has come.
-    pub progress: Progress,
+    /// The updates it has made.
+    pub progress: UpdateCounts,
 }
 
 impl<B: Backend> Optimizer<B> {
@@ -54,10 +54,10 @@ impl<B: Backend> Optimizer<B> {
         role: impl Fn(usize) -> Role,
     ) -> Result<Self> {
         let moments = Moments::zeros(model, ranks, role)?;
-        Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: Progress::default() })
+        Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: UpdateCounts::default() })
     }
 
-    /// The same, with its settings in another table of the recipe than `optimizer`.
+    /// Names the recipe's table of its settings, where that is not `optimizer`.
     pub(crate) fn of_table(self, table: &'static str) -> Self {
         Self { table, ..self }
     }
@@ -67,7 +67,8 @@ impl<B: Backend> Optimizer<B> {
         self.table
     }
 
-    /// What is said of the updates that were left out since there were `before`; `whose` comes after the word update.
+    /// A note on the updates left out since there were `before`; `whose` comes after the word
+    /// update.
     pub(crate) fn skipped_since(&self, before: u32, whose: &str) -> Option<String> {
         let what = match self.progress.skipped - before {
             0 => return None,

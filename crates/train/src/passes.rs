@@ -12,7 +12,7 @@ use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Ta
 use isentrope_trace::{Span, span};
 use std::ops::Range;
 
-/// What bounds a pass. The gradient's bits do not depend on it.
+/// Limits of a pass. No bit of the gradient depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassLimits {
     /// Most tokens in one pass, more only where a single unit of sequences is larger.
@@ -24,7 +24,7 @@ pub struct PassLimits {
 }
 
 impl PassLimits {
-    /// What the tapes of forward passes over so many tokens can keep, if anything.
+    /// The most that tapes of so many tokens can keep in this memory; none if they do not fit.
     fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
         let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
@@ -32,13 +32,13 @@ impl PassLimits {
             .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
     }
 
-    /// What the tape keeps of a single pass that goes backward right after it went forward.
+    /// The most that the tape of a pass can keep which goes backward right after it went forward.
     pub(crate) fn keep_one<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Keep {
         self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
     }
 }
 
-/// What the sampler knows of a sequence that the model in training has sampled, with its weights as they are.
+/// The sampler's record of a sequence that these very weights have sampled.
 #[derive(Clone)]
 pub struct OnPolicy<'a> {
     /// Log-probs, entropies and log-masses of its targets: the model's own, to the last bit.
@@ -179,7 +179,7 @@ impl Pass<'_> {
     }
 }
 
-/// Where the sequences of an update are cut.
+/// A part of an update's sequences: one micro-batch.
 pub(crate) struct Cut {
     pub sequences: Range<usize>,
     pub targets: Range<usize>,

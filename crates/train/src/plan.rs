@@ -1,4 +1,4 @@
-//! Where the memory goes, before any of it is taken.
+//! The memory plan, made before any memory is taken.
 
 mod least;
 mod parameter_sets;
@@ -24,12 +24,12 @@ const LOSS_BYTES: usize = 240;
 /// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an
 /// update, the parts of the advantage.
 const PROCESS_BYTES: usize = 100;
-/// Of the memory that nothing needs, the part that steps of sampling may have at most, one of so many.
+/// Captured decode steps may use at most one part in so many of the spare memory.
 const STEPS_PART: usize = 8;
-/// What the program itself takes: tokenizer, data, code; on a GPU, what is uploaded for a moment.
+/// Bytes of the program itself: tokenizer, data, code; on a GPU, of short uploads.
 pub const OVERHEAD: usize = 64 << 20;
 
-/// What a run will do, as far as its memory is concerned.
+/// The sizes of a run that decide its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Longest prompt and response that are sampled, together, in tokens.
@@ -67,14 +67,14 @@ pub struct Plan {
     pub gradient: usize,
     /// AdamW's moments of what is trained, as far as they are in the device's memory.
     pub moments: usize,
-    /// The same of the host's memory, where that is another.
+    /// The plan of the host's memory, where the device has its own.
     pub host_moments: usize,
     /// What the program, the loss, what truncated sampling has kept and a tensor that is saved take of the host's memory, at
     /// most; 0 where that is the device's.
     pub host_program: usize,
-    /// What truncated sampling has kept, at most.
+    /// Most bytes of the tokens that truncated sampling keeps.
     pub kept_tokens: usize,
-    /// What attention and linear layers take beside their buffers, in any phase.
+    /// Most bytes that attention and linear layers take beside their buffers, in any phase.
     pub blocks: usize,
     /// Keys and values while sampling.
     pub kv_cache: usize,
@@ -87,13 +87,14 @@ pub struct Plan {
     pub tape: usize,
     /// Activations kept from sampling for the backward passes, at most.
     pub activation_cache: usize,
-    /// What else an update takes: a pass's working memory, the head's logits, the loss, the embedding's gradient.
+    /// The other memory of an update: a pass's buffers, the head's logits, the loss, the
+    /// embedding's gradient.
     pub working: usize,
-    /// What a pass takes that scores what is not trained on.
+    /// The memory of a pass that only scores.
     pub scoring: usize,
     /// Tokens in one pass.
     pub micro_batch_tokens: usize,
-    /// What the run may take in all.
+    /// The budget of the run.
     pub budget: usize,
     sampled: usize,
     activation_slots: usize,
@@ -129,7 +130,7 @@ impl Plan {
         // Tokens of a pass of an update, and of one that scores, where so many are wanted.
         let passes =
             |wanted: usize| (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)));
-        // What makes steps faster has a part of what is not needed.
+        // Captured decode steps may use a part of the spare memory.
         let asked = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
             (gradient + least_of(pass)).max(scoring(backend, layout, demand, scored))
         });
@@ -265,7 +266,7 @@ impl Plan {
         self.always() + (self.kv_cache + self.logits).max(update).max(self.scoring)
     }
 
-    /// What is taken all along.
+    /// The memory that is taken in all phases.
     fn always(&self) -> usize {
         let kept = self.kept_tokens + self.activation_cache + self.steps;
         OVERHEAD + self.weights + self.moments + self.blocks + kept
@@ -339,7 +340,7 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) ->
 /// Ranks that are tried, to find how many would do.
 const RANKS: [usize; 3] = [2, 4, 8];
 
-/// What is said of a run that does not fit, with what would make it fit.
+/// The error of a run that does not fit, with the remedies.
 fn does_not_fit<B: Backend>(
     backend: &B,
     layout: &Layout,

@@ -86,7 +86,7 @@ impl Problems {
 /// returns what the user should know of them.
 ///
 /// # Errors
-/// What is wrong with the data, or with a problem of it.
+/// A sentence that says what is wrong with the data or with a problem.
 pub(crate) fn check_files(
     data: &isentrope_data::DataSettings,
     eval: &EvaluationSettings,
@@ -121,7 +121,7 @@ fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest
     }
 }
 
-/// What to say of sets that have problems which are trained on.
+/// Notes on sets that share problems with the training data.
 pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) -> Vec<String> {
     if sets.is_empty() {
         return Vec::new(); // the rows may be many
@@ -130,13 +130,13 @@ pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) 
     sets.iter().filter_map(|set| set.trained_on_note(&trained)).collect()
 }
 
-/// What to say of rows that are fewer than a step takes.
+/// A note if there are fewer rows than a step takes.
 pub(crate) fn repeated(rows: Option<usize>, what: &str, key: &str, taken: usize) -> Option<String> {
     let rows = rows.filter(|&rows| rows < taken)?;
     Some(format!("{rows} {what} are fewer than {key}, {taken}: every step takes some more than once"))
 }
 
-/// What the linter found in `what`, if there is anything to say.
+/// The linter's findings in `what`, if there are any.
 pub(crate) fn note(what: &str, report: &Report) -> Option<String> {
     if report.rows > 0 {
         return Some(format!("{what}: {report}"));

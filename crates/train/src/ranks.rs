@@ -1,4 +1,4 @@
-//! Where the ranks that train together meet.
+//! The exchanges of ranks that train together.
 //!
 //! A step has three meeting places. Between them every rank samples its share of the responses and takes its shards of the
 //! sequences through the model; what follows from numbers that all ranks have (the filter, advantages, the objective, the
@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Ranks {
     world: Arc<World>,
-    /// Of an update.
+    /// Shards of an update.
     shards: usize,
     own_shards: Range<usize>,
 }
@@ -66,7 +66,7 @@ impl Ranks {
         self.shards
     }
 
-    /// Those whose gradients this rank computes.
+    /// The shards whose gradients this rank computes.
     pub fn own_shards(&self) -> Range<usize> {
         self.own_shards.clone()
     }
@@ -211,7 +211,7 @@ impl Ranks {
         Ok(all)
     }
 
-    /// What the exchanges of this rank have taken so far.
+    /// The traffic of this rank's exchanges so far.
     pub fn traffic(&self) -> Traffic {
         self.world.traffic()
     }
@@ -224,7 +224,7 @@ impl Ranks {
         Ok(self.world.any(flag)?)
     }
 
-    /// What the first rank says.
+    /// The first rank's value, on all ranks.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).

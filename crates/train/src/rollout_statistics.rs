@@ -1,4 +1,4 @@
-//! What a rollout was like, over all that was sampled, before any filter.
+//! Statistics of a rollout over all samples, before any filter.
 
 use crate::error::{Error, Result};
 use crate::group::Group;

@@ -40,7 +40,7 @@ pub(crate) struct ShardedGradient<B: Backend> {
 
 /// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum k is of 2^k shards.
 pub(crate) struct Sums<B: Backend> {
-    /// Of the shard under way; in the end, of all.
+    /// The gradient of the shard under way; in the end, of all shards.
     gradient: Gradient<B>,
     waiting: Vec<Parameters<B>>,
     /// How many shards have been added.
@@ -101,7 +101,8 @@ impl<B: Backend> ShardedGradient<B> {
     }
 }
 
-/// What is said where the gradient's memory is not there. A plan counts it, so somebody else has taken it.
+/// The error if the gradient's memory is not there. The plan counts it, so another process has
+/// taken it.
 fn no_room(error: ModelError) -> Error {
     let ModelError::Memory(refused) = error else { return error.into() };
     Error::Run(format!(
@@ -117,7 +118,8 @@ impl<B: Backend> Sums<B> {
         Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
     }
 
-    /// Where the gradient of a shard accumulates. Shards come in order; those passed over are zeros.
+    /// The gradient that a shard accumulates in. Shards come in order; shards passed over are
+    /// zeros.
     pub fn of_shard(&mut self, model: &Model<B>, shard: usize) -> &mut Gradient<B> {
         assert!(self.shards.contains(&shard), "another rank's shard");
         let before = shard - self.shards.start;
@@ -132,7 +134,7 @@ impl<B: Backend> Sums<B> {
         let last = self.shards.len() - 1;
         if self.added <= last {
             self.of_shard(model, self.shards.end - 1).finish(model);
-            // What waits is of shards before those that are in the sum.
+            // The waiting sums are of shards before those in the sum.
             let sum = self.gradient.parameters_mut();
             let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
             digits.for_each(|(_, waiting)| sum.add(&model.backend, waiting));

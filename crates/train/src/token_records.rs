@@ -13,7 +13,7 @@ use crate::learner::Learner;
 use crate::minibatch::TrainingBatch;
 use crate::run::ResponseFile;
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::{Advantages, TokenRecord};
+use isentrope_run::tokens::{Advantages, TokenRecord};
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_objective::Objective;

@@ -1,4 +1,5 @@
-//! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
+//! The interface of a kind of training to the loop: reinforcement learning and supervised
+//! fine-tuning.
 
 use crate::error::Result;
 use crate::estimate::{Estimate, Kept, Limit, Peak, Speeds, Workload};
@@ -20,9 +21,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// What the user writes for one kind of training, and how it is made ready.
+/// The recipe of one kind of training, and how it is made ready.
 pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
-    /// What it trains with.
+    /// The trainer that it makes.
     type Trainer: Trainer;
 
     /// Checks every key and what keys say together, then writes out what unset ones come to.
@@ -54,20 +55,21 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
         ParameterSets { reference, process_model, shards: shards.div_ceil(ranks), ranks, offloads_moments }
     }
 
-    /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
+    /// The data that the recipe names: files, patterns and hub data sets, to learn from and, if it
+    /// evaluates, held out.
     fn data_places(&self) -> Vec<PathBuf>;
 
     /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user
     /// should know of them.
     ///
     /// # Errors
-    /// What is wrong with the data.
+    /// A sentence that says what is wrong with the data.
     fn check_data(&self) -> Result<Vec<String>>;
 
     /// Reads everything but the weights, and checks it all together, for one of so many ranks. `progress` hears of downloads.
     ///
     /// # Errors
-    /// What is wrong with the model's files or the data.
+    /// A sentence that says what is wrong with the model's files or the data.
     fn prepare(
         self,
         model_dir: &Path,
@@ -85,7 +87,7 @@ pub struct Tables<'a> {
     pub model: &'a ModelSource,
     /// `optimizer`.
     pub optimizer: &'a Optimizer,
-    /// Of `prime`, if a process model is trained.
+    /// The settings of the process model in `prime`, if one is trained.
     pub process_model: Option<ProcessModelTable<'a>>,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
@@ -103,7 +105,7 @@ pub struct Tables<'a> {
     pub shards: usize,
 }
 
-/// What the loop needs to begin a process model.
+/// The settings that a process model begins with.
 #[derive(Clone, Copy)]
 pub struct ProcessModelTable<'a> {
     /// `prime.model`: what it begins as, if not as the policy does.
@@ -112,16 +114,17 @@ pub struct ProcessModelTable<'a> {
     pub optimizer: &'a Optimizer,
 }
 
-/// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,
+/// One kind of training, as the loop uses it. A step has two halves: [`gather`](Self::gather) finds
+/// what to learn from,
 /// [`learn`](Self::learn) learns it. Only the second can change weights or state, so the loop can undo a step whose first
 /// half has failed. It evaluates, records and saves by itself.
 pub trait Trainer {
     /// Its part of a checkpoint.
     type State: Serialize + DeserializeOwned;
-    /// What a step learns from.
+    /// The data that a step learns from.
     type Gathered;
 
-    /// Those of its recipe.
+    /// The tables of its recipe.
     fn tables(&self) -> Tables<'_>;
 
     /// The files that it learns from.
@@ -166,7 +169,7 @@ pub trait Trainer {
         context: &mut LearnContext<'_, B>,
     ) -> Result<()>;
 
-    /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
+    /// Measures what an evaluation needs beside the responses to the evaluation sets.
     ///
     /// # Errors
     /// As [`Learner::score`].
@@ -186,7 +189,7 @@ pub trait Trainer {
     ) {
     }
 
-    /// What the evaluations of the whole run come to, in sentences; the latest are those after `_step`.
+    /// Sentences on the evaluations of the whole run; the latest are those after `_step`.
     fn laws(&self, _state: &Self::State, _step: u64, _latest: &[Evaluation]) -> Vec<String> {
         Vec::new()
     }
@@ -194,28 +197,29 @@ pub trait Trainer {
 
 /// A run that is ready for its first step.
 pub struct Prepared<T> {
-    /// What the user should know before the run starts: the data's defects, settings that will have no effect.
+    /// Notes for the user before the run starts: defects of the data, settings without effect.
     pub notes: Vec<String>,
-    /// What is trained, and on what.
+    /// The trainer, with its data.
     pub trainer: T,
     /// The directory that model, tokenizer and chat template come from.
     pub(crate) model_dir: PathBuf,
     pub(crate) prompter: Prompter,
     pub(crate) judge: Judge,
-    /// What the model is evaluated on.
+    /// The evaluation sets.
     pub(crate) sets: Vec<EvaluationSet>,
     /// Texts that end a response in evaluations.
     pub(crate) eval_stop: Vec<String>,
     /// The model's parameters.
     pub(crate) layout: Layout,
-    /// What the run takes of the memory.
+    /// The run's demand of memory.
     pub(crate) demand: Demand,
-    /// What the run will compute.
+    /// The run's amount of computation.
     pub(crate) workload: Workload,
 }
 
 impl<T: Trainer> Prepared<T> {
-    /// Where the memory of a device will go. `available` are the bytes that the run may take unless the recipe says.
+    /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe
+    /// says.
     ///
     /// # Errors
     /// That the run does not fit, with what would make it.
@@ -236,7 +240,7 @@ impl<T: Trainer> Prepared<T> {
         self.estimate_with(backend, plan, &mut Speeds::default())
     }
 
-    /// The same with what has been measured on this device before.
+    /// As [`estimate`](Self::estimate), with speeds that were measured on this device before.
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
@@ -270,7 +274,7 @@ impl<T: Trainer> Prepared<T> {
         Ok((self.limit(backend, plan, peak), peak))
     }
 
-    /// What a plan has room to keep for backward passes.
+    /// The shares that a plan has room to keep for backward passes.
     fn kept<B: Backend>(&self, backend: &B, plan: &Plan) -> Kept {
         let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
@@ -290,7 +294,7 @@ impl<T: Trainer> Prepared<T> {
     }
 }
 
-/// What the first half of a step works with. The weights cannot be changed through it.
+/// The context of the first half of a step. The weights cannot be changed through it.
 pub struct GatherContext<'a, B: Backend> {
     /// The step, from 1.
     pub step: u64,
@@ -306,15 +310,15 @@ pub struct GatherContext<'a, B: Backend> {
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
-    /// Where responses are kept.
+    /// The directory that responses are kept in.
     pub directory: &'a RunDirectory,
-    /// What is measured of the step.
+    /// The measurements of the step.
     pub record: &'a mut StepRecord,
     /// Whoever watches.
     pub observer: &'a mut dyn Observer,
 }
 
-/// What the second half of a step works with.
+/// The context of the second half of a step.
 pub struct LearnContext<'a, B: Backend> {
     /// The step, from 1.
     pub step: u64,
@@ -324,9 +328,9 @@ pub struct LearnContext<'a, B: Backend> {
     pub process_model: Option<&'a mut Learner<B>>,
     /// The model that training started from, where the loss or the process model needs it.
     pub reference: Option<&'a Model<B>>,
-    /// Of this step's updates.
+    /// The learning rate of this step's updates.
     pub learning_rate: f64,
-    /// What is measured of the step.
+    /// The measurements of the step.
     pub record: &'a mut StepRecord,
     /// Whoever watches.
     pub observer: &'a mut dyn Observer,

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::observer::Observer;
-use crate::optimizer::{Optimizer, Progress};
+use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::plan::Plan;
 use crate::ranks::Ranks;
 use crate::run::{
@@ -13,7 +13,7 @@ use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_run::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_ranks::World;
 use isentrope_trace::span;
@@ -165,7 +165,7 @@ struct Vote {
     /// Whether weights that training has damaged may be the cause.
     doubts: bool,
     /// The updates that its moments have seen.
-    progress: Vec<Progress>,
+    progress: Vec<UpdateCounts>,
 }
 
 /// A run under way.

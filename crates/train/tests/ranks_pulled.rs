@@ -32,7 +32,7 @@ fn recipe() -> Recipe {
     recipe
 }
 
-/// What a rank tells, and what is done to it.
+/// Watches a rank, and interferes with it.
 struct Watcher<'a> {
     /// Responses that have gone from one rank to another.
     moved: f64,
@@ -78,14 +78,14 @@ fn processor_time() -> Duration {
     Duration::from_nanos(nanoseconds.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
-/// What has become of a run.
+/// The results of a run.
 struct Ran {
-    /// Of every rank, why it has ended before its time.
+    /// Why each rank has ended before its time, if it has.
     errors: Vec<Option<String>>,
-    /// Of every rank, for how long its rollouts have had a processor.
+    /// The processor time of each rank's rollouts.
     worked: Vec<Duration>,
     moved: f64,
-    // Of the first rank.
+    // These are the first rank's.
     rollouts_s: f64,
     notes: Vec<String>,
 }
@@ -149,7 +149,7 @@ fn patient(period: u64) -> Watch {
     Watch { silent: None, period: Duration::from_millis(period) }
 }
 
-/// What the recipe alone decides of a run, by file.
+/// The files of a run that the recipe alone decides.
 fn results(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut pending = vec![dir.join("metrics.jsonl"), dir.join("rollouts"), dir.join("checkpoints")];

@@ -15,7 +15,8 @@ use std::path::Path;
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
-    /// What differs beside the model: seed, version, day, arithmetic and settings of the compared benchmarks, such as
+    /// Differences beside the model: seed, version, day, arithmetic and settings of the compared
+    /// benchmarks, such as
     /// `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
     /// The benchmarks by name, in the order of the new directory.
@@ -103,7 +104,7 @@ impl BenchmarkComparison {
                 (count > 0.0).then_some(value)
             })
         };
-        // Of all problems, since pass@k and maj@k are named by it.
+        // The count is over all problems, since pass@k and maj@k are named by it.
         let samples = |asked: &[Asked]| asked.iter().map(|(_, responses)| responses.len()).max().unwrap_or(0);
         let (before, after) = (samples(old), samples(new));
         let of_pass = |k: usize| Some((format!("pass@{k}"), of_problem(Statistic::Pass(k))?));

@@ -26,7 +26,8 @@ pub struct BenchmarkSummary {
     pub is_graded: bool,
     /// Responses by verdict.
     pub verdicts: BTreeMap<String, usize>,
-    /// What else the verifier has measured: the mean of each of its metrics over the judged responses that have it, with 95 %
+    /// The verifier's other metrics: the mean of each over the judged responses that have it, with
+    /// 95 %
     /// intervals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Estimate>,

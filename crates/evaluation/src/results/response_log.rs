@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the responses to a benchmark are once they are complete.
+/// The file of a benchmark's responses once they are complete.
 pub(super) fn responses(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("responses/{name}.jsonl"))
 }
@@ -44,7 +44,7 @@ pub struct ResponseLog {
     file: File,
     length: u64,
     problems: usize,
-    /// Where the lines of each finished problem are: offset and length.
+    /// Offset and length of each finished problem's lines.
     places: BTreeMap<usize, (u64, u64)>,
     /// How many responses could not be judged, by problem, when the file was taken up.
     unjudged: BTreeMap<usize, usize>,
@@ -166,11 +166,11 @@ pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> 
     Ok(())
 }
 
-/// What tells the parts of a benchmark apart.
+/// The keys that divide a benchmark into parts.
 pub(super) struct Asked {
     /// The problem's source, empty where it has none.
     pub data_source: String,
-    /// What the verifier compared with.
+    /// The ground truth that the verifier compared with.
     pub ground_truth: Value,
 }
 
@@ -203,7 +203,7 @@ mod tests {
         let error = log.finish().unwrap_err();
         let Error::Io { path, source } = &error else { panic!("{error}") };
         assert_eq!((path, source.kind()), (&complete, ErrorKind::UnexpectedEof));
-        // What is whole stays, and the next process goes on from it.
+        // Whole lines stay, and the next process goes on from them.
         assert!(!complete.exists());
         assert_eq!(open().missing(), [0]);
     }

@@ -1,4 +1,4 @@
-//! What differs between the settings of two evaluations.
+//! The differences between the settings of two evaluations.
 
 use isentrope_settings::differences;
 use serde_json::{Map, Value, json};

@@ -9,7 +9,8 @@ use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a run calls the entropy of a set on the states from before its first step, and the policy's distance from then.
+/// The metrics of a set's entropy on the initial states, and of the policy's distance from the
+/// initial one.
 pub const ENTROPY_INITIAL_STATES: &str = "entropy_initial_states";
 /// See [`ENTROPY_INITIAL_STATES`].
 pub const KL_INITIAL: &str = "kl_initial";

@@ -1,14 +1,14 @@
-//! What verifiers measure of responses beside the verdict, summed up for a set.
+//! The metrics of verifiers beside the verdict, summed up for a set.
 
 use super::evaluation::KL_INITIAL;
 use super::outcome::Outcome;
 use isentrope_reward::ByMetric;
 
-/// What numbers about a set are called, or begin with where more follows; those that a run adds included.
+/// The names of a set's numbers, or their beginnings, with those that a run adds.
 const TAKEN: [&str; 6] = ["score", "entropy", "length_mean", "truncated", "faults", KL_INITIAL];
 const TAKEN_BEGINNINGS: [&str; 4] = ["mean@", "pass@", "maj@", "entropy_"];
 
-/// What stands before the last part of a name that is taken.
+/// The prefix of the last part of a name that is taken.
 const MARK: &str = "reward_";
 
 /// A metric's sum and number of values, for each problem.

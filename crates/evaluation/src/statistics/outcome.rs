@@ -1,14 +1,14 @@
-//! What counts of a response, and of the responses to one problem.
+//! The outcome of a response, and of the responses to one problem.
 
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What counts of a response.
+/// The outcome of a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What the verifier found.
+    /// The verdict.
     pub verdict: Verdict,
     /// The verifier's score. In files it is called the reward; the command has no penalties, so there the two are the same.
     #[serde(rename = "reward")]
@@ -24,7 +24,7 @@ pub struct Outcome {
     pub truncated: bool,
     /// Mean entropy over its tokens, in nats.
     pub entropy: f64,
-    /// What else the verifier has measured, by name.
+    /// The verifier's other metrics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
 }

@@ -21,7 +21,7 @@ pub struct PairedTest {
     pub problems: usize,
     /// Mean of that number over the problems, of the policy that the other is compared with.
     pub old: f64,
-    /// That of the other.
+    /// The name of the other.
     pub new: f64,
     /// `new` - `old`, with the interval of the paired bootstrap, which draws a problem with both its numbers.
     pub difference: Estimate,

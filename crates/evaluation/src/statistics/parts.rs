@@ -35,7 +35,7 @@ impl Part {
         Self { name, mean, pass, entropy, length }
     }
 
-    /// What is measured of a part, and its name.
+    /// The measurements of a part, and its name.
     pub(crate) fn statistics(samples: usize) -> [(String, Statistic); 4] {
         [
             (format!("mean@{samples}"), Statistic::Mean),
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// What tells the problems of a set apart, with the places of those that are alike.
+/// The keys that divide a set's problems, with the places of the problems of each.
 enum Division<'a> {
     /// Two sources or more.
     Sources(BTreeMap<&'a str, Vec<usize>>),

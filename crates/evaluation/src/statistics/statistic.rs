@@ -31,7 +31,8 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// What a problem adds to both sums. Responses that could not be judged add nothing to the first four.
+    /// A problem's contribution to both sums. Responses that could not be judged add nothing to the
+    /// first four.
     pub fn of(self, responses: &[Outcome]) -> (f64, f64) {
         let over_responses = |value: &dyn Fn(&Outcome) -> f64| {
             (responses.iter().map(value).sum::<f64>(), responses.len() as f64)

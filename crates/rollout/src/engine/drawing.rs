@@ -20,7 +20,7 @@ pub(super) fn rows(due: &[Due]) -> usize {
 }
 
 impl<'a, B: Backend> Engine<'a, B> {
-    /// What is due in the order of rows: the draws, and the index in `running` of each one's sample.
+    /// The due draws in the order of rows, and the index in `running` of each one's sample.
     pub(super) fn draws(&self, mut due: Vec<Due>) -> (Vec<Draw>, Vec<usize>) {
         due.sort_by_key(|due| due.row);
         due.into_iter().map(|Due { row, sample }| (self.running[sample].next(row), sample)).unzip()
@@ -47,7 +47,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             let Some(mut drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
-            // What was kept may be large: it is moved to where it stays, before the draw is copied.
+            // The kept tokens may be many: they are moved to their place before the draw is copied.
             let kept = drawn.kept.take();
             sample.kept.iter_mut().for_each(|all| all.push(kept.as_deref()));
             sample.drawn.push(drawn.clone());

@@ -11,12 +11,12 @@ pub(super) const MOST_OFFERED: usize = 1024;
 /// Tokens that these have, unless one alone has more: they are sent to all ranks, with what was kept of each.
 pub(super) const MOST_TOKENS: usize = 1 << 18;
 
-/// What a rank has left.
+/// The responses that a rank has left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
     /// How many responses, whether they are offered or not.
     pub left: usize,
-    /// Those that others may take over, the first first: request, sample, and tokens so far.
+    /// Responses that others may take over, in this order: request, sample, and tokens so far.
     pub offered: Vec<(usize, usize, usize)>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Move {
     pub tokens: usize,
 }
 
-/// What becomes of what is left.
+/// The moves that a meeting has agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub moves: Vec<Move>,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Numbers that are copied to measure a memory's bandwidth: far more than caches hold.
 const COPIED: usize = 16 << 20;
 
-/// What a device can do at most.
+/// The peak rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Floating-point operations of products, per second.
@@ -24,7 +24,7 @@ pub struct Peak {
     pub bandwidth: f64,
 }
 
-/// What a phase takes.
+/// The cost of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Floating-point operations.
@@ -33,7 +33,7 @@ pub struct Cost {
     pub bytes: f64,
 }
 
-/// What a step takes on each rank, without its evaluation.
+/// The cost of a step on each rank, without its evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepCost {
     /// Prompts, once for each group.
@@ -84,7 +84,7 @@ impl Cost {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// What it waits for.
+    /// The resource that limits it.
     fn bound(self, peak: Peak) -> &'static str {
         let by_memory = self.bytes / peak.bandwidth.max(1.0) > self.flops / peak.flops.max(1.0);
         if by_memory { "memory" } else { "arithmetic" }
@@ -92,7 +92,7 @@ impl Cost {
 }
 
 impl Workload {
-    /// What a step takes on each rank, so many responses being decoded at a time.
+    /// The cost of a step on each rank, with so many responses decoded at a time.
     pub fn cost<B: Backend>(self, backend: &B, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
         let ranks = self.ranks.max(1) as f64;
         let (flops, weights) =

@@ -4,7 +4,7 @@ use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
 use isentrope_kernels::Backend;
 use isentrope_model::{Keep, Layout, SHARING_TOKENS};
 
-/// What takes turns with the memory.
+/// The phases that take turns with the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Update,
@@ -12,19 +12,19 @@ pub(super) enum Phase {
     Scoring,
 }
 
-/// What updates take beside weights, gradients and moments.
+/// The memory of updates beside weights, gradients and moments.
 pub(super) struct Updates<'a, B: Backend> {
     backend: &'a B,
     layout: &'a Layout,
-    /// What an update takes whatever its passes are.
+    /// The bytes of an update that do not depend on its passes.
     pub whole: usize,
-    /// What a tape takes of each token at least.
+    /// The fewest bytes of a tape for each token.
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
     /// Tokens of a pass, at least: one sequence, or those that share a prompt.
     pub least_tokens: usize,
-    /// What the optimizer takes when the passes are over.
+    /// The bytes of the optimizer, after the passes.
     optimizer: usize,
 }
 
@@ -74,15 +74,15 @@ pub(super) fn least_scored(demand: Demand) -> usize {
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
     pub sets: [usize; 3],
-    /// What attention and linear layers take beside their buffers, of that.
+    /// Its part that attention and linear layers take beside their buffers.
     pub of_blocks: usize,
-    /// What is there all along.
+    /// The bytes that stay in all phases.
     pub fixed: usize,
     /// The largest of what takes turns, each as small as it can be; the gradient belongs to updates.
     pub one: usize,
     /// Tokens that it works on.
     pub tokens: usize,
-    /// What it is.
+    /// The requirement.
     pub phase: Phase,
 }
 

@@ -5,7 +5,7 @@ use crate::shards::waiting_sums;
 use isentrope_kernels::{Backend, Role, Work};
 use isentrope_model::Layout;
 
-/// What a run has beside the policy's weights, gradient and moments.
+/// The sets of parameters of a run beside the policy's weights, gradient and moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterSets {
     /// Whether a reference model is kept: weights alone.
@@ -51,7 +51,7 @@ impl ParameterSets {
         if self.offloads_moments { offloaded(moments_of_rank(backend, layout, self.ranks)) } else { 0 }
     }
 
-    /// What a moment of so many numbers is.
+    /// The role of a moment of so many numbers.
     pub fn moment(self, numbers: usize) -> Role {
         if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
     }

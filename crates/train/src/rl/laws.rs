@@ -2,14 +2,14 @@
 
 use crate::run::StepRecord;
 use isentrope_evaluation::Evaluation;
-use isentrope_lab::law::{Point, SEED, Study};
+use isentrope_run::law::{Point, SEED, Study};
 use serde::{Deserialize, Serialize};
 
 /// The points of every evaluation set. They are part of checkpoints, so a run that goes on knows them all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Laws(Vec<Law>);
 
-/// Those of one set.
+/// The points of one set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Law {
     set: String,

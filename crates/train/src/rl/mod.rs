@@ -46,7 +46,7 @@ pub struct TrainerState {
     alarms: Alarms,
     #[serde(default)]
     entropy_control: EntropyControl,
-    /// What the run's scheduled evaluations say of the entropy law.
+    /// The entropy law over the run's scheduled evaluations.
     #[serde(default)]
     laws: Laws,
 }
@@ -326,7 +326,7 @@ fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     metrics.set_mean("policy/entropy_token_mean_filtered", of_tokens, tokens);
 }
 
-/// What a step's updates measured.
+/// The measurements of a step's updates.
 #[derive(Default)]
 struct UpdateTotals {
     statistics: Vec<Statistics>,

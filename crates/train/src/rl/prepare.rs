@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 impl Recipe {
-    /// What the run will compute, with prompts of so many tokens.
+    /// The run's amount of computation, with prompts of so many tokens.
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
         let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
@@ -53,7 +53,7 @@ impl Recipe {
     }
 }
 
-/// What it takes to score the states from before the first step again, were responses as long as they may be.
+/// The work of scoring the initial states again, if responses were as long as they may be.
 fn work_of_states(sets: &[EvaluationSet], config: &ModelConfig) -> Tokens {
     let kept = sets.iter().filter(|set| !set.is_further);
     kept.map(|set| EvaluationSet::work(slice::from_ref(set), config)).sum()
@@ -178,7 +178,7 @@ impl TrainingRecipe for Recipe {
             trained,
             forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
             loss_tokens: trained.saturating_mul(longest_response),
-            // Of what this rank samples for the first update.
+            // For the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),

@@ -247,7 +247,7 @@ impl Recipe {
         })
     }
 
-    /// What is set of it, and it is off.
+    /// Warnings on settings of a filter that is off.
     fn warnings_of_filter(&self) -> impl Iterator<Item = String> {
         let collect::RolloutSettings { filter, max_batches, when_short, .. } = self.rollout;
         let its = collect::RolloutSettings::default();
@@ -291,7 +291,7 @@ impl Recipe {
             .collect()
     }
 
-    /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.
+    /// A warning if nothing bounds the tokens that truncated sampling keeps, and so their memory.
     fn warning_of_kept_tokens(&self) -> Option<String> {
         const TOKENS: usize = 1000;
         if self.rollout.top_k > 0 || !self.drawing().truncates() {

@@ -10,10 +10,10 @@ use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::TrainingBatch;
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::Advantages;
+use isentrope_run::tokens::Advantages;
 use std::ops::Range;
 
-/// What a step trains on.
+/// The states that a step trains on.
 #[derive(Clone, Copy)]
 pub(super) struct States<'a> {
     pub groups: &'a [Group],
@@ -56,9 +56,9 @@ struct OfResponse {
 /// Sums over the tokens of all responses, before the updates.
 #[derive(Default)]
 struct OfTokens {
-    /// Of log pi and A.
+    /// The covariance of log pi and A.
     advantage: Covariance,
-    /// Of log pi and pi A.
+    /// The covariance of log pi and pi A.
     weighted_advantage: Covariance,
     /// The sum of A rho times the slope of the entropy along the gradient of the token's log-prob.
     exact: f64,
@@ -175,7 +175,7 @@ struct OfGroup<'a> {
     accuracy: f64,
     /// How the mean entropy of each response has changed.
     changes: &'a [f64],
-    /// Of log pi(y) and pi(y) A(y) over the responses y, if there are several.
+    /// The covariance of log pi(y) and pi(y) A(y) over the responses y, if there are several.
     covariance: Option<f64>,
 }
 

@@ -40,7 +40,7 @@ impl Arithmetics {
         manifest
     }
 
-    /// What is to be said of a run with more than one.
+    /// A note on a run with more than one.
     pub fn note(&self) -> Option<String> {
         let listed: Vec<String> =
             self.0.iter().map(|(from, arithmetic)| format!("{arithmetic} from step {from} on")).collect();

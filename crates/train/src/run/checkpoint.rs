@@ -15,8 +15,8 @@ use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
-use isentrope_lab::alarms::Alarms;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_run::alarms::Alarms;
+use isentrope_run::tokens::TokenRecord;
 use isentrope_model::checkpoint::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files, write_tensors,
 };
@@ -33,7 +33,7 @@ const MAX_FILE_BYTES: u64 = 5_000_000_000;
 const STEP_PREFIX: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVED_PREFIX: &str = ".removed-";
-// What a checkpoint has beside the model.
+// The files of a checkpoint beside the model.
 const STATE: &str = "trainer/state.json";
 const FILES: &str = "trainer/files.json";
 const MOMENTS: &str = "trainer/moments";
@@ -48,16 +48,16 @@ pub struct CheckpointStore {
     max_file_bytes: u64,
 }
 
-/// What a run goes on from, beside weights and moments. `S` is the trainer's own.
+/// The state that a run goes on from, beside weights and moments. `S` is the trainer's part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunState<S> {
     /// Steps made.
     pub step: u64,
     /// The optimizer's.
-    pub optimizer: optimizer::Progress,
-    /// That of the process model's optimizer, if one is trained.
+    pub optimizer: optimizer::UpdateCounts,
+    /// The updates of the process model, if one is trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_optimizer: Option<optimizer::Progress>,
+    pub process_optimizer: Option<optimizer::UpdateCounts>,
     /// The best checkpoint so far by evaluation: step and mean accuracy.
     pub best: Option<(u64, f64)>,
     /// Evaluations before the first step.
@@ -66,10 +66,11 @@ pub struct RunState<S> {
     pub last: Vec<Evaluation>,
     /// See `last`.
     pub last_step: u64,
-    /// What is known of a collapse.
+    /// The state of the alarms.
     #[serde(default)]
     pub alarms: Alarms,
-    /// What the step measured, if what comes after its updates failed: then it is still to be evaluated and recorded.
+    /// The step's metrics, if it failed after its updates: then it is still to be evaluated and
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<Metrics>,
     /// Its token records, likewise.
@@ -89,7 +90,7 @@ impl<S> RunState<S> {
     }
 }
 
-/// What a run trains, to be saved.
+/// The learners of a run, to be saved.
 pub(crate) struct Learners<'a, B: Backend> {
     /// The policy.
     pub policy: &'a mut Learner<B>,
@@ -375,7 +376,7 @@ impl<S> FoundCheckpoint<S> {
     }
 }
 
-/// What is said of a file of a checkpoint.
+/// The name of a checkpoint's file below it, and its hash.
 fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, Hashed)> {
     let below = path.strip_prefix(checkpoint).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::ranks::Ranks;
 use crate::settings::Checkpoints;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
-use isentrope_lab::run_files::{
+use isentrope_run::run_files::{
     EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS, VALUES,
 };
 use serde::de::DeserializeOwned;
@@ -30,7 +30,7 @@ pub struct RunDirectory {
     pub checkpoints: CheckpointStore,
     /// With which arithmetic this process computes.
     pub arithmetic: String,
-    /// Of the rank that writes.
+    /// The lock, on the rank that writes.
     lock: Option<Lock>,
 }
 
@@ -100,23 +100,17 @@ impl RunDirectory {
         Ok(true)
     }
 
-    /// Makes the directory ready, now that the run can start, and writes the recipe if it `makes_steps`: a run's recipe is what
-    /// its steps were made by. A run that it takes the place of is removed first; `note` is told where nobody has asked for that.
+    /// Makes the directory ready, now that the run can start, and writes the recipe if it `makes_steps`: a
+    /// run's recipe is the one that its steps were made by. A run that is overwritten is removed first.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn begin(&self, place: &RunLocation, makes_steps: bool, note: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn begin(&self, place: &RunLocation, makes_steps: bool) -> Result<()> {
         if !self.is_written() {
             return Ok(());
         }
         let (text, values) = &place.recipe;
-        if place.starts_anew()? {
-            if place.existing == Existing::Refuse {
-                note(&format!(
-                    "takes the place of the run in {}, which had made no step",
-                    self.dir.display()
-                ));
-            }
+        if place.overwrites() {
             clear(&self.dir)?;
         }
         if makes_steps {

@@ -15,8 +15,8 @@ use isentrope_evaluation::EvaluationSet;
 use isentrope_evaluation::statistics::{ENTROPY_INITIAL_STATES, KL_INITIAL};
 use isentrope_files::{remove, sha256_of_file};
 use isentrope_kernels::Backend;
-use isentrope_lab::run_files::INITIAL_STATES;
-use isentrope_lab::tokens::InitialState;
+use isentrope_run::run_files::INITIAL_STATES;
+use isentrope_run::tokens::InitialState;
 use isentrope_model::Sequence;
 use isentrope_rollout::Response;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ pub(crate) struct InitialStates {
     path: PathBuf,
     /// Whether the recipe asks for them.
     is_tracked: bool,
-    /// Of the file, once it is complete. Kept while the recipe does not ask, so that it may ask again.
+    /// The file's hash, once it is complete. It is kept while the recipe does not ask, so that it
+    /// may ask again.
     sha256: Option<String>,
     /// The file while it is made.
     unfinished: Option<StatesFile>,
@@ -185,12 +186,12 @@ fn score<B: Backend>(
 #[derive(Default)]
 struct OfSet {
     name: String,
-    /// Those that have tokens.
+    /// Responses that have tokens.
     responses: usize,
     tokens: usize,
-    /// Of the responses' mean entropies.
+    /// The sum of the responses' mean entropies.
     entropy: f64,
-    /// Of log pi_initial - log pi over all tokens.
+    /// The sum of log pi_initial - log pi over all tokens.
     log_ratio: f64,
 }
 

@@ -23,16 +23,16 @@ use std::path::{Path, PathBuf};
 const EXTENSION: &str = ".journal";
 /// Longest line that is read.
 const MAX_LINE: u64 = 1 << 30;
-/// Of a checksum, with the space after it.
+/// Bytes of a checksum and the space after it.
 const CHECKSUM_BYTES: usize = 9;
 
-/// What the responses of a step follow from, but for their prompts.
+/// Everything that a step's responses depend on, except their prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     program: String,
     /// With which arithmetic they were computed.
     arithmetic: String,
-    /// Of everything that says how responses are drawn and judged.
+    /// The hash of all settings of drawing and judging.
     settings: String,
     /// Bits of the norm of the weights: equal weights have the same, and others hardly ever.
     weights: u64,
@@ -101,7 +101,7 @@ struct Entry<'a> {
 #[derive(Deserialize)]
 struct ReadEntry {
     asked: Asked,
-    /// What it answers: [`checksum_of`].
+    /// The checksum of its problem: [`checksum_of`].
     of: u32,
     response: Response,
 }
@@ -110,7 +110,7 @@ struct ReadEntry {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// With what each answers: one that answered what the problem was before stands beside its successor.
+    /// Keyed by question and problem checksum, so an edited problem gets fresh entries.
     known: HashMap<(Asked, u32), Response>,
     /// Why there are responses from before that are of no use.
     unused: Option<String>,

@@ -4,13 +4,13 @@ use super::sinks::{JsonlSink, TensorBoardSink};
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::sync_directory;
-use isentrope_lab::run_files::{METRICS, TIMINGS};
+use isentrope_run::run_files::{METRICS, TIMINGS};
 use std::path::Path;
 
 /// Metrics and timings, for TensorBoard.
 pub(super) const TENSORBOARD: &str = "tensorboard";
 
-/// Where a run's numbers go.
+/// Writes a run's numbers.
 pub(super) struct Log {
     metrics: JsonlSink,
     timings: JsonlSink,

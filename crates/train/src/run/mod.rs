@@ -38,9 +38,9 @@ use crate::settings::Checkpoints;
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
-use isentrope_lab::alarms::Alarms;
-use isentrope_lab::log::Origin;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_run::alarms::Alarms;
+use isentrope_run::Origin;
+use isentrope_run::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_ranks::Traffic;
@@ -51,7 +51,7 @@ use std::time::Instant;
 
 /// A run under way.
 pub struct Run {
-    /// Where it is kept.
+    /// Its directory.
     pub directory: RunDirectory,
     /// Steps made, the one under way included.
     pub step: u64,
@@ -70,13 +70,13 @@ pub struct Run {
     best: Option<(u64, f64)>,
     alarms: Alarms,
     initial_states: InitialStates,
-    /// What the step measured that the run goes on from, if it is still to be recorded.
+    /// The record of the step that the run goes on from, if it is not written yet.
     unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
     started: Instant,
     /// Work of this process, over all steps.
     total: Clock,
-    /// What this rank's exchanges had taken when the step began.
+    /// The traffic of this rank's exchanges when the step began.
     traffic: Traffic,
 }
 
@@ -131,7 +131,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         let resumed_log = recorded.map(|step| directory.log(Some(step), &mut note)).transpose()?;
         // A process that makes no step leaves the recipe and the manifest by which steps were made.
         let makes_steps = recorded.is_none_or(|step| step < steps);
-        directory.begin(location, makes_steps, &mut note)?;
+        directory.begin(location, makes_steps)?;
         let saved = found.as_ref().map(|found| found.state.step);
         if makes_steps {
             directory.write_manifest(manifest, (saved.unwrap_or(0), steps), &mut note)?;
@@ -307,7 +307,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was measured of the step that the run goes on from, if it is still to be recorded.
+    /// Takes the record of the step that the run goes on from, if it is not written yet.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
         self.unrecorded.take()
     }
@@ -323,7 +323,7 @@ impl Run {
         self.step -= 1;
     }
 
-    /// What to tell the user at the end.
+    /// The summary for the user.
     pub(crate) fn summary(self, ending: Ending, example: Option<Example>, laws: Vec<String>) -> RunSummary {
         RunSummary {
             ending,

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::group::Group;
 use isentrope_data::Problem;
 use isentrope_files::AtomicFile;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_run::tokens::TokenRecord;
 use isentrope_rollout::Response;
 use serde_json::{Map, Value, json};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What to tell the user when a run ends.
+//! The summary that the user is told when a run ends.
 
 use crate::metrics::Metrics;
 use isentrope_data::{Prompt, Template};
@@ -16,7 +16,7 @@ pub enum Ending {
     Interrupted,
 }
 
-/// What to tell the user at the end.
+/// The summary of a run.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     /// How it ended.
@@ -35,13 +35,13 @@ pub struct RunSummary {
     pub checkpoint: Option<PathBuf>,
     /// The run's directory.
     pub directory: PathBuf,
-    /// What the evaluations of each set come to, in sentences.
+    /// Sentences on the evaluations of each set.
     pub laws: Vec<String>,
     /// A held-out problem to try the model on.
     pub example: Option<Example>,
     /// Time of this process.
     pub elapsed: Duration,
-    /// What it was spent on, and speeds.
+    /// The phases that it was spent on, and speeds.
     pub timings: Metrics,
 }
 
@@ -106,7 +106,7 @@ impl Example {
     }
 }
 
-/// What `isentrope generate` samples without --max-tokens.
+/// The default of `isentrope generate --max-tokens`.
 const GENERATED: usize = 256;
 
 /// The question of a prompt and its system message; none where it has other messages beside these.

@@ -225,20 +225,20 @@ fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String>
     ))
 }
 
-/// What an example takes, in the mean over some.
+/// The mean work of an example.
 fn mean_work(examples: &[TokenizedExample], config: &ModelConfig) -> Tokens {
     examples.iter().map(|example| work(example, config)).sum::<Tokens>()
         * (1.0 / examples.len().max(1) as f64)
 }
 
-/// What going through an example takes.
+/// The work of going through an example.
 fn work(example: &TokenizedExample, config: &ModelConfig) -> Tokens {
     let learnt = example.learnt();
     Tokens::of_groups(&config.sliding_window, 1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
 }
 
 impl Recipe {
-    /// Where held-out examples come from: files, or the built-in task; None where nothing is held out.
+    /// The source of held-out examples: files, or the built-in task; none if nothing is held out.
     fn held_out_examples(&self) -> Option<DataSettings> {
         let settings = DataSettings { shuffle: false, ..self.data.clone() };
         match self.sft.eval_files.is_empty() {

@@ -1,7 +1,7 @@
 //! A response that may be recorded, and what becomes of it.
 
 use crate::group::Group;
-use isentrope_lab::tokens::{Advantages, TokenRecord};
+use isentrope_run::tokens::{Advantages, TokenRecord};
 use isentrope_rollout::Response;
 
 /// A response that may be recorded.
@@ -21,7 +21,7 @@ pub(super) struct Candidate {
     pub learnt: Option<Learnt>,
 }
 
-/// What an update says of a response.
+/// An update's numbers about a response.
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     pub update: usize,

@@ -11,13 +11,13 @@ pub(crate) struct Budget {
     /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A rollout whose responses
     /// have no more tokens is recorded whole, whatever its prompts.
     pub tokens: usize,
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
     /// The step.
     pub step: u64,
 }
 
-/// Where a response comes in the random order; no two are equal.
+/// A response's place in the random order; no two are equal.
 pub(super) type Rank = (u64, u64, u64, usize);
 
 impl Budget {

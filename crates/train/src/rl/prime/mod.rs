@@ -16,15 +16,15 @@ use crate::observer::{Phase, Progress};
 use crate::process_model::ProcessBatch;
 use crate::trainer::LearnContext;
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::Advantages;
+use isentrope_run::tokens::Advantages;
 use isentrope_model::Model;
 use isentrope_objective::{Discernment, Estimator, Scored, prime_advantages};
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 
-/// What phi learns from in a step.
+/// The responses that phi learns from in a step.
 struct Rollout<'a> {
-    /// What is judged and compared.
+    /// The responses that are judged and compared.
     responses: Vec<Compared<'a>>,
     batch: ProcessBatch,
 }
@@ -95,12 +95,12 @@ fn is_correct(response: &Response) -> bool {
     response.judgement.verdict == Verdict::Correct
 }
 
-/// What came of the process model's updates.
+/// The results of the process model's updates.
 struct Learnt {
     /// The places of the responses that it has learnt from, and their log-ratios before it had: what it says of what it has not
     /// seen.
     seen: Vec<(usize, Vec<f64>)>,
-    /// Of each update, the norm of its gradient.
+    /// The norm of each update's gradient.
     norms: Vec<f64>,
 }
 

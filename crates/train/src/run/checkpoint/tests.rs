@@ -13,7 +13,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
     let store = CheckpointStore::new(dir.to_owned(), Checkpoints::default());
     let checkpoint = store.path(3);
     fs::create_dir_all(checkpoint.join("trainer")).unwrap();
-    let optimizer = optimizer::Progress::default();
+    let optimizer = optimizer::UpdateCounts::default();
     let (first, last) = (Vec::new(), Vec::new());
     let state = RunState {
         step: 3,

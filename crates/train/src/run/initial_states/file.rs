@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_files::{AtomicFile, open_regular, partial};
-use isentrope_lab::tokens::InitialState;
+use isentrope_run::tokens::InitialState;
 use isentrope_rollout::Response;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

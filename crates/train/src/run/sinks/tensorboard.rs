@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What the names of event files start with.
+/// The prefix of the names of event files.
 const PREFIX: &str = "events.out.tfevents.";
 
 /// An event file in a run's directory. Values are single precision, as TensorBoard keeps them.
