@@ -6,7 +6,8 @@ use crate::statistics::share;
 use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength, entropy_mask};
 use std::borrow::Cow;
 
-/// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
+/// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies
+/// are in nats.
 #[derive(Clone, Copy, Debug)]
 pub struct Minibatch<'a> {
     /// Tokens of each response, `[responses]`.
@@ -26,18 +27,20 @@ pub struct Minibatch<'a> {
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus in this update.
     pub entropy_coefficient: f64,
-    /// How strongly the covariance method acts, where a controller steers it; else as the settings say.
+    /// How strongly the covariance method acts, where a controller steers it; else as the settings
+    /// say.
     pub steered: Option<Strength>,
     /// Coordinates of Clip-Cov's random draws.
     pub key: DrawKey,
 }
 
-/// What top-k, top-p and min-p have left of the distribution that each token was drawn from: the set K of tokens that were
-/// kept. It is the policy at the time of sampling that has chosen K, and it is held fixed since.
+/// The set K of tokens that top-k, top-p and min-p kept of the distribution that each token was
+/// drawn from. The policy at the time of sampling has chosen K, which is held fixed since.
 ///
-/// The policy that acts is then pi(a | K) = pi(a) / pi(K), and so it is the policy that learns: its ratio to the one that has
-/// sampled is that of the truncated distributions, exp((log pi - log pi(K)) - (log old - log old(K))), which is 1 as long as
-/// the weights are the same. ("Keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1.)
+/// The policy that acts is then pi(a | K) = pi(a) / pi(K), and so it is the policy that learns: its
+/// ratio to the one that has sampled is that of the truncated distributions, exp((log pi - log
+/// pi(K)) - (log old - log old(K))), which is 1 as long as the weights are the same. ("Keep
+/// sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1.)
 #[derive(Clone, Copy, Debug)]
 pub struct Truncation<'a> {
     /// log pi(K) under the policy in training, `[tokens]`.
@@ -55,11 +58,14 @@ pub struct Objective {
     pub d_logprobs: Vec<f64>,
     /// Derivative of the loss by each token's entropy, `[tokens]`.
     pub d_entropies: Vec<f64>,
-    /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was truncated.
+    /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was
+    /// truncated.
     pub d_log_masses: Vec<f64>,
-    /// Covariance of each token's log-prob and advantage, centred over the minibatch, in nats, `[tokens]`.
+    /// Covariance of each token's log-prob and advantage, centred over the minibatch, in nats,
+    /// `[tokens]`.
     pub covariances: Vec<f64>,
-    /// Mean log-prob of the tokens, in nats, which covariances are centred with; not a number without tokens.
+    /// Mean log-prob of the tokens, in nats, which covariances are centred with; not a number
+    /// without tokens.
     pub mean_logprob: f64,
     /// Mean advantage of the tokens, likewise.
     pub mean_advantage: f64,
@@ -71,8 +77,9 @@ pub struct Objective {
     pub statistics: Statistics,
 }
 
-/// The loss of a minibatch, its derivatives and statistics. Which tokens are picked by covariance or entropy, and what
-/// a loss holds constant (CISPO's weight), does not contribute to the derivatives.
+/// The loss of a minibatch, its derivatives and statistics. Which tokens are picked by covariance
+/// or entropy, and what a loss holds constant (CISPO's weight), does not contribute to the
+/// derivatives.
 ///
 /// # Panics
 /// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.

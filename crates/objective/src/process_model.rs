@@ -1,8 +1,8 @@
 //! The loss of an implicit process reward model, and how well it tells right from wrong
 //! (arXiv:2502.01456, arXiv:2412.01981).
 //!
-//! Its score of a response, or of how a response begins, is s = beta sum_t (log pi_phi - log pi_ref) over the tokens, and
-//! sigmoid(s) the probability that it gives to a correct verdict.
+//! Its score of a response, or of how a response begins, is s = beta sum_t (log pi_phi - log
+//! pi_ref) over the tokens, and sigmoid(s) the probability that it gives to a correct verdict.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,17 @@ use std::collections::BTreeMap;
 pub struct ProcessLoss {
     /// Mean cross-entropy of the responses, nats.
     pub loss: f64,
-    /// Derivative of the loss by log pi_phi of each token, `[tokens]`: the same for all tokens of a response.
+    /// Derivative of the loss by log pi_phi of each token, `[tokens]`: the same for all tokens of a
+    /// response.
     pub d_logprobs: Vec<f64>,
 }
 
-/// Cross-entropy of sigmoid(s) against the verdict, mean over responses. `lengths` are the responses' tokens, `log_ratios` have
-/// log pi_phi - log pi_ref of each, in nats, `[tokens]` end to end; `correct` says of each response whether it is right.
+/// Cross-entropy of sigmoid(s) against the verdict, mean over responses. `lengths` are the
+/// responses' tokens, `log_ratios` have log pi_phi - log pi_ref of each, in nats, `[tokens]` end to
+/// end; `correct` says of each response whether it is right.
 ///
-/// PyTorch's `binary_cross_entropy`, which the published code takes, bounds each cross-entropy at 100; here nothing does.
+/// PyTorch's `binary_cross_entropy`, which the published code takes, bounds each cross-entropy at
+/// 100; here nothing does.
 ///
 /// # Panics
 /// When the arrays' lengths disagree.
@@ -69,17 +72,19 @@ pub struct Scored<'a> {
 pub struct Discernment {
     /// Mean cross-entropy of the responses, nats.
     pub loss: f64,
-    /// Share of responses whose score is positive if they are right and negative if they are wrong. A score of 0 counts half.
+    /// Share of responses whose score is positive if they are right and negative if they are wrong.
+    /// A score of 0 counts half.
     pub accuracy: f64,
-    /// Expected calibration error: of ten equal ranges of sigmoid(s), the distance of the mean of sigmoid(s) from the share of
-    /// right responses, weighted by their responses.
+    /// Expected calibration error: of ten equal ranges of sigmoid(s), the distance of the mean of
+    /// sigmoid(s) from the share of right responses, weighted by their responses.
     pub calibration_error: f64,
-    /// Area under the ROC curve of the scores: how often a right response has a higher score than a wrong one, equal ones
-    /// counting half. None where there is only one kind.
+    /// Area under the ROC curve of the scores: how often a right response has a higher score than a
+    /// wrong one, equal ones counting half. None where there is only one kind.
     pub auc: Option<f64>,
     /// The share among the responses to one prompt, over the pairs of all prompts.
     pub auc_within_prompts: Option<f64>,
-    /// `auc` of the scores of how responses begin: of their first 25, 50 and 75 % of tokens, rounded up.
+    /// `auc` of the scores of how responses begin: of their first 25, 50 and 75 % of tokens,
+    /// rounded up.
     pub auc_first: [Option<f64>; 3],
 }
 

@@ -11,8 +11,9 @@ const SUSPICIOUS_FRACTION: f64 = 0.05;
 const SUSPICIOUS_GSPO_RANGE: f64 = 0.05;
 
 impl ObjectiveSettings {
-    /// Sentences about settings that are without effect or probably mistaken, given the number of optimizer updates
-    /// per rollout, and whether a rollout may hold responses that were carried over from an earlier one.
+    /// Sentences about settings that are without effect or probably mistaken, given the number of
+    /// optimizer updates per rollout, and whether a rollout may hold responses that were carried
+    /// over from an earlier one.
     pub fn warnings(&self, updates_per_rollout: usize, carries_over: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         let on_policy = updates_per_rollout == 1 && !carries_over;

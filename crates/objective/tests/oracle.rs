@@ -194,7 +194,8 @@ fn advantages_are_those_of_the_reference() {
     }
 }
 
-/// The KL estimates, one token at a time through the loss: without advantages nothing else is left in it.
+/// The KL estimates, one token at a time through the loss: without advantages nothing else is left
+/// in it.
 #[test]
 fn kl_estimates_are_those_of_the_reference() {
     let oracle = oracle();

@@ -101,8 +101,7 @@ fn check_list<T: Copy + Serialize + DeserializeOwned + PartialEq + Debug + JsonS
 
 #[test]
 fn each_list_has_every_value_under_its_name() {
-    let names =
-        ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
+    let names = ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
     check_list(&Estimator::ALL, &names);
     check_list(&Loss::ALL, &["clip", "importance", "gspo", "cispo", "policy-gradient"]);
     check_list(&Aggregation::ALL, &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]);

@@ -188,7 +188,8 @@ proptest! {
 
 #[test]
 fn clip_cov_passes_over_tokens_that_ratio_clipping_silenced() {
-    // Token 0's ratio is far above 1 with a positive advantage, token 3's far above 1 with a negative one.
+    // Token 0's ratio is far above 1 with a positive advantage, token 3's far above 1 with a
+    // negative one.
     let mut arrays = on_policy();
     arrays.old_logprobs[0] -= 1.5;
     arrays.old_logprobs[3] -= 1.5;
@@ -269,7 +270,8 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     settings.covariance =
         Covariance { method: Method::KlCov, fraction: Some(0.34), coefficient: 2.0, ..Default::default() };
     let with = objective(&settings, &arrays.minibatch());
-    // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is -1.13.
+    // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is
+    // -1.13.
     assert_eq!((&with.selected[..], with.statistics.cov_eligible), (&[0, 3][..], 6));
     // Token 0 became likelier by 0.25 and token 3 less likely by 0.05.
     let (penalty, loss) = (2.0 * (0.25 + 0.05) / 6.0, with.loss - plain.loss);

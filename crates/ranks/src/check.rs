@@ -10,7 +10,8 @@ use crate::rank_host::RankHost;
 use crate::sum::swap;
 use std::time::Instant;
 
-/// Numbers of the block that neighbours try each other with: more than one piece, so that the second is tried too.
+/// Numbers of the block that neighbours try each other with: more than one piece, so that the
+/// second is tried too.
 const TRIED: usize = (1 << 18) + 1000;
 /// Numbers that bandwidth is measured with: 32 MiB.
 const MEASURED: usize = 8 << 20;
@@ -46,7 +47,8 @@ fn block(rank: usize) -> impl Iterator<Item = f32> {
     })
 }
 
-/// Exchanges a known block with every neighbour: constants or calls of the library that are not as we take them show here.
+/// Exchanges a known block with every neighbour: constants or calls of the library that are not as
+/// we take them show here.
 pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
     exchange.run(Kind::Check, Brought::default(), |exchange, _| {
         let line = exchange.line();

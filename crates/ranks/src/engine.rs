@@ -1,8 +1,9 @@
 //! The interface of an engine that moves bytes between ranks: MPI, threads of one process, NCCL.
 //!
-//! An engine adds nothing up: its order of additions would not be ours. It moves pieces of memory that it has made itself, so
-//! that these may be a device's. Pieces belong to the engine while they travel, so nothing can be freed under a transfer. Nothing
-//! blocks: what was started is asked after.
+//! An engine adds nothing up: its order of additions would not be ours. It moves pieces of memory
+//! that it has made itself, so that these may be a device's. Pieces belong to the engine while they
+//! travel, so nothing can be freed under a transfer. Nothing blocks: what was started is asked
+//! after.
 
 use crate::error::Result;
 
@@ -14,7 +15,8 @@ pub trait Piece: Send + 'static {
     /// Before `contents` bytes are sent as the `number`th piece to a peer.
     fn seal(&mut self, number: u32, contents: usize);
 
-    /// Whether what came is the `number`th piece from a peer, of `contents` bytes, as it was sealed.
+    /// Whether what came is the `number`th piece from a peer, of `contents` bytes, as it was
+    /// sealed.
     fn is_sound(&self, number: u32, contents: usize) -> bool;
 }
 
@@ -70,8 +72,8 @@ pub type Note = [u8; NOTE_BYTES];
 
 /// Moves bytes between ranks.
 ///
-/// Pieces from one rank to another arrive in the order in which they were started. Every rank starts the same all-gathers and
-/// broadcasts in the same order.
+/// Pieces from one rank to another arrive in the order in which they were started. Every rank
+/// starts the same all-gathers and broadcasts in the same order.
 pub trait Engine: Send {
     /// The memory that it moves: the host's, or a device's.
     type Piece: Piece;
@@ -85,19 +87,22 @@ pub trait Engine: Send {
     /// New memory of so many bytes.
     fn piece(&mut self, bytes: usize) -> Self::Piece;
 
-    /// Starts moves, all of which make progress together, whatever the order of those that other ranks start.
+    /// Starts moves, all of which make progress together, whatever the order of those that other
+    /// ranks start.
     ///
     /// # Errors
     /// When the engine has failed.
     fn start(&mut self, moves: Vec<Move<Self::Piece>>) -> Result<Ticket>;
 
-    /// The pieces of what was started, in order, once all of it has ended. A ticket is not asked after again then.
+    /// The pieces of what was started, in order, once all of it has ended. A ticket is not asked
+    /// after again then.
     ///
     /// # Errors
     /// When the engine has failed or was aborted.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Self::Piece>>>;
 
-    /// Sends a note: from rank 0 to another, or from another to rank 0. It is left out if too many are under way.
+    /// Sends a note: from rank 0 to another, or from another to rank 0. It is left out if too many
+    /// are under way.
     ///
     /// # Errors
     /// When the engine has failed.
@@ -109,7 +114,8 @@ pub trait Engine: Send {
     /// When the engine has failed.
     fn notes(&mut self) -> Result<Vec<(usize, Note)>>;
 
-    /// Ends all ranks at once. Where ranks are processes, it does not return; else [`poll`](Self::poll) fails from now on.
+    /// Ends all ranks at once. Where ranks are processes, it does not return; else
+    /// [`poll`](Self::poll) fails from now on.
     fn abort(&mut self, why: &str);
 
     /// After the last exchange, on all ranks: takes leave of the others.

@@ -3,7 +3,8 @@
 /// Failure of ranks to work together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The ranks cannot begin: launcher, library and recipe do not fit together. Starting again will not help.
+    /// The ranks cannot begin: launcher, library and recipe do not fit together. Starting again
+    /// will not help.
     #[error("{0}")]
     Start(String),
     /// A rank has given up. All ranks learn of it in the same exchange.

@@ -1,5 +1,6 @@
-//! Exchanges of bytes in which all ranks agree: each begins with a header of every rank ([`Header`]), so all know in the same
-//! place that one has failed, differs, or is elsewhere, and all end alike.
+//! Exchanges of bytes in which all ranks agree: each begins with a header of every rank
+//! ([`Header`]), so all know in the same place that one has failed, differs, or is elsewhere, and
+//! all end alike.
 
 use crate::beat::Activity;
 use crate::engine::Move;
@@ -11,7 +12,8 @@ use crate::pulse::Tell;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece of a broadcast.
+/// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece
+/// of a broadcast.
 const TOGETHER: usize = 16 << 20;
 const BROADCAST: usize = 1 << 20;
 /// Bytes of all records of an exchange: more is a mistake, or a damaged length.
@@ -43,7 +45,7 @@ pub(crate) struct State {
     noted: String,
     /// Why nothing more is exchanged: the same on all ranks.
     over: Option<Error>,
-    /// What was so until ranks went on nevertheless.
+    /// The error that ranks were told before they went on to vote.
     told: Option<Error>,
 }
 
@@ -80,7 +82,8 @@ impl Exchange {
         self.state().over.clone()
     }
 
-    /// After what all ranks were told: exchanges are possible again. Returns false when the engine has failed.
+    /// After what all ranks were told: exchanges are possible again. Returns false when the engine
+    /// has failed.
     pub fn go_on(&self) -> bool {
         let mut state = self.state();
         let possible = !matches!(state.over, Some(Error::Engine(_)));
@@ -123,7 +126,8 @@ impl Exchange {
         what.clone_into(&mut state.noted);
     }
 
-    /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns what all ranks are told.
+    /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns
+    /// what all ranks are told.
     pub fn fail(&self, cause: &str) -> Error {
         let end = (0..=cause.len().min(LAST_WORDS)).rev().find(|&end| cause.is_char_boundary(end));
         let words = &cause.as_bytes()[..end.unwrap_or(0)];
@@ -181,7 +185,8 @@ impl Exchange {
         })
     }
 
-    /// Whether the exchange may go on. What is wrong with headers all ranks see alike, so it is over for all.
+    /// Whether the exchange may go on. What is wrong with headers all ranks see alike, so it is
+    /// over for all.
     fn judge(&self, headers: &[Header], record: &[u8], noted: &str) -> Result<(), (bool, Error)> {
         let failed: Vec<usize> = (0..headers.len()).filter(|&rank| headers[rank].failed).collect();
         if let Some(&rank) = failed.first() {

@@ -3,7 +3,8 @@
 use crate::host_piece::HostPiece;
 use std::ops::Range;
 
-/// The numbers of all parameters, one after another: gradients, weights or moments, of the host or of a device.
+/// The numbers of all parameters, one after another: gradients, weights or moments, of the host or
+/// of a device.
 pub trait Floats {
     /// Memory of the engine that moves them.
     type Piece;

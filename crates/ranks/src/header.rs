@@ -108,7 +108,8 @@ impl Header {
     }
 }
 
-/// Whether ranks that are well mean the same by an exchange. Every rank has the same headers, so all come to the same answer.
+/// Whether ranks that are well mean the same by an exchange. Every rank has the same headers, so
+/// all come to the same answer.
 ///
 /// `noted` says what was last noted; `name` names a rank and its host.
 pub(crate) fn agreement(
@@ -138,7 +139,7 @@ pub(crate) fn agreement(
         let names =
             |ranks: &[usize]| listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and");
         let since = if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
-        // Of two halves neither is known to be right.
+        // Neither of two halves is known to be right.
         let doubted = if odd.tie { "one of the two" } else { "the first" };
         let (few, many) = (few(&odd.odd), few(&odd.others));
         return Err(Error::Disagreement(format!(

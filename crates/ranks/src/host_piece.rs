@@ -1,4 +1,5 @@
-//! Pieces of host memory, sealed by a checksum: what networks promise, memory and cables do not always keep.
+//! Pieces of host memory, sealed by a checksum: what networks promise, memory and cables do not
+//! always keep.
 
 use crate::engine::Piece;
 

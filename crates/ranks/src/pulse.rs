@@ -3,8 +3,8 @@
 //! Rank 0 exchanges them with all others. It takes a thread, since a pass over a long text may take
 //! minutes.
 //!
-//! Heartbeats also carry a call: if a rank waits in an exchange, rank 0 says so to all, and a rank that
-//! is at work and can come early does.
+//! Heartbeats also carry a call: if a rank waits in an exchange, rank 0 says so to all, and a rank
+//! that is at work and can come early does.
 
 use crate::beat::{Activity, Beat};
 use crate::host_piece::HostPiece;
@@ -13,7 +13,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Takes what must be said at once, before all ranks are ended or a library ends this process: to standard error, say.
+/// Takes what must be said at once, before all ranks are ended or a library ends this process: to
+/// standard error, say.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How often, at least, ranks other than 0 look whether they are called.
@@ -22,7 +23,8 @@ const CALL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// When ranks are given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// When nothing was heard of a rank for so long: its process is stopped, or its network cut. None: never.
+    /// When nothing was heard of a rank for so long: its process is stopped, or its network cut.
+    /// None: never.
     pub silent: Option<Duration>,
     /// Between two signs of life.
     pub period: Duration,
@@ -96,9 +98,13 @@ impl Listener {
         let mut spoken = Instant::now();
         loop {
             let begun = Instant::now();
-            // Rank 0 goes to where it calls at once. The others hear of it soon, so that it does not wait for them.
-            let pause =
-                if self.line.rank() == 0 { self.watch.period } else { self.watch.period.min(CALL_POLL_INTERVAL) };
+            // Rank 0 goes to where it calls at once. The others hear of it soon, so that it does
+            // not wait for them.
+            let pause = if self.line.rank() == 0 {
+                self.watch.period
+            } else {
+                self.watch.period.min(CALL_POLL_INTERVAL)
+            };
             let now = command.lock().unwrap_or_else(PoisonError::into_inner);
             let (now, _) = changed
                 .wait_timeout_while(now, pause, |now| !now.stop)
@@ -125,7 +131,8 @@ impl Listener {
         }
     }
 
-    /// Takes the beats of others and, if it is time, sends this rank's; none when the engine has failed.
+    /// Takes the beats of others and, if it is time, sends this rank's; none when the engine has
+    /// failed.
     fn exchange(&self, others: &mut [PeerHeartbeat], speaks: bool) -> Option<()> {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);
         let Some(mut engine) = self.line.engine_within(limit) else {
@@ -151,8 +158,9 @@ impl Listener {
         Some(())
     }
 
-    /// The number of the exchange to which all are called. Rank 0 finds it: ranks that wait do so in the latest exchange, and
-    /// what was heard of an earlier one is old. The others have heard it from rank 0.
+    /// The number of the exchange to which all are called. Rank 0 finds it: ranks that wait do so
+    /// in the latest exchange, and what was heard of an earlier one is old. The others have heard
+    /// it from rank 0.
     fn call(&self, others: &[PeerHeartbeat]) -> Option<u64> {
         if self.line.rank() > 0 {
             return others.first()?.beat.calls;

@@ -18,8 +18,8 @@ pub struct RankHost {
     pub processors: String,
     /// Processors of the process that started it: launchers bind ranks to some, and not themselves.
     pub of_launcher: String,
-    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a control group; none where that
-    /// cannot be known.
+    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a
+    /// control group; none where that cannot be known.
     pub at_a_time: Option<usize>,
     /// Bytes of memory that its machine has available, for all ranks there together.
     pub memory: u64,
@@ -77,8 +77,8 @@ pub struct Node {
     pub ranks: Vec<usize>,
     /// Threads of all of them.
     pub threads: usize,
-    /// Most threads of all of them that run at a time, if that is known: as many as they have processors together, or as a quota
-    /// allows.
+    /// Most threads of all of them that run at a time, if that is known: as many as they have
+    /// processors together, or as a quota allows.
     pub processors: Option<usize>,
     /// As many as it would be if no launcher bound ranks to some of the processors.
     pub unbound: Option<usize>,
@@ -106,7 +106,8 @@ impl Node {
             places().flat_map(|place| numbers(&place.processors)).collect(),
             places().flat_map(|place| numbers(&place.of_launcher)).collect(),
         );
-        // A rank that runs fewer threads at a time than it has processors has a quota, which those of a machine share.
+        // A rank that runs fewer threads at a time than it has processors has a quota, which those
+        // of a machine share.
         let quota = places()
             .filter_map(|place| place.at_a_time.filter(|&most| most < numbers(&place.processors).len()))
             .min();

@@ -1,7 +1,8 @@
 //! Which numbers of all parameters belong to which rank.
 //!
-//! The parameters stand one after another. They may be cut only between blocks of [`BLOCK`] numbers, and each parameter begins
-//! a block of its own, as in the gradient's norm: the sum of a block is then one rank's.
+//! The parameters stand one after another. They may be cut only between blocks of [`BLOCK`]
+//! numbers, and each parameter begins a block of its own, as in the gradient's norm: the sum of a
+//! block is then one rank's.
 
 use std::ops::Range;
 
@@ -10,9 +11,9 @@ pub const BLOCK: usize = 4096;
 
 /// How the numbers of all parameters are spread over ranks.
 ///
-/// With `2^a` times an odd number `m` of ranks, the range of all blocks is halved `a` times, by a bit of the rank each, the
-/// lowest first, and what is left is cut into `m`. So a rank exchanges most with its nearest neighbour, which it shares
-/// a node with.
+/// With `2^a` times an odd number `m` of ranks, the range of all blocks is halved `a` times, by a
+/// bit of the rank each, the lowest first, and what is left is cut into `m`. So a rank exchanges
+/// most with its nearest neighbour, which it shares a node with.
 #[derive(Clone, Debug)]
 pub struct Slices {
     /// The first block and the first number of each parameter, and of the end.
@@ -93,7 +94,8 @@ impl Slices {
     }
 
     fn first_number(&self, block: usize) -> usize {
-        // The last parameter that begins at the block or before it: those before it without numbers begin there too.
+        // The last parameter that begins at the block or before it: those before it without numbers
+        // begin there too.
         let after = self.starts.partition_point(|(first, _)| *first <= block);
         let (first, number) = self.starts[after - 1];
         number + (block - first) * BLOCK

@@ -1,4 +1,5 @@
-//! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for faults made on purpose.
+//! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for
+//! faults made on purpose.
 
 use crate::engine::{Engine, Move, Note, Ticket};
 use crate::error::{Error, Result};
@@ -222,7 +223,8 @@ impl Engine for ThreadEngine {
 }
 
 impl Drop for ThreadEngine {
-    /// The others must not wait for a rank that has panicked: where ranks are processes, the launcher ends them.
+    /// The others must not wait for a rank that has panicked: where ranks are processes, the
+    /// launcher ends them.
     fn drop(&mut self) {
         if thread::panicking() {
             self.abort("a rank has panicked");

@@ -10,8 +10,9 @@ pub struct KeptTokens {
     /// The kept tokens of each draw.
     #[serde(with = "lists")]
     pub masks: SamplingMasks,
-    /// Logarithm of their probability together, under the model at the temperature, in nats; 0 for the whole vocabulary. A
-    /// token's log-prob less this is its log-prob under the distribution that it was drawn from.
+    /// Logarithm of their probability together, under the model at the temperature, in nats; 0 for
+    /// the whole vocabulary. A token's log-prob less this is its log-prob under the distribution
+    /// that it was drawn from.
     #[serde(with = "bits")]
     pub log_masses: Vec<f32>,
 }

@@ -14,7 +14,8 @@ pub struct PartialResponse {
     /// Log-prob of each under the model, as a [`Completion`](crate::Completion) has them.
     #[serde(with = "bits")]
     pub logprobs: Vec<f32>,
-    /// Log-prob of each under the distribution that it was drawn from; empty if that is the model's.
+    /// Log-prob of each under the distribution that it was drawn from; empty if that is the
+    /// model's.
     #[serde(with = "bits", default, skip_serializing_if = "Vec::is_empty")]
     pub sampling_logprobs: Vec<f32>,
     /// Entropy of the model's distribution at each, in nats.
@@ -105,7 +106,10 @@ mod tests {
         let sampling = Sampling { eos_tokens: vec![2], ..Sampling::default() };
         assert!(response.can_go_on(&sampling, 3) && PartialResponse::default().can_go_on(&sampling, 1));
         assert!(!response.can_go_on(&sampling, 2), "it is as long as it may be");
-        assert!(!response.can_go_on(&Sampling { eos_tokens: vec![9], ..sampling.clone() }, 3), "it has ended");
+        assert!(
+            !response.can_go_on(&Sampling { eos_tokens: vec![9], ..sampling.clone() }, 3),
+            "it has ended"
+        );
         assert!(!response.can_go_on(&Sampling { records_kept: true, ..sampling.clone() }, 3));
         assert!(!PartialResponse { entropies: vec![], ..response.clone() }.can_go_on(&sampling, 3));
         assert!(!PartialResponse { sampling_logprobs: vec![0.0], ..response }.can_go_on(&sampling, 3));

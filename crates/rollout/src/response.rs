@@ -30,11 +30,12 @@ pub struct Response {
     pub judgement: Judgement,
     /// Its score with penalties.
     pub reward: f64,
-    /// The slots of the rollout's activation cache that hold its tokens, prompt first and without the last, if all are cached.
+    /// The slots of the rollout's activation cache that hold its tokens, prompt first and without
+    /// the last, if all are cached.
     #[serde(skip)]
     pub activation_slots: Option<Vec<u32>>,
-    /// The spelling under which its answer is counted for maj@k, if an earlier response gave the same answer in another
-    /// spelling. Only evaluations set it.
+    /// The spelling under which its answer is counted for maj@k, if an earlier response gave the
+    /// same answer in another spelling. Only evaluations set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<String>,
 }
@@ -45,7 +46,8 @@ impl Response {
         self.judgement.verdict.is_scored()
     }
 
-    /// Whether a model with such a vocabulary can have sampled it so. A file may have been changed since.
+    /// Whether a model with such a vocabulary can have sampled it so. A file may have been changed
+    /// since.
     pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
         let count = self.tokens.len();
         let is_token = |&token: &u32| (token as usize) < vocabulary;
@@ -102,7 +104,8 @@ impl Response {
     }
 }
 
-/// Longest ground truth that every line repeats, in bytes of JSON. The tests of a program may be megabytes.
+/// Longest ground truth that every line repeats, in bytes of JSON. The tests of a program may be
+/// megabytes.
 const REPEATED: usize = 64 << 10;
 
 /// A ground truth as the lines of responses have it.

@@ -57,11 +57,8 @@ impl<'a, B: Backend> SamplingRun<'a, B> {
     pub fn begin(sampler: Sampler<'a, B>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
-        let requests: Vec<NumberedRequest> = requests
-            .into_iter()
-            .enumerate()
-            .map(|(number, request)| (number, request, Vec::new()))
-            .collect();
+        let requests: Vec<NumberedRequest> =
+            requests.into_iter().enumerate().map(|(number, request)| (number, request, Vec::new())).collect();
         let mut engine = engine(model, tokenizer, limits, &requests)?;
         engine = engine.caching_activations(activation_cache);
         let numbers = submit(&mut engine, requests)?;

@@ -1,7 +1,7 @@
 //! Prompts and responses on their way through the engine.
 
-use crate::partial_response::PartialResponse;
 use crate::kept::KeptTokens;
+use crate::partial_response::PartialResponse;
 use crate::random::Key;
 use crate::sampling::Sampling;
 use crate::stop::Text;
@@ -47,8 +47,8 @@ pub struct Completion {
     pub finish_reason: FinishReason,
     /// Most tokens that could follow its prompt in the model's context.
     pub room: usize,
-    /// The slots of the engine's activation cache that hold the activations of each token of the prompt and of the response but
-    /// its last, if all of them have been cached.
+    /// The slots of the engine's activation cache that hold the activations of each token of the
+    /// prompt and of the response but its last, if all of them have been cached.
     pub activation_slots: Option<Vec<u32>>,
 }
 
@@ -75,7 +75,8 @@ pub(crate) enum GroupState<B: Backend> {
     Waiting,
     /// `done` tokens of the prompt are in the cache.
     Prefilling { done: usize },
-    /// The whole prompt is in the cache; this row of what a step returned is the final hidden state of its last token.
+    /// The whole prompt is in the cache; this row of what a step returned is the final hidden state
+    /// of its last token.
     Ready { hidden: Arc<B::Buffer>, row: u32 },
 }
 
@@ -109,8 +110,8 @@ impl Sample<'_> {
         self.prompt.len() + self.drawn.len()
     }
 
-    /// Tokens that are to be fed, where one that has been drawn and not read is among them or not. The last of a response
-    /// never is.
+    /// Tokens that are to be fed, where one that has been drawn and not read is among them or not.
+    /// The last of a response never is.
     pub(crate) fn waiting(&self, has_drawn: bool) -> usize {
         if has_drawn {
             usize::from(self.drawn.len() + 1 < self.max_tokens)

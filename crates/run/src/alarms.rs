@@ -1,7 +1,7 @@
 //! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
 
-use crate::{ENTROPIES, Origin};
 use crate::number::{fixed, whole_percent};
+use crate::{ENTROPIES, Origin};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -11,25 +11,29 @@ const COLLAPSED: f64 = 0.1;
 const RECOVERED: f64 = 0.2;
 /// The part of a target below which the entropy is not held there.
 const HELD: f64 = 0.9;
-/// The share of responses that are cut off above which little but cut off responses is learnt from, and when that is over.
+/// The share of responses that are cut off above which little but cut off responses is learnt from,
+/// and when that is over.
 const TRUNCATED: f64 = 0.9;
 const ENDING: f64 = 0.8;
-/// The share of groups without signal that is most of them, and in how many measured steps in a row.
+/// The share of groups without signal that is most of them, and in how many measured steps in a
+/// row.
 const MOST: f64 = 0.5;
 const PATIENCE: u32 = 5;
 /// Lengths of so many measured steps are compared with those of as many before them.
 const WINDOW: usize = 5;
-/// How much longer responses are then, as a factor, at how many standard errors, and the share of them that is cut off.
+/// How much longer responses are then, as a factor, at how many standard errors, and the share of
+/// them that is cut off.
 const LONGER: f64 = 1.03;
 const ERRORS: f64 = 4.0;
 const MANY: f64 = 0.25;
 /// Measured steps in a row that must be well before an alarm is said again.
 const WELL: u32 = 10;
 
-/// What an alarm is about.
+/// The subject of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The entropy is below a tenth of the first that was measured, and not because that was asked for.
+    /// The entropy is below a tenth of the first that was measured, and not because that was asked
+    /// for.
     Entropy,
     /// Nearly all responses are cut off.
     Truncation,
@@ -42,9 +46,9 @@ pub enum Kind {
 /// An alarm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alarm {
-    /// What it is about.
+    /// Its subject.
     pub kind: Kind,
-    /// What has been measured, and what to turn, in sentences.
+    /// Sentences that say what was measured and what to change.
     pub text: String,
 }
 
@@ -75,7 +79,7 @@ struct Lengths {
     truncated: f64,
 }
 
-/// What is watched is said once, until it has been well for a while.
+/// Raises an alarm once, until the watched quantity has been well for a while.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Watch {
     is_said: bool,
@@ -98,8 +102,9 @@ impl Watch {
 }
 
 impl Alarms {
-    /// Takes in what a step has measured, by our names, and returns what is to be said after it. `origin` says whose settings
-    /// are to be turned. A log may have every tenth step alone, so steps are named where several are meant.
+    /// Takes in what a step has measured, by our names, and returns what is to be said after it.
+    /// `origin` says whose settings are to be turned. A log may have every tenth step alone, so
+    /// steps are named where several are meant.
     pub fn after_step(
         &mut self,
         origin: Origin,
@@ -238,8 +243,8 @@ fn is_of_signal(name: &str) -> bool {
     [WITHOUT_SIGNAL, SOLVED_ALL, SOLVED_NONE].contains(&name)
 }
 
-/// The share of groups without signal. Where it is not measured, groups of equal verdicts have none, unless a group is one
-/// response, which is compared with other groups.
+/// The share of groups without signal. Where it is not measured, groups of equal verdicts have
+/// none, unless a group is one response, which is compared with other groups.
 fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
     measured(WITHOUT_SIGNAL).or_else(|| {
         let is_single = measured("rollout/responses")

@@ -1,4 +1,5 @@
-//! Errors of reading what runs have written. Every message is a sentence for the user that says what to do.
+//! Errors of reading what runs have written. Every message is a sentence for the user that says
+//! what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};

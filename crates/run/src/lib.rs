@@ -1,9 +1,9 @@
-//! What a run keeps in its directory, and the numbers that follow from it alone: the trainer writes it,
-//! the laboratory reads it.
+//! What a run keeps in its directory, and the numbers that follow from it alone: the trainer writes
+//! it, the laboratory reads it.
 //!
 //! [`run_files`] names the files, [`tokens`] are the records of single tokens. [`law`] fits
-//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both are told step
-//! by step while a run trains, and read from its log afterwards.
+//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both are told
+//! step by step while a run trains, and read from its log afterwards.
 
 pub mod alarms;
 mod error;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Failure to train.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What can go wrong wherever a policy is measured, and in training just so: with settings, files, data, sampling and
+    /// An error that measuring a policy can have too: of settings, files, data, sampling or
     /// judging.
     #[error(transparent)]
     Common(#[from] CommonError),

@@ -1,7 +1,9 @@
-//! How long a run will take, before it starts: counted work over the measured speed of the model's own products.
+//! How long a run will take, before it starts: counted work over the measured speed of the model's
+//! own products.
 //!
-//! An estimate, for two reasons. How long responses get is not known: they are counted as long as they may be. And norms,
-//! attention and draws are slower per operation than products, on small models above all.
+//! An estimate, for two reasons. How long responses get is not known: they are counted as long as
+//! they may be. And norms, attention and draws are slower per operation than products, on small
+//! models above all.
 
 mod limit;
 
@@ -13,7 +15,8 @@ use isentrope_model::{Layout, Tokens};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Bytes of weights that a measurement goes through: more than fits the caches, if the model is larger than they are.
+/// Bytes of weights that a measurement goes through: more than fits the caches, if the model is
+/// larger than they are.
 const MEASURED_BYTES: usize = 64 << 20;
 /// Rows of a product of an update: enough that loading the weights takes no time to speak of.
 const UPDATE_ROWS: usize = 256;
@@ -41,7 +44,8 @@ pub struct Workload {
     pub trained: Tokens,
     /// How often updates go forward through it, and how often backward.
     pub passes: (f64, f64),
-    /// How many of the forward passes are left out where all of the activations have been kept from sampling.
+    /// How many of the forward passes are left out where all of the activations have been kept from
+    /// sampling.
     pub spared: f64,
     /// Tokens that an evaluation samples.
     pub evaluated: Tokens,
@@ -85,7 +89,8 @@ pub struct Estimate {
 }
 
 impl Workload {
-    /// How often updates go forward and backward. Where the memory does not keep activations, they go forward once more.
+    /// How often updates go forward and backward. Where the memory does not keep activations, they
+    /// go forward once more.
     fn update_passes(&self, memory: Kept) -> [f64; 2] {
         let (forward, backward) = self.passes;
         [if memory.of_passes { forward } else { forward + backward }, backward]
@@ -129,8 +134,8 @@ impl Speed {
     }
 }
 
-/// Speeds of one device, each measured once: measured again for each of several runs, whatever else the machine does would make
-/// like runs look unlike.
+/// Speeds of one device, each measured once: measured again for each of several runs, whatever else
+/// the machine does would make like runs look unlike.
 #[derive(Clone, Debug, Default)]
 pub struct Speeds(Vec<(Vec<Linear>, usize, Speed)>);
 
@@ -160,7 +165,8 @@ fn sampling_rows(sampled_at_a_time: usize) -> usize {
     sampled_at_a_time.clamp(1, UPDATE_ROWS)
 }
 
-/// Shapes of the products that are measured: the first that a model's blocks have, up to [`MEASURED_BYTES`] of weights.
+/// Shapes of the products that are measured: the first that a model's blocks have, up to
+/// [`MEASURED_BYTES`] of weights.
 fn measured(layout: &Layout) -> Vec<Linear> {
     let mut left = MEASURED_BYTES / size_of::<f32>();
     let mut shapes = Vec::new();
@@ -207,10 +213,11 @@ impl<B: Backend> Products<B> {
         Ok(Self(products))
     }
 
-    /// Floating-point operations per second with so many rows: of the fastest of the passes that there was time for, since
-    /// whatever else the machine does only slows them.
+    /// Floating-point operations per second with so many rows: of the fastest of the passes that
+    /// there was time for, since whatever else the machine does only slows them.
     fn speed(&mut self, backend: &B, rows: usize) -> f64 {
-        // The first pass has what is done once, such as a GPU's library that is compared with chains before it is used.
+        // The first pass has what is done once, such as a GPU's library that is compared with
+        // chains before it is used.
         self.pass(backend, rows);
         let started = Instant::now();
         let mut fastest = f64::INFINITY;

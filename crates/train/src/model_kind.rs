@@ -1,4 +1,5 @@
-//! Whether two models are of one kind: one can only go on from the other's weights, or be held against it, if they are.
+//! Whether two models are of one kind: one can only go on from the other's weights, or be held
+//! against it, if they are.
 
 use crate::error::{Error, Result};
 use isentrope_model::ModelConfig;

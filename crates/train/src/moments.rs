@@ -1,5 +1,5 @@
-//! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1, arXiv:1910.02054); a
-//! checkpoint has all, and whoever goes on from it takes its own.
+//! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1,
+//! arXiv:1910.02054); a checkpoint has all, and whoever goes on from it takes its own.
 
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
@@ -12,7 +12,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state calls them.
+/// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state
+/// calls them.
 const NAMES: [&str; 2] = ["exp_avg.", "exp_avg_sq."];
 // Whoever has a block of the gradient sums its squares.
 const _: () = assert!(BLOCK == NORM_BLOCK);
@@ -47,7 +48,8 @@ pub(crate) fn moments_of_rank<B: Backend>(backend: &B, layout: &Layout, ranks: u
 }
 
 impl<B: Backend> Moments<B> {
-    /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or [`Role::OffloadedMoment`].
+    /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or
+    /// [`Role::OffloadedMoment`].
     ///
     /// # Errors
     /// When there is no memory for them.
@@ -61,7 +63,8 @@ impl<B: Backend> Moments<B> {
         Ok(Self { slices, parts })
     }
 
-    /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of no use.
+    /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of
+    /// no use.
     ///
     /// # Errors
     /// Names the file and the tensor that is missing or malformed.
@@ -81,8 +84,8 @@ impl<B: Backend> Moments<B> {
         Ok(())
     }
 
-    /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is a gradient of zeros; what is
-    /// in it then is of no use. Returns what this rank has written.
+    /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is
+    /// a gradient of zeros; what is in it then is of no use. Returns what this rank has written.
     ///
     /// # Errors
     /// Names the file that could not be written; when another rank has failed.
@@ -94,8 +97,8 @@ impl<B: Backend> Moments<B> {
         (dir, options): (&Path, WriteOptions<'_>),
     ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
-        // With how many of the moments have been in it. All ranks bring them together in the same order, each before the first
-        // tensor of it that it writes.
+        // With how many of the moments have been in it. All ranks bring them together in the same
+        // order, each before the first tensor of it that it writes.
         let room = RefCell::new((room, 0));
         let room = &room;
         let gather = |moments: usize| {
@@ -125,10 +128,12 @@ impl<B: Backend> Moments<B> {
         Ok(written)
     }
 
-    /// The same of a single rank, which has all of them, with room for those of one parameter at a time.
+    /// As [`write`](Self::write) on a single rank, which has all moments, with room for one
+    /// parameter's at a time.
     ///
     /// # Errors
-    /// Names the file that could not be written; when there is no memory for those of one parameter.
+    /// Names the file that could not be written; when there is no memory for those of one
+    /// parameter.
     pub fn write_by_parameter(
         &self,
         model: &Model<B>,
@@ -148,7 +153,7 @@ impl<B: Backend> Moments<B> {
                         let mut room = room.borrow_mut();
                         let (_, _, buffer) = match room.take() {
                             Some(held) if (held.0, held.1) == (which, index) => room.insert(held),
-                            // What was held is given back first.
+                            // The buffer that was held is given back first.
                             other => {
                                 drop(other);
                                 room.insert((which, index, self.of_parameter(model, which, index)?))

@@ -3,13 +3,15 @@
 use crate::metrics::Metrics;
 pub use isentrope_rollout::{Phase, Progress, ProgressObserver};
 
-/// Watches a run: its work, and its steps. Where the run is asked to stop, it ends after the step that is being made.
+/// Watches a run: its work, and its steps. Where the run is asked to stop, it ends after the step
+/// that is being made.
 pub trait Observer: ProgressObserver {
     /// A step begins: its number, from 1, and how many there are in all.
     fn begins(&mut self, _step: u64, _steps: u64) {}
     /// The numbers of a step are there.
     fn step(&mut self, step: &StepReport<'_>);
-    /// The step that has begun is over, its checkpoint written where one was due. A step that has failed never is.
+    /// The step that has begun is over, its checkpoint written where one was due. A step that has
+    /// failed never is.
     fn is_over(&mut self) {}
 }
 

@@ -42,8 +42,9 @@ impl<B: Backend> Optimizer<B> {
         Self::with_moments(model, settings, ranks, Role::Moment)
     }
 
-    /// The same with moments that may live in the host's memory: `role` is what one of so many numbers is, [`Role::Moment`] or
-    /// [`Role::OffloadedMoment`]. No bit depends on it.
+    /// As [`new`](Self::new), with moments that may live in the host's memory: `role` gives the
+    /// role of a moment of so many numbers, [`Role::Moment`] or [`Role::OffloadedMoment`]. No bit
+    /// depends on it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -78,13 +79,16 @@ impl<B: Backend> Optimizer<B> {
         Some(format!("{what} left out of this step: the gradient is not finite"))
     }
 
-    /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient, updates that slice of the
-    /// weights, and gives it to the others. `gradient` is that of this rank's shards, and of no more use then.
+    /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient,
+    /// updates that slice of the weights, and gives it to the others. `gradient` is that of this
+    /// rank's shards, and of no more use then.
     ///
-    /// Returns the norm of the gradient over all parameters, before clipping. One that is not finite changes nothing.
+    /// Returns the norm of the gradient over all parameters, before clipping. One that is not
+    /// finite changes nothing.
     ///
     /// # Errors
-    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when another rank has failed.
+    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when
+    /// another rank has failed.
     pub fn update(
         &mut self,
         model: &mut Model<B>,

@@ -2,8 +2,8 @@
 //! goes through the model.
 //!
 //! A pass costs a forward and a backward pass at most. Scores that the sampler knows of on-policy
-//! responses, and responses that the loss is expected to leave out, save one or both without changing
-//! a bit of the gradient.
+//! responses, and responses that the loss is expected to leave out, save one or both without
+//! changing a bit of the gradient.
 
 use crate::ranks::Ranks;
 use crate::shards::shards_of;
@@ -62,18 +62,18 @@ pub(crate) struct Pass<'a> {
 pub(crate) enum PassStrategy<'a> {
     /// Never: it is on-policy, and the activation cache has its activations in these slots.
     Cached { slots: Vec<&'a [u32]> },
-    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once, while
-    /// its tape is still in the processor's cache.
+    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once,
+    /// while its tape is still in the processor's cache.
     OnPolicy,
     /// Before the loss. Its tape waits for the backward pass.
     Forward(Keep),
-    /// Before the loss without a tape, since it is idle or memory is short; and again after the loss
-    /// if its derivatives are not zero.
+    /// Before the loss without a tape, since it is idle or memory is short; and again after the
+    /// loss if its derivatives are not zero.
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not at
-/// all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
+/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not
+/// at all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
 /// [`UpdateBatch`](crate::learner::UpdateBatch); `has_cache` says whether activations are cached.
 pub(crate) fn passes<'a, B: Backend>(
     sequences: &'a [Sequence<'a>],
@@ -137,8 +137,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The tape of a pass that has kept none, made for the backward pass that follows; and its scores
-    /// once more.
+    /// The tape of a pass that has kept none, made for the backward pass that follows; and its
+    /// scores once more.
     pub fn tape<'c, B: Backend>(
         &self,
         model: &Model<B>,
@@ -229,7 +229,8 @@ pub(crate) fn cut(
     cuts
 }
 
-/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the sum of each.
+/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the
+/// sum of each.
 pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
     let mut batches: Vec<Unit> = Vec::new();
     for unit in units {
@@ -304,7 +305,10 @@ mod tests {
         assert_eq!(strategies(&some, false, 100, 0)[0], (3, "on-policy".to_owned()));
         let expected = [(3, forward), (1, "score only"), (1, forward)];
         let mixed = [known(None), known(None), None, None, None];
-        assert_eq!(strategies(&mixed, cached, 100, usize::MAX), expected.map(|(n, strategy)| (n, strategy.to_owned())));
+        assert_eq!(
+            strategies(&mixed, cached, 100, usize::MAX),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
     }
 
     #[test]

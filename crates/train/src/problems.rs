@@ -82,8 +82,8 @@ impl Problems {
     }
 }
 
-/// Reads those training problems and evaluation files that are on this machine as far as that can be done without a model, and
-/// returns what the user should know of them.
+/// Reads those training problems and evaluation files that are on this machine as far as that can
+/// be done without a model, and returns what the user should know of them.
 ///
 /// # Errors
 /// A sentence that says what is wrong with the data or with a problem.
@@ -113,7 +113,8 @@ fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     Error::setting("data.task", what)
 }
 
-/// The longest prompt that a setting and the context allow. At least one token of the context is the response's.
+/// The longest prompt that a setting and the context allow. At least one token of the context is
+/// the response's.
 fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest {
     match setting {
         Some(tokens) if tokens < context => Longest { tokens, allowed_by: key },

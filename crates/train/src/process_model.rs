@@ -1,7 +1,8 @@
-//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much likelier a right response has
-//! become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much
+//! likelier a right response has become, and learns from the verdicts of whole responses.
 //!
-//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs, [`process_loss`] says.
+//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs,
+//! [`process_loss`] says.
 
 use crate::error::Result;
 use crate::learner::{Coefficients, Learner, UpdateBatch};
@@ -25,7 +26,8 @@ pub struct ProcessBatch {
 }
 
 impl ProcessBatch {
-    /// Responses, each with its prompt and whether it is right. The reference scores them, in the passes of the learner.
+    /// Responses, each with its prompt and whether it is right. The reference scores them, in the
+    /// passes of the learner.
     ///
     /// # Errors
     /// As [`Learner::score`].
@@ -66,7 +68,8 @@ impl ProcessBatch {
         self.texts.iter().map(Vec::len).sum()
     }
 
-    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is, `[responses][tokens]`.
+    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is,
+    /// `[responses][tokens]`.
     ///
     /// # Errors
     /// As [`Learner::score`].
@@ -75,8 +78,8 @@ impl ProcessBatch {
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
 
-    /// Adds the gradient of the [loss](process_loss) over the responses in these places to the learner's.
-    /// Returns the log-ratios that it was computed from, `[places][tokens]`.
+    /// Adds the gradient of the [loss](process_loss) over the responses in these places to the
+    /// learner's. Returns the log-ratios that it was computed from, `[places][tokens]`.
     ///
     /// # Errors
     /// As [`Learner::forward`].

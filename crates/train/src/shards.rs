@@ -1,17 +1,19 @@
-//! The shards of an update: parts of its sequences whose gradients are computed apart, and added in an order of their own.
+//! The shards of an update: parts of its sequences whose gradients are computed apart, and added in
+//! an order of their own.
 //!
-//! How many there are is a number of the recipe, and part of what the weights depend on; who computes which of them is not
-//! (docs/numerics.md, "Shards").
+//! How many there are is a number of the recipe, and part of what the weights depend on; who
+//! computes which of them is not (docs/numerics.md, "Shards").
 
 use crate::error::{Error, Result};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Error as ModelError, Gradient, Model, Parameters};
 use std::ops::Range;
 
-/// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which the loss may say something.
+/// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which
+/// the loss may say something.
 ///
-/// With c the weight of the units before it and C that of all, a unit belongs to shard `min(floor(c S / C), S - 1)` of S; to
-/// shard 0 if C is 0.
+/// With c the weight of the units before it and C that of all, a unit belongs to shard `min(floor(c
+/// S / C), S - 1)` of S; to shard 0 if C is 0.
 pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
     let total: u128 = weights.iter().map(|&weight| weight as u128).sum();
     let mut before = 0u128;
@@ -23,13 +25,15 @@ pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
     weights.iter().map(&mut shard_of).collect()
 }
 
-/// Sets of parameters that wait to be added while the gradients of so many shards are computed one after the other.
+/// Sets of parameters that wait to be added while the gradients of so many shards are computed one
+/// after the other.
 pub(crate) fn waiting_sums(shards: usize) -> usize {
     shards.next_power_of_two().trailing_zeros() as usize
 }
 
-/// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of neighbours are added, 0 + 1, 2 + 3
-/// and so on, then these sums in the same way; one without a neighbour goes up as it is.
+/// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of
+/// neighbours are added, 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a
+/// neighbour goes up as it is.
 ///
 /// Its memory is there from the first accumulation on, until it is lent.
 pub(crate) struct ShardedGradient<B: Backend> {
@@ -38,7 +42,8 @@ pub(crate) struct ShardedGradient<B: Backend> {
     shards: Range<usize>,
 }
 
-/// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum k is of 2^k shards.
+/// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum
+/// k is of 2^k shards.
 pub(crate) struct Sums<B: Backend> {
     /// The gradient of the shard under way; in the end, of all shards.
     gradient: Gradient<B>,
@@ -74,7 +79,8 @@ impl<B: Backend> ShardedGradient<B> {
         Ok(self.sums(model)?.finish(model))
     }
 
-    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes it zero again.
+    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes
+    /// it zero again.
     ///
     /// # Errors
     /// As [`sums`](Self::sums).
@@ -95,7 +101,8 @@ impl<B: Backend> ShardedGradient<B> {
         self.sums.is_none()
     }
 
-    /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the next accumulation.
+    /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the
+    /// next accumulation.
     pub fn lend(&mut self) {
         self.sums = None;
     }

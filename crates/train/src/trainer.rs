@@ -177,8 +177,8 @@ pub trait Trainer {
         Ok(())
     }
 
-    /// What the evaluations after a step say of the run so far. Their own numbers are in the record already. The same
-    /// evaluations may come once more, where recording the step has failed.
+    /// Takes in the evaluations after a step, whose own numbers are in the record already. The same evaluations
+    /// may come once more, if recording the step has failed.
     fn evaluated(
         &self,
         _step: u64,
@@ -259,7 +259,7 @@ impl<T: Trainer> Prepared<T> {
         Limit::new(self.workload.cost(backend, &self.layout, self.kept(backend, plan), plan), peak)
     }
 
-    /// The same where its peaks are what is measured here: for a tenth of a second, but for what has been measured before.
+    /// As [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless they were before.
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).

@@ -39,7 +39,8 @@ pub fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
     fs::read(saved.join("model.safetensors")).unwrap()
 }
 
-/// A loss that no pass can know alone: each target against the mean of all. It says nothing about some sequences.
+/// A loss that no pass can know alone: each target against the mean of all. It says nothing about
+/// some sequences.
 pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients {
     let silent = sequences.iter().zip(SILENT).flat_map(|(s, silent)| vec![silent; s.target_count()]);
     let from_mean = |values: &[f32]| {
@@ -67,7 +68,8 @@ pub const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
 const ALL: [bool; 7] = [true; 7];
 const NONE: [bool; 7] = [false; 7];
 
-/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the learner's activation cache.
+/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the
+/// learner's activation cache.
 fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
     let Learner { model, activation_cache, .. } = learner;
     let activations = activation_cache.as_mut().unwrap();
@@ -89,7 +91,8 @@ fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32
     slots
 }
 
-/// What truncated sampling has kept in the place of each target: of two in three, its token and some others.
+/// What truncated sampling has kept in the place of each target: of two in three, its token and
+/// some others.
 pub fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
     let mut masks = SamplingMasks::default();
     for &target in sequences.iter().flat_map(|sequence| &sequence.tokens[sequence.score_from..]) {
@@ -105,7 +108,8 @@ fn score(learner: &Learner<Cpu>, sequence: &Sequence<'_>) -> Scores {
     learner.model.score(&Packed::new(sequence).with_masks(masks(sequence)), TEMPERATURE)
 }
 
-/// The scores of each sequence that is on-policy, and the slots of each whose activations are also cached.
+/// The scores of each sequence that is on-policy, and the slots of each whose activations are also
+/// cached.
 fn on_policy<'a>(
     learner: &Learner<Cpu>,
     sequences: &[Sequence<'_>],
@@ -197,7 +201,8 @@ fn what_is_cached_is_what_is_used() {
             on_policy: &on_policy,
             temperature: TEMPERATURE,
         };
-        // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
+        // A pass whose scores differ is caught where assertions are on, and would show in the
+        // weights elsewhere.
         catch_unwind(AssertUnwindSafe(|| accumulate(&mut learner, batch))).ok()?.unwrap();
         learner.step(0.01).unwrap();
         Some(weights(&learner))

@@ -18,7 +18,8 @@ pub struct BenchmarkSummary {
     pub problems: usize,
     /// Responses to each.
     pub samples: usize,
-    /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not tell.
+    /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not
+    /// tell.
     pub decoding: Option<String>,
     /// Names as in docs/evaluation.md, with 95 % intervals.
     pub estimates: BTreeMap<String, Estimate>,

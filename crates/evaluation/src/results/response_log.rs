@@ -1,5 +1,5 @@
-//! The files of responses to benchmarks. They are written problem by problem, taken up again after an interruption or when
-//! responses could not be judged, and read for the numbers.
+//! The files of responses to benchmarks. They are written problem by problem, taken up again after
+//! an interruption or when responses could not be judged, and read for the numbers.
 
 use crate::error::{Error, Result};
 use crate::statistics::Outcome;
@@ -27,7 +27,8 @@ struct Position {
     verdict: Verdict,
 }
 
-/// Moves a complete file back among the unfinished ones, if it has responses that could not be judged.
+/// Moves a complete file back among the unfinished ones, if it has responses that could not be
+/// judged.
 pub(super) fn reopen(complete: &Path, partial: &Path) -> Result<bool> {
     let mut is_final = true;
     read_lines(complete, &mut |line| is_final &= line.outcome.verdict.is_scored())?;
@@ -51,8 +52,9 @@ pub struct ResponseLog {
 }
 
 impl ResponseLog {
-    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are removed. A problem with
-    /// responses that could not be judged counts as missing: its new lines come after its old ones, and replace them.
+    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are
+    /// removed. A problem with responses that could not be judged counts as missing: its new lines
+    /// come after its old ones, and replace them.
     pub(super) fn open(complete: PathBuf, partial: PathBuf, problems: usize, samples: usize) -> Result<Self> {
         let failed = |e| Error::io(&partial, e);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
@@ -89,7 +91,8 @@ impl ResponseLog {
         Ok(log)
     }
 
-    /// How many responses could not be judged when the file was taken up. Their problems are missing.
+    /// How many responses could not be judged when the file was taken up. Their problems are
+    /// missing.
     pub fn unjudged(&self) -> usize {
         self.unjudged.values().sum()
     }

@@ -26,8 +26,8 @@ pub struct EvaluationSet {
 }
 
 impl EvaluationSet {
-    /// Renders the problems' prompts. Problems whose prompts cannot be rendered are left out, as bad rows of the report.
-    /// `verifier` is the set's own.
+    /// Renders the problems' prompts. Problems whose prompts cannot be rendered are left out, as
+    /// bad rows of the report. `verifier` is the set's own.
     ///
     /// # Errors
     /// When no problem is left, or the verifier cannot be made.

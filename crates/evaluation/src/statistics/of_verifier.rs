@@ -37,8 +37,9 @@ pub(crate) fn mean(sums: &Sums) -> f64 {
     sum / count
 }
 
-/// What a verifier's metric is called among the numbers about a set. A name whose last part could be one of theirs gets
-/// `reward_` in front of that part. So does one that looks as if it had got it, so that no two names become one.
+/// The name of a verifier's metric among the numbers about a set. A name whose last part could be
+/// one of theirs gets `reward_` in front of that part. So does one that looks as if it had got it,
+/// so that no two names become one.
 pub(crate) fn name_of_metric(name: &str) -> String {
     let (above, last) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
     let plain = last.trim_start_matches(MARK);

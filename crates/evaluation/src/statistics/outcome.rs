@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 pub struct Outcome {
     /// The verdict.
     pub verdict: Verdict,
-    /// The verifier's score. In files it is called the reward; the command has no penalties, so there the two are the same.
+    /// The verifier's score. In files it is called the reward; the command has no penalties, so
+    /// there the two are the same.
     #[serde(rename = "reward")]
     pub score: f64,
     /// The answer found.
@@ -69,7 +70,8 @@ impl Outcome {
     }
 }
 
-/// The share of the responses to a problem that are correct, of those that could be judged; none without any.
+/// The share of the responses to a problem that are correct, of those that could be judged; none
+/// without any.
 pub fn accuracy(responses: &[Outcome]) -> Option<f64> {
     let counted = responses.iter().filter(|r| r.counts()).count();
     let right = responses.iter().filter(|r| r.is_correct()).count();
@@ -82,7 +84,8 @@ pub fn mean_score(responses: &[Outcome]) -> Option<f64> {
     (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
 }
 
-/// Whether some score is neither 0 nor 1: only then does their mean say more than the share of correct responses.
+/// Whether some score is neither 0 nor 1: only then does their mean say more than the share of
+/// correct responses.
 pub fn is_graded<'a>(responses: impl IntoIterator<Item = &'a Outcome>) -> bool {
     responses.into_iter().any(|r| r.counts() && r.score != 0.0 && r.score != 1.0)
 }

@@ -1,8 +1,10 @@
-//! The binary interfaces of MPI libraries: which one a library has, and what its functions and constants are.
+//! The binary interfaces of MPI libraries: which one a library has, and what its functions and
+//! constants are.
 //!
-//! There are three. Open MPI's handles are addresses of objects in the library. MPICH's, shared by Intel MPI and Cray MPICH, are
-//! numbers of 32 bits. Those of the standard (MPI 5.0, chapter 20) have the size of pointers and small values. The constants
-//! below stand in the `mpi.h` of Open MPI 4.1 and 5.0, of MPICH 4.0 and 5.0, and in `mpi_abi.h`.
+//! There are three. Open MPI's handles are addresses of objects in the library. MPICH's, shared by
+//! Intel MPI and Cray MPICH, are numbers of 32 bits. Those of the standard (MPI 5.0, chapter 20)
+//! have the size of pointers and small values. The constants below stand in the `mpi.h` of Open MPI
+//! 4.1 and 5.0, of MPICH 4.0 and 5.0, and in `mpi_abi.h`.
 
 use crate::error::{Error, Result};
 use crate::launch::Family;

@@ -50,7 +50,8 @@ impl<H: Handle> MpiEngine<H> {
         Ok(Self { calls, rank, size, under_way: UnderWay::default(), notes })
     }
 
-    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is moved.
+    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is
+    /// moved.
     fn begin_move(&self, movement: Move<HostPiece>, started: &mut Started<H>) -> Result<()> {
         let calls = &self.calls;
         match movement {
@@ -170,8 +171,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn close(&mut self) -> Result<()> {
-        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for a reason to end all, before
-        // everybody has said what there was to say.
+        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for
+        // a reason to end all, before everybody has said what there was to say.
         if self.rank == 0 {
             self.until(|engine| Ok(engine.notes.all_are_gone()))?;
             self.notes.say_goodbye(&self.calls)?;
@@ -195,7 +196,8 @@ impl<H: Handle> Drop for MpiEngine<H> {
     }
 }
 
-/// Ends this process without the handlers that libraries have left for its end: they may wait for other ranks.
+/// Ends this process without the handlers that libraries have left for its end: they may wait for
+/// other ranks.
 fn exit() -> ! {
     // SAFETY: it does not return, and nothing in this process is used afterwards.
     unsafe { libc::_exit(1) }

@@ -12,7 +12,8 @@ const GOODBYE: u8 = 1;
 /// Notes to one rank that may be under way: more are left out, since it does not take them.
 const MOST_UNDER_WAY: usize = 8;
 
-/// A note as it travels: what it is stands in front. On the heap, where it stays when this is moved.
+/// A note as it travels: what it is stands in front. On the heap, where it stays when this is
+/// moved.
 type Envelope = Vec<u8>;
 
 /// The notes that are awaited, and those under way.

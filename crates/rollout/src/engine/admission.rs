@@ -1,4 +1,5 @@
-//! Which prompts and samples are let into the batch, the pages that are promised to them, and what a step feeds of each.
+//! Which prompts and samples are let into the batch, the pages that are promised to them, and what
+//! a step feeds of each.
 
 use super::{Due, Engine};
 use crate::error::Result;
@@ -22,8 +23,8 @@ impl<B: Backend> Engine<'_, B> {
         sampling.max_tokens.min(self.model.context() - prompt)
     }
 
-    /// Starts samples of prompts that were ready before and had to wait for memory; returns them with the hidden states to
-    /// draw their first tokens from.
+    /// Starts samples of prompts that were ready before and had to wait for memory; returns them
+    /// with the hidden states to draw their first tokens from.
     pub(super) fn resume(&mut self) -> Result<(B::Buffer, Vec<Due>)> {
         let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
@@ -51,8 +52,8 @@ impl<B: Backend> Engine<'_, B> {
         Ok((rows, due))
     }
 
-    /// Starts as many samples of a ready prompt as there is room for. The first tokens of those that begin anew are then due
-    /// from that row of hidden states; whether there are any.
+    /// Starts as many samples of a ready prompt as there is room for. The first tokens of those
+    /// that begin anew are then due from that row of hidden states; whether there are any.
     pub(super) fn start_samples(&mut self, group: usize, row: usize, due: &mut Vec<Due>) -> Result<bool> {
         let before = due.len();
         while self.start_sample(group)? {
@@ -64,8 +65,8 @@ impl<B: Backend> Engine<'_, B> {
         Ok(due.len() > before)
     }
 
-    /// Copies the pages that samples have been promised copies of. They hold what they should until a sequence is fed or
-    /// gives its pages back, so this comes before both.
+    /// Copies the pages that samples have been promised copies of. They hold what they should until
+    /// a sequence is fed or gives its pages back, so this comes before both.
     pub(super) fn copy_pages(&mut self) {
         if !self.copies.is_empty() {
             self.cache.copy(self.model, &self.copies);
@@ -77,7 +78,8 @@ impl<B: Backend> Engine<'_, B> {
         self.cache.free_pages() - self.reserved
     }
 
-    /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes over the prompt's own.
+    /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes
+    /// over the prompt's own.
     pub(super) fn pages_for_next(&self, group: &Group<B>) -> usize {
         let kept = if group.started + 1 == group.samples.len() {
             KvCache::<B>::pages_for(group.prompt.len())
@@ -87,8 +89,8 @@ impl<B: Backend> Engine<'_, B> {
         self.pages_for(group.prompt.len(), &group.sampling) - kept
     }
 
-    /// Starts the next sample of a ready prompt if there is room for it. The first sample's room has been reserved since
-    /// the prompt was let in.
+    /// Starts the next sample of a ready prompt if there is room for it. The first sample's room
+    /// has been reserved since the prompt was let in.
     fn start_sample(&mut self, group: usize) -> Result<bool> {
         let g = &self.groups[group];
         if g.started == g.samples.len() || self.running.len() >= self.limits.sequences {
@@ -153,12 +155,13 @@ impl<B: Backend> Engine<'_, B> {
         Ok(true)
     }
 
-    /// Adds rows for the tokens of running samples that have not been fed: the last one, which may be drawn and not read yet,
-    /// and of those that have come from elsewhere also the others, as far as there is room in the step for tokens of prompts.
-    /// Returns the draws that are due then.
+    /// Adds rows for the tokens of running samples that have not been fed: the last one, which may
+    /// be drawn and not read yet, and of those that have come from elsewhere also the others, as
+    /// far as there is room in the step for tokens of prompts. Returns the draws that are due then.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
         let running = self.running.len();
-        let draws = self.pending.as_ref().map_or_else(|| vec![None; running], |pending| pending.draws(running));
+        let draws =
+            self.pending.as_ref().map_or_else(|| vec![None; running], |pending| pending.draws(running));
         let has_row = |at: usize, sample: &Sample<'_>| sample.waiting(draws[at].is_some()) > 0;
         self.activation_slots.make_room(&mut self.running, has_row);
         let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());
@@ -195,7 +198,8 @@ impl<B: Backend> Engine<'_, B> {
         due
     }
 
-    /// Adds rows for prompts, in order, as far as there is room; returns the groups whose prompt is complete with this step.
+    /// Adds rows for prompts, in order, as far as there is room; returns the groups whose prompt is
+    /// complete with this step.
     pub(super) fn feed_prompts(&mut self, mut left: usize) -> Vec<usize> {
         let mut finishing = Vec::new();
         for i in 0..self.groups.len() {

@@ -38,7 +38,8 @@ impl<'a, B: Backend> Engine<'a, B> {
         self.append(samples.into_iter().zip(drawn))
     }
 
-    /// Appends what was drawn to the samples with these indices in `running`, and retires what has ended.
+    /// Appends what was drawn to the samples with these indices in `running`, and retires what has
+    /// ended.
     pub(super) fn append(&mut self, all: impl Iterator<Item = (usize, Option<Drawn>)>) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         let mut ended = Vec::new();

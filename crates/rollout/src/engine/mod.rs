@@ -1,8 +1,9 @@
 //! Continuous batching: prompts and responses join and leave the running batch at every step.
 //!
-//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples then share its
-//! full pages and have a copy of the last, partial one. A sample starts only when the pages of its longest possible
-//! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
+//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples
+//! then share its full pages and have a copy of the last, partial one. A sample starts only when
+//! the pages of its longest possible response can be promised to it, so nothing that has started is
+//! ever evicted; what does not fit waits, in order.
 
 mod admission;
 mod drawing;
@@ -75,24 +76,25 @@ impl<'a, B: Backend> Engine<'a, B> {
         })
     }
 
-    /// Caches the activations of the requests that ask for it, as far as there is room. The slots of completions remain
-    /// taken.
+    /// Caches the activations of the requests that ask for it, as far as there is room. The slots
+    /// of completions remain taken.
     #[must_use]
     pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache<B>>) -> Self {
         self.activation_slots = ActivationSlots(activation_cache);
         self
     }
 
-    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than token by token, for
-    /// the same completions. [`Event::Token`] then has no text.
+    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than
+    /// token by token, for the same completions. [`Event::Token`] then has no text.
     #[must_use]
     pub fn decoding_at_the_end(mut self) -> Self {
         self.streams_text = false;
         self
     }
 
-    /// Whether the draws of a step are read after the next step has been asked for, where all of them are the device's; where
-    /// this is not called, the backend says so. No bit of a response depends on it.
+    /// Whether the draws of a step are read after the next step has been asked for, where all of
+    /// them are the device's; where this is not called, the backend says so. No bit of a response
+    /// depends on it.
     #[must_use]
     pub fn drawing_behind(mut self, draws_behind: bool) -> Self {
         self.draws_behind = draws_behind;
@@ -102,18 +104,20 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// Queues a request.
     ///
     /// # Errors
-    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
-    /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
+    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty,
+    /// has tokens outside the vocabulary, leaves no room in the context, or could not fit the
+    /// memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
         self.submit_partial(request, Vec::new())
     }
 
-    /// Queues a request whose first samples go on from `responses` of another engine; the others begin
-    /// anew. The bits are those of responses that were sampled here from their first token on, but
-    /// activations are not cached for the ones that go on.
+    /// Queues a request whose first samples go on from `responses` of another engine; the others
+    /// begin anew. The bits are those of responses that were sampled here from their first token
+    /// on, but activations are not cached for the ones that go on.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have left.
+    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have
+    /// left.
     pub fn submit_partial(&mut self, request: Request, responses: Vec<PartialResponse>) -> Result<RequestId> {
         let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
@@ -185,12 +189,12 @@ impl<'a, B: Backend> Engine<'a, B> {
         self.running.len()
     }
 
-    /// Advances every response that is running by one token, and prompts by as many as are due. Where draws are read behind a
-    /// step, the events are those of the step before.
+    /// Advances every response that is running by one token, and prompts by as many as are due.
+    /// Where draws are read behind a step, the events are those of the step before.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded. The engine is of
-    /// no use then.
+    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
+    /// be decoded. The engine is of no use then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let draws_behind = self.may_draw_behind();
         let before = self.pending.take_if(|_| !draws_behind);
@@ -216,8 +220,9 @@ impl<'a, B: Backend> Engine<'a, B> {
         Ok(events)
     }
 
-    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden states, and the draws that
-    /// are due from them: those of the samples that have been fed, and the first ones.
+    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden
+    /// states, and the draws that are due from them: those of the samples that have been fed, and
+    /// the first ones.
     fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<B::Buffer>, Vec<Due>)> {
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);

@@ -1,9 +1,9 @@
 //! Draws that the device makes while the host asks for the next step.
 //!
 //! The device feeds that step with tokens that the host has not read. A response that turns out to
-//! have ended with its token has a row too many there, which is dropped; a response that ends by its
-//! length is known to, and has none. Its pages and slots may be handed out as soon as the draw is
-//! read: whatever uses them comes later in the device's stream.
+//! have ended with its token has a row too many there, which is dropped; a response that ends by
+//! its length is known to, and has none. Its pages and slots may be handed out as soon as the draw
+//! is read: whatever uses them comes later in the device's stream.
 
 use super::drawing::{Due, rows};
 use super::{Engine, Event};
@@ -51,8 +51,8 @@ impl<B: Backend> PendingDraws<B> {
 pub(super) type Drawable<H> = Option<(H, Vec<Due>)>;
 
 impl<B: Backend> Engine<'_, B> {
-    /// Whether the draws of the next step may stay unread until the step after it has been asked for:
-    /// the device can make all of them.
+    /// Whether the draws of the next step may stay unread until the step after it has been asked
+    /// for: the device can make all of them.
     pub(super) fn may_draw_behind(&self) -> bool {
         let running = self.running.iter().map(|sample| &sample.sampling);
         let waiting = self.groups.iter().map(|group| &group.sampling);

@@ -53,8 +53,8 @@ pub enum Event {
         sample: usize,
         /// The token, without what was kept: the [`Completion`] has that.
         drawn: Drawn,
-        /// Text that the token made certain, where there is a tokenizer and text is decoded token by token; may lag
-        /// behind, never retracts.
+        /// Text that the token made certain, where there is a tokenizer and text is decoded token
+        /// by token; may lag behind, never retracts.
         text: Option<String>,
     },
     /// A response has ended.

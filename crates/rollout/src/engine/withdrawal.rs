@@ -1,8 +1,9 @@
-//! Responses that leave the engine before they have ended, so that another engine goes on with them.
+//! Responses that leave the engine before they have ended, so that another engine goes on with
+//! them.
 
 use super::Engine;
-use crate::partial_response::PartialResponse;
 use crate::engine::RequestId;
+use crate::partial_response::PartialResponse;
 use crate::sequence::{GroupState, Sample};
 use isentrope_kernels::Backend;
 
@@ -17,9 +18,9 @@ impl<B: Backend> Engine<'_, B> {
         running.chain(waiting)
     }
 
-    /// Takes a response that has not ended out of the engine; none where there is no such response. No
-    /// later event names it. Its pages are free again, and so are its slots of the activation cache,
-    /// with the prompt's if none of the prompt's responses has started.
+    /// Takes a response that has not ended out of the engine; none where there is no such response.
+    /// No later event names it. Its pages are free again, and so are its slots of the activation
+    /// cache, with the prompt's if none of the prompt's responses has started.
     pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<PartialResponse> {
         let is_it = |running: &Sample<'_>| running.id == request && running.sample == sample;
         if let Some(at) = self.running.iter().position(is_it) {
@@ -31,16 +32,21 @@ impl<B: Backend> Engine<'_, B> {
         let at = self.groups.iter().position(|group| group.id == request)?;
         let group = &self.groups[at];
         let index = (group.started..group.samples.len()).find(|&index| group.samples[index] == sample)?;
-        // Room for the first response is reserved since the prompt was let in, for the others when they start.
+        // Room for the first response is reserved since the prompt was let in, for the others when
+        // they start.
         let has_reserved = group.started == 0 && !matches!(group.state, GroupState::Waiting);
         let reserved = if has_reserved { self.pages_for_next(group) } else { 0 };
         let group = &mut self.groups[at];
         group.samples.remove(index);
-        let response =
-            if index < group.partial.len() { group.partial.remove(index) } else { PartialResponse::default() };
+        let response = if index < group.partial.len() {
+            group.partial.remove(index)
+        } else {
+            PartialResponse::default()
+        };
         if group.started < group.samples.len() {
             if has_reserved {
-                // The last response takes over the prompt's own pages: what is the last now needs less.
+                // The last response takes over the prompt's own pages: what is the last now needs
+                // less.
                 self.reserved -= reserved - self.pages_for_next(&self.groups[at]);
             }
         } else if let Some(group) = self.groups.remove(at) {

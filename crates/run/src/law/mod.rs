@@ -1,8 +1,11 @@
-//! The law R = -a exp(H) + b between accuracy and policy entropy (arXiv:2505.22617, section 2): its fit, and whether it holds.
+//! The law R = -a exp(H) + b between accuracy and policy entropy (arXiv:2505.22617, section 2): its
+//! fit, and whether it holds.
 //!
-//! [`Study::of`] is all of it for one series of evaluations: the [`Fit`] with its intervals (`bootstrap.rs`), the forms it is
-//! held against (`forms.rs`), what a prefix predicts of the rest (`prediction.rs`), whether accuracy has left the law
-//! (`departure.rs`), and why it must not be relied on (`refusals.rs`). All arithmetic is the same on every machine. docs/law.md has it in words.
+//! [`Study::of`] is all of it for one series of evaluations: the [`Fit`] with its intervals
+//! (`bootstrap.rs`), the forms it is held against (`forms.rs`), what a prefix predicts of the rest
+//! (`prediction.rs`), whether accuracy has left the law (`departure.rs`), and why it must not be
+//! relied on (`refusals.rs`). All arithmetic is the same on every machine. docs/law.md has it in
+//! words.
 
 mod bootstrap;
 mod departure;
@@ -21,8 +24,8 @@ pub use study::Study;
 
 use serde::{Deserialize, Serialize};
 
-/// Seed of the bootstrap wherever nobody asks for another: the same points have the same intervals in every command, and
-/// while a run trains.
+/// Seed of the bootstrap wherever nobody asks for another: the same points have the same intervals
+/// in every command, and while a run trains.
 pub const SEED: u64 = 0;
 
 /// What one evaluation has measured.

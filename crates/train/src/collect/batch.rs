@@ -16,8 +16,9 @@ use isentrope_rollout::{Interrupt, Key, Request, Response, ResponseId, Sampler, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Responses that a verifier without workers judges at a time. It computes where sampling does, and a
-/// single response would leave cores idle; but a response is in the journal only once it is judged.
+/// Responses that a verifier without workers judges at a time. It computes where sampling does, and
+/// a single response would leave cores idle; but a response is in the journal only once it is
+/// judged.
 const JUDGED_AT_A_TIME: usize = 64;
 
 /// The groups of a batch, and how it went.
@@ -63,8 +64,9 @@ impl Slots {
 }
 
 impl<B: Backend> Collector<'_, B> {
-    /// Samples and judges responses to `count` problems, which follow the `taken` ones of this step. The
-    /// activations of the first `cached` groups are kept for the update, as far as there is room.
+    /// Samples and judges responses to `count` problems, which follow the `taken` ones of this
+    /// step. The activations of the first `cached` groups are kept for the update, as far as there
+    /// is room.
     pub(super) fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Batch> {
         let first_position = self.position + taken;
         let position = |place: usize| first_position + place as u64;
@@ -134,8 +136,8 @@ impl<B: Backend> Collector<'_, B> {
         Ok(Batch { groups: groups.collect(), waited: responded.waited, verdicts: responded.verdicts, moved })
     }
 
-    /// The slots of each problem's responses, then those of each problem's most likely response, if the
-    /// advantage needs it. This rank's own are filled as far as the journal has them.
+    /// The slots of each problem's responses, then those of each problem's most likely response, if
+    /// the advantage needs it. This rank's own are filled as far as the journal has them.
     fn slots(
         &mut self,
         taken: u64,

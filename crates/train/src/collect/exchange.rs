@@ -16,8 +16,8 @@ use std::ops::ControlFlow;
 use std::thread;
 
 /// As [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and begins
-/// with the samples that its own requests name. A response is judged where it ends. Also returns how
-/// many responses went from one rank to another.
+/// with the samples that its own requests name. A response is judged where it ends. Also returns
+/// how many responses went from one rank to another.
 ///
 /// # Errors
 /// As [`isentrope_rollout::respond`], and when another rank has failed.
@@ -106,8 +106,8 @@ impl Exchange<'_> {
         !self.is_over && self.ranks.is_called()
     }
 
-    /// Meets the other ranks. Responses that others take over leave the run; returns those that this
-    /// rank takes over, of which there are none while it has responses of its own.
+    /// Meets the other ranks. Responses that others take over leave the run; returns those that
+    /// this rank takes over, of which there are none while it has responses of its own.
     fn meet<B: Backend>(
         &mut self,
         run: &mut SamplingRun<'_, B>,
@@ -142,9 +142,7 @@ impl Exchange<'_> {
         }
         let all = self.ranks.gather(given)?.into_iter().filter(|moved| moved.to == own);
         let taken: Vec<(ResponseId, PartialResponse)> = all
-            .map(|MovedResponse { request, sample, response, .. }| {
-                (ResponseId { request, sample }, response)
-            })
+            .map(|MovedResponse { request, sample, response, .. }| (ResponseId { request, sample }, response))
             .collect();
         let mut ids: Vec<ResponseId> = taken.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();

@@ -1,8 +1,10 @@
-//! How long a step takes at least: counted work over the peaks of a device, by the roofline model (Williams et al. 2009).
+//! How long a step takes at least: counted work over the peaks of a device, by the roofline model
+//! (Williams et al. 2009).
 //!
-//! A phase takes as long as its arithmetic does at the peak of products, or as its bytes do at the peak of the memory, whichever
-//! is longer. Counted are weights, keys and values, gradients and moments; activations are not, nor what caches spare. No
-//! device runs at its peaks all along, so this is what can be hoped for, not what will be.
+//! A phase takes as long as its arithmetic does at the peak of products, or as its bytes do at the
+//! peak of the memory, whichever is longer. Counted are weights, keys and values, gradients and
+//! moments; activations are not, nor what caches spare. No device runs at its peaks all along, so
+//! this is what can be hoped for, not what will be.
 
 use super::{Kept, Speed, Workload, human};
 use crate::error::Result;
@@ -54,7 +56,7 @@ pub struct Limit {
 }
 
 impl Peak {
-    /// What was measured here: the products of a model's updates, and copies in memory.
+    /// Measures the peaks: of products as in a model's updates, and of copies in memory.
     ///
     /// # Errors
     /// When there is no memory for two buffers of 64 MiB.

@@ -78,7 +78,8 @@ pub(super) struct Least {
     pub of_blocks: usize,
     /// The bytes that stay in all phases.
     pub fixed: usize,
-    /// The largest of what takes turns, each as small as it can be; the gradient belongs to updates.
+    /// The largest of what takes turns, each as small as it can be; the gradient belongs to
+    /// updates.
     pub one: usize,
     /// Tokens that it works on.
     pub tokens: usize,

@@ -1,4 +1,5 @@
-//! The sets of parameters that a run holds: weights and moments all along, gradients while there are updates.
+//! The sets of parameters that a run holds: weights and moments all along, gradients while there
+//! are updates.
 
 use crate::moments::{BOTH, moments_of_rank};
 use crate::shards::waiting_sums;
@@ -39,7 +40,8 @@ impl ParameterSets {
         .map(|(count, bytes)| bytes.saturating_mul(count))
     }
 
-    /// Bytes of all moments of a rank in the host's memory, where that is another than the device's.
+    /// Bytes of all moments of a rank in the host's memory, where that is another than the
+    /// device's.
     pub fn host_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
         backend.host_bytes(moments).saturating_mul(self.trained() * BOTH)
@@ -56,7 +58,8 @@ impl ParameterSets {
         if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
     }
 
-    /// Settings by which there would be fewer, in the order of what they save, with what there would be then.
+    /// Settings by which there would be fewer, in the order of what they save, with what there
+    /// would be then.
     pub fn remedies<B: Backend>(self, backend: &B) -> Vec<(String, Self)> {
         let mut remedies = Vec::new();
         let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EntropyControl {
-    /// Entropy of the run's first rollout, nats. Known whether there is a target or not: one may be set when the run goes on.
+    /// Entropy of the run's first rollout, nats. Known whether there is a target or not: one may be
+    /// set when the run goes on.
     initial: Option<f64>,
     /// The weight of the entropy bonus after the last step; none before the first.
     bonus_coefficient: Option<f64>,
@@ -79,7 +80,8 @@ impl EntropyControl {
         }
     }
 
-    /// What is in force in the updates of a step, by the entropy of its whole rollout in nats, before any filter, if it has one.
+    /// The settings in force in the updates of a step, from the entropy of its whole rollout in
+    /// nats, before any filter, if it has one.
     ///
     /// # Errors
     /// As [`check`](Self::check).

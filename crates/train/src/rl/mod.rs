@@ -1,7 +1,8 @@
 //! Reinforcement learning: what a step is in the loop of `training_loop.rs`.
 //!
-//! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one minibatch of prompts
-//! after the other ([`minibatch`](crate::minibatch), with what [`isentrope_objective`] says), measure.
+//! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one
+//! minibatch of prompts after the other ([`minibatch`](crate::minibatch), with what
+//! [`isentrope_objective`] says), measure.
 
 mod entropy_control;
 mod laws;
@@ -245,8 +246,9 @@ impl Trainer for PolicyGradient {
 }
 
 impl PolicyGradient {
-    /// The groups to learn from: those carried over and those just collected. What is beyond `rollout.prompts` is carried
-    /// over to the next step. With them come the responses that the filter has dropped.
+    /// The groups to learn from: those carried over and those just collected. What is beyond
+    /// `rollout.prompts` is carried over to the next step. With them come the responses that the
+    /// filter has dropped.
     fn take_groups<B: Backend>(
         &self,
         collected: Collected,
@@ -272,8 +274,8 @@ impl PolicyGradient {
         (groups, collected.dropped)
     }
 
-    /// Log-probs of each minibatch's tokens under the reference model, where the loss needs them. No update changes them: all
-    /// epochs have the same.
+    /// Log-probs of each minibatch's tokens under the reference model, where the loss needs them.
+    /// No update changes them: all epochs have the same.
     fn reference_logprobs<B: Backend>(
         &self,
         minibatches: impl ExactSizeIterator<Item = TrainingBatch>,

@@ -176,8 +176,9 @@ impl Recipe {
         Ok(())
     }
 
-    /// Of responses from the whole vocabulary the expected gradient of log pi is 0; of truncated ones it is that of log pi(K),
-    /// the probability of the tokens that were kept. An estimator whose slope is not 0 where the policies agree would lower it.
+    /// The expected gradient of log pi is 0 for responses from the whole vocabulary; for truncated ones it is the
+    /// gradient of log pi(K), K being the kept tokens. An estimator whose slope is not 0 where the policies agree
+    /// would lower pi(K).
     fn check_reference_kl(&self) -> Result<()> {
         let estimator = self.objective.reference_kl.estimator;
         if self.drawing().truncates() && self.objective.needs_reference() && !estimator.is_flat_at_zero() {

@@ -1,8 +1,9 @@
-//! What a step does to the policy's entropy on the states that it has sampled, beside what the theory of covariance predicts
-//! (docs/theory.md).
+//! A step's change of the policy's entropy on the states that it has sampled, beside the prediction
+//! of the theory of covariance (docs/theory.md).
 //!
-//! The tokens that are trained on are scored before the step's updates and after them, in their passes and without tapes, a
-//! minibatch at a time. Nothing is kept of a token but its part in sums, and nothing here reaches the gradient.
+//! The tokens that are trained on are scored before the step's updates and after them, in their
+//! passes and without tapes, a minibatch at a time. Nothing is kept of a token but its part in
+//! sums, and nothing here reaches the gradient.
 
 use crate::error::Result;
 use crate::group::Group;
@@ -42,7 +43,8 @@ pub(super) struct Before {
 
 /// A response before the updates.
 struct OfResponse {
-    /// Whether it is the first of its group, and if so which share of the group's responses is correct.
+    /// Whether it is the first of its group, and if so which share of the group's responses is
+    /// correct.
     opens: Option<f64>,
     tokens: usize,
     /// Mean over its tokens, in nats: log of the length-normalised probability.
@@ -101,8 +103,8 @@ impl Before {
         Ok(before)
     }
 
-    /// Scores it again under the weights that the updates have led to, and records what they have changed. Where nothing was
-    /// trained on, there is nothing to record.
+    /// Scores it again under the weights that the updates have led to, and records what they have
+    /// changed. Where nothing was trained on, there is nothing to record.
     ///
     /// # Errors
     /// As [`Learner::score`].
@@ -179,7 +181,7 @@ struct OfGroup<'a> {
     covariance: Option<f64>,
 }
 
-/// What prompts are told apart by, from those that nobody solves to those that everybody does.
+/// The buckets of prompts, from those that no response solves to those that every response does.
 const BUCKETS: [&str; 6] =
     ["accuracy_0", "accuracy_0_25", "accuracy_25_50", "accuracy_50_75", "accuracy_75_100", "accuracy_100"];
 
@@ -281,7 +283,8 @@ mod tests {
         assert_eq!(get("entropy_change"), Some(-0.25 / 3.0));
         assert_eq!(get("entropy_change_token_mean"), Some((0.5 - 1.5 - 1.0) / 8.0));
         assert_eq!(get("exact"), Some(-0.5));
-        // Of ln 0.5, ln 0.25 and 0.5, -0.25: a quarter of the product of the differences. One response has none.
+        // The covariance of ln 0.5, ln 0.25 and 0.5, -0.25 is a quarter of the product of the
+        // differences. One response has none.
         let covariance = ln(2.0) * 0.75 / 4.0;
         assert!((get("group_covariance").unwrap() - covariance).abs() < 1e-12);
         assert_eq!(get("accuracy_25_50/group_covariance"), get("group_covariance"));

@@ -1,9 +1,10 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
-//! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of: `state.json`, the optimizer's moments
-//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, a process model in `process_model/`, which
-//! is a model directory with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not
-//! at all; the hashes show whether it was damaged afterwards.
+//! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of:
+//! `state.json`, the optimizer's moments in `moments/`, the exact weights in `weights/` if the
+//! model's files are in 16 bits, a process model in `process_model/`, which is a model directory
+//! with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole
+//! or not at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
@@ -15,12 +16,12 @@ use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
-use isentrope_run::alarms::Alarms;
-use isentrope_run::tokens::TokenRecord;
 use isentrope_model::checkpoint::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files, write_tensors,
 };
 use isentrope_model::{Checkpoint, Model, Parameters};
+use isentrope_run::alarms::Alarms;
+use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,7 +130,8 @@ impl CheckpointStore {
         Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
     }
 
-    /// Makes the directory if need be, and removes from it what a kill left half written or half removed.
+    /// Makes the directory if need be, and removes from it what a kill left half written or half
+    /// removed.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -155,12 +157,12 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is saved, and tokenizer and chat
-    /// template are copied from its `source`.
+    /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is
+    /// saved, and tokenizer and chat template are copied from its `source`.
     ///
     /// # Errors
-    /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay. When another
-    /// rank has failed.
+    /// Names the file that could not be written; nothing is left of the checkpoint then, and all
+    /// earlier ones stay. When another rank has failed.
     pub(crate) fn save<B: Backend, S: Serialize>(
         &self,
         learners: &mut Learners<'_, B>,
@@ -217,7 +219,8 @@ impl CheckpointStore {
             self.remove(&target)?; // of a run that went on from an earlier step than this
         }
         let staged = AtomicDirectory::create(&target)?;
-        // By one rank, before the others know of it: else what is removed after an error could come back.
+        // By one rank, before the others know of it: else what is removed after an error could come
+        // back.
         for name in parts {
             let part = staged.path().join(name);
             fs::create_dir_all(&part).map_err(|e| Error::io(&part, e))?;
@@ -225,13 +228,14 @@ impl CheckpointStore {
         Ok(staged)
     }
 
-    /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the files. Tells `note` of damaged ones
-    /// that were passed over.
+    /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the
+    /// files. Tells `note` of damaged ones that were passed over.
     ///
     /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`] when there are
-    /// checkpoints and all are damaged; [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none
-    /// that this version can go on from; when another rank has failed.
+    /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`]
+    /// when there are checkpoints and all are damaged;
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none that
+    /// this version can go on from; when another rank has failed.
     pub fn latest<S: DeserializeOwned>(
         &self,
         ranks: &Ranks,
@@ -308,10 +312,12 @@ impl CheckpointStore {
 }
 
 impl<S> FoundCheckpoint<S> {
-    /// Refuses to go on with another kind of model than the checkpoint's: `model_dir` is that of `model.path`.
+    /// Refuses to go on with another kind of model than the checkpoint's: `model_dir` is that of
+    /// `model.path`.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `model.path`; what is wrong with a model's files.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `model.path`; what is wrong with a
+    /// model's files.
     pub fn check_model(&self, model_dir: &Path) -> Result<()> {
         let Some(file) = ModelKind::of(model_dir)?.differs_in(&ModelKind::of(&self.dir)?) else {
             return Ok(());
@@ -353,7 +359,8 @@ impl<S> FoundCheckpoint<S> {
     /// The process model as it was, likewise.
     ///
     /// # Errors
-    /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
+    /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the
+    /// run had none.
     pub fn process_model<B: Backend>(
         &self,
         backend: Arc<B>,

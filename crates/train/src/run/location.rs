@@ -39,8 +39,9 @@ impl RunLocation {
     /// Checks that a run can be kept there.
     ///
     /// # Errors
-    /// [`Error::Run`] when there is a run that is to be left alone, when what is there is no run, or when the run that is to be
-    /// removed holds something that the new one reads; [`Io`](isentrope_evaluation::Error::Io).
+    /// [`Error::Run`] when there is a run that is to be left alone, when what is there is no run,
+    /// or when the run that is to be removed holds something that the new one reads;
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn check(&self) -> Result<()> {
         self.check_name()?;
         let shown = self.dir.display();
@@ -77,12 +78,12 @@ impl RunLocation {
         Ok(JsonlSink::last_step(&self.dir.join(METRICS))?.unwrap_or(0))
     }
 
-    /// Checks that the run which is there still has a checkpoint to go on from, if it ever had one. Begun again, it would remove
-    /// what it has recorded.
+    /// Checks that the run which is there still has a checkpoint to go on from, if it ever had one.
+    /// Begun again, it would remove what it has recorded.
     ///
     /// # Errors
-    /// [`Error::Run`] when it has recorded steps after the first that it saves, or all of its steps, and has no checkpoint; when
-    /// what is there cannot be read.
+    /// [`Error::Run`] when it has recorded steps after the first that it saves, or all of its
+    /// steps, and has no checkpoint; when what is there cannot be read.
     pub fn check_saved(&self) -> Result<()> {
         // Remains of a checkpoint that a kill has left count too: there was no other, then.
         if !names(&self.dir.join("checkpoints"))?.is_empty() {
@@ -122,7 +123,8 @@ impl RunLocation {
         Ok(write_json(&path, &manifest)?)
     }
 
-    /// Checks that the directory's name is that of a directory, or may become one, and that one can write there.
+    /// Checks that the directory's name is that of a directory, or may become one, and that one can
+    /// write there.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) naming `run.out`.
@@ -155,8 +157,8 @@ impl RunLocation {
         self.existing == Existing::Overwrite && self.dir.join(VALUES).exists()
     }
 
-    /// The value of a key such as `update.shards` in the recipe that the run in a directory was last started
-    /// with; none if there is no run or its recipe cannot be read.
+    /// The value of a key such as `update.shards` in the recipe that the run in a directory was
+    /// last started with; none if there is no run or its recipe cannot be read.
     pub fn saved_setting(dir: &Path, key: &str) -> Option<Value> {
         let values: Value = serde_json::from_slice(&fs::read(dir.join(VALUES)).ok()?).ok()?;
         values.pointer(&format!("/{}", key.replace('.', "/"))).cloned()
@@ -165,7 +167,8 @@ impl RunLocation {
     /// How this recipe's values differ from those that the run there was last started with.
     ///
     /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io) and [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
+    /// [`Io`](isentrope_evaluation::Error::Io) and
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
     pub(super) fn changes(&self) -> Result<Vec<String>> {
         let mut before = self.saved_recipe()?;
         complete(&mut before, &self.defaults);
@@ -245,7 +248,8 @@ fn named(text: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Every directory and link that the path goes through as it is written, and what it ends at. Empty if nothing is there.
+/// Every directory and link that the path goes through as it is written, and what it ends at. Empty
+/// if nothing is there.
 fn entries(path: &Path) -> Vec<PathBuf> {
     let (Ok(end), Ok(written)) = (fs::canonicalize(path), std::path::absolute(path)) else {
         return Vec::new();
@@ -283,8 +287,14 @@ mod tests {
         }
         let check = |existing, values: Value| {
             let source = scratch.path().join("recipe.toml");
-            RunLocation { dir: dir.clone(), existing, source, recipe: (String::new(), values), defaults: json!({}) }
-                .check()
+            RunLocation {
+                dir: dir.clone(),
+                existing,
+                source,
+                recipe: (String::new(), values),
+                defaults: json!({}),
+            }
+            .check()
         };
         let own = dir.join("own.jsonl");
         let detour = dir.join("checkpoints/../own.jsonl");
@@ -359,7 +369,8 @@ mod tests {
                 Err(error) => error.to_string().contains(&format!("the numbers of {recorded} steps")),
             }
         };
-        // A kill before the first checkpoint is there leaves as many steps, but not all with nothing beside them.
+        // A kill before the first checkpoint is there leaves as many steps, but not all with
+        // nothing beside them.
         assert_eq!(
             [0, 2, 3, 4, 8].map(|recorded| is_lost(3, 8, recorded)),
             [false, false, false, true, true]
@@ -438,7 +449,8 @@ mod tests {
         "run.out",
     ];
 
-    /// Puts the keys below a schema whose values are texts, or lists or maps of such, into `keys`; not those below `INPUTS`.
+    /// Puts the keys below a schema whose values are texts, or lists or maps of such, into `keys`;
+    /// not those below `INPUTS`.
     fn texts(root: &Value, schema: &Value, key: &str, keys: &mut BTreeSet<String>) {
         if INPUTS.contains(&key) {
             keys.insert(key.to_owned());

@@ -1,10 +1,11 @@
 //! A run's storage, whatever it trains: a directory, a log, evaluations, checkpoints and a summary.
 //!
-//! [`RunLocation`] says where a run is to be kept, [`RunDirectory`] is the directory once it is open.
-//! The directory has the metrics (`log.rs`, which writes to the [`sinks`]), [`ResponseFile`]s, and the
-//! checkpoints that a run goes on from (`checkpoint.rs`; `save.rs` decides when they are made). A
-//! rollout under way has a [`Journal`]. `initial_states.rs` measures the policy on states that stay the
-//! same. A step's measurements are in a [`StepRecord`], the end of a run in a [`RunSummary`].
+//! [`RunLocation`] says where a run is to be kept, [`RunDirectory`] is the directory once it is
+//! open. The directory has the metrics (`log.rs`, which writes to the [`sinks`]),
+//! [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`; `save.rs`
+//! decides when they are made). A rollout under way has a [`Journal`]. `initial_states.rs` measures
+//! the policy on states that stay the same. A step's measurements are in a [`StepRecord`], the end
+//! of a run in a [`RunSummary`].
 
 mod arithmetics;
 mod checkpoint;
@@ -38,12 +39,12 @@ use crate::settings::Checkpoints;
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
-use isentrope_run::alarms::Alarms;
-use isentrope_run::Origin;
-use isentrope_run::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_ranks::Traffic;
+use isentrope_run::Origin;
+use isentrope_run::alarms::Alarms;
+use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -110,9 +111,9 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         Ok(Self { directory, initial_states, found })
     }
 
-    /// Begins the run, now that its learners are there: writes the recipe and the manifest, and removes
-    /// what later steps have left. Returns the run, and the trainer's state of the checkpoint, if there
-    /// is one.
+    /// Begins the run, now that its learners are there: writes the recipe and the manifest, and
+    /// removes what later steps have left. Returns the run, and the trainer's state of the
+    /// checkpoint, if there is one.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io); when another rank has failed.
@@ -194,8 +195,8 @@ impl<S: DeserializeOwned> OpenedRun<S> {
 }
 
 impl Run {
-    /// Evaluates the model after this step on every set. The responses are kept in the run's directory, the numbers in the
-    /// record.
+    /// Evaluates the model after this step on every set. The responses are kept in the run's
+    /// directory, the numbers in the record.
     ///
     /// # Errors
     /// As sampling's and writing's.
@@ -273,7 +274,8 @@ impl Run {
         clock.time("records", || token_records::write(records, tokenizer, self.directory.tokens(self.step)?))
     }
 
-    /// Writes the numbers of this step, and tells the observer of them and of what they give the alarm for.
+    /// Writes the numbers of this step, and tells the observer of them and of what they give the
+    /// alarm for.
     ///
     /// # Errors
     /// As [`Log::write`].
@@ -333,7 +335,8 @@ impl Run {
             first: self.first,
             last: self.last,
             last_step: self.last_step,
-            // A run that went on from an earlier checkpoint may have a best one that was removed since.
+            // A run that went on from an earlier checkpoint may have a best one that was removed
+            // since.
             best: self.best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,

@@ -31,7 +31,8 @@ pub struct RunSummary {
     pub last_step: u64,
     /// The best evaluated checkpoint, if it is still there: step and mean accuracy.
     pub best: Option<(u64, f64)>,
-    /// The run's last checkpoint, if it has one: saved by this process, or the one that it went on from.
+    /// The run's last checkpoint, if it has one: saved by this process, or the one that it went on
+    /// from.
     pub checkpoint: Option<PathBuf>,
     /// The run's directory.
     pub directory: PathBuf,
@@ -48,7 +49,8 @@ pub struct RunSummary {
 /// Longest prompt, in bytes, that is worth typing.
 const LONGEST: usize = 120;
 
-/// A prompt, and what else decides how `isentrope generate` puts it to the model, so that it is as the run did.
+/// A prompt, and what else decides how `isentrope generate` puts it to the model, so that it is as
+/// the run did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Example {
     prompt: String,

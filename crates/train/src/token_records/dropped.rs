@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 /// How much of each step is recorded, and the random order in which responses are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A rollout whose responses
-    /// have no more tokens is recorded whole, whatever its prompts.
+    /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A
+    /// rollout whose responses have no more tokens is recorded whole, whatever its prompts.
     pub tokens: usize,
     /// The run's seed.
     pub seed: u64,
@@ -27,8 +27,8 @@ impl Budget {
     }
 }
 
-/// Responses of groups that the filter has dropped, the first in the random order: as many as could be recorded if there
-/// were no others.
+/// Responses of groups that the filter has dropped, the first in the random order: as many as could
+/// be recorded if there were no others.
 pub(crate) struct Dropped {
     pub(super) budget: Budget,
     pub(super) by_rank: BTreeMap<Rank, Candidate>,

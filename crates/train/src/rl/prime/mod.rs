@@ -1,5 +1,5 @@
-//! PRIME's part of a step (docs/prime.md): the process model learns from the rollout and scores it, and its scores become
-//! advantages of tokens.
+//! PRIME's part of a step (docs/prime.md): the process model learns from the rollout and scores it,
+//! and its scores become advantages of tokens.
 
 mod settings;
 
@@ -16,11 +16,11 @@ use crate::observer::{Phase, Progress};
 use crate::process_model::ProcessBatch;
 use crate::trainer::LearnContext;
 use isentrope_kernels::Backend;
-use isentrope_run::tokens::Advantages;
 use isentrope_model::Model;
 use isentrope_objective::{Discernment, Estimator, Scored, prime_advantages};
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
+use isentrope_run::tokens::Advantages;
 
 /// The responses that phi learns from in a step.
 struct Rollout<'a> {
@@ -97,8 +97,8 @@ fn is_correct(response: &Response) -> bool {
 
 /// The results of the process model's updates.
 struct Learnt {
-    /// The places of the responses that it has learnt from, and their log-ratios before it had: what it says of what it has not
-    /// seen.
+    /// The places of the responses that it has learnt from, and their log-ratios before it had:
+    /// what it says of what it has not seen.
     seen: Vec<(usize, Vec<f64>)>,
     /// The norm of each update's gradient.
     norms: Vec<f64>,
@@ -120,7 +120,8 @@ impl<'a> Rollout<'a> {
         Ok(Self { responses, batch })
     }
 
-    /// One update of the process model per minibatch. It learns from the responses that the policy learns from.
+    /// One update of the process model per minibatch. It learns from the responses that the policy
+    /// learns from.
     fn learn<B: Backend>(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner<B>) -> Result<Learnt> {
         let mut learnt = Learnt { seen: Vec::new(), norms: Vec::new() };
         let learns =
