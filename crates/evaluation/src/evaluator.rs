@@ -18,7 +18,8 @@ use std::sync::Arc;
 pub struct Evaluator<'a> {
     /// How responses are drawn, but for what a set's decoding says.
     pub sampling: Sampling,
-    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are the policy's.
+    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are
+    /// the policy's.
     pub seed: u64,
     /// Turns text into tokens and back.
     pub prompter: &'a Prompter,
@@ -29,8 +30,8 @@ pub struct Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Samples and judges all responses to consecutive problems of a set: `[problems][samples]`. Those that could not be judged
-    /// are told by [`tell_faults`](Self::tell_faults).
+    /// Samples and judges all responses to consecutive problems of a set: `[problems][samples]`.
+    /// Those that could not be judged are told by [`tell_faults`](Self::tell_faults).
     ///
     /// # Errors
     /// As sampling's and judging's.
@@ -52,7 +53,8 @@ impl Evaluator<'_> {
         Ok(all)
     }
 
-    /// Tells the observer how many of the responses to a set's problems could not be judged, and why the first could not.
+    /// Tells the observer how many of the responses to a set's problems could not be judged, and
+    /// why the first could not.
     pub fn tell_faults(
         &self,
         set: &EvaluationSet,
@@ -64,10 +66,12 @@ impl Evaluator<'_> {
         faults.tell(set, observer);
     }
 
-    /// Samples and judges the responses to some of a set's problems, given by their places in the set. `each` gets a
-    /// problem's place and its responses as soon as all of them are there. A response depends on the weights, its prompt, the
-    /// seed, the problem's place and its own number, and on nothing else. If responses could not be judged, the observer is
-    /// told how many, and why the first could not. Sampling breaks off if `interrupt` allows it and the observer asks for it.
+    /// Samples and judges the responses to some of a set's problems, given by their places in the
+    /// set. `each` gets a problem's place and its responses as soon as all of them are there. A
+    /// response depends on the weights, its prompt, the seed, the problem's place and its own
+    /// number, and on nothing else. If responses could not be judged, the observer is told how
+    /// many, and why the first could not. Sampling breaks off if `interrupt` allows it and the
+    /// observer asks for it.
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
@@ -176,7 +180,8 @@ impl Faults {
     }
 }
 
-/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the context.
+/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the
+/// context.
 fn unanswered(prompt: usize, context: usize) -> Response {
     let reason = format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");
     Response {

@@ -115,7 +115,7 @@ impl EvaluationSettings {
         self.temperature.as_ref().map_or(&[], Temperature::all)
     }
 
-    /// What takes the place of a benchmark's definition.
+    /// The settings that override a benchmark's definition.
     pub(crate) fn changes(&self, defined: Decoding) -> Vec<String> {
         let Decoding { samples, temperature, max_tokens } = self.decoding(defined);
         let mut changes = Vec::new();

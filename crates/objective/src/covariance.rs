@@ -68,6 +68,11 @@ pub enum Method {
     KlCov,
 }
 
+impl Method {
+    /// Every method.
+    pub const ALL: [Self; 3] = [Self::None, Self::ClipCov, Self::KlCov];
+}
+
 impl Covariance {
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(fraction) = self.fraction {
@@ -153,7 +158,7 @@ pub struct Strength {
 }
 
 impl Strength {
-    /// What a controller steers of it.
+    /// The strength that a controller steers.
     pub fn steered(&self, steer: Steer) -> f64 {
         match steer {
             Steer::Fraction => self.fraction,

@@ -139,9 +139,9 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         judged
     }
 
-    /// Waits for the verdicts that are missing and gives every response to `keep`. If sampling ended
-    /// early (`sampled`), or the observer asks to stop where `interrupt` allows it, responses that
-    /// no thread is judging yet are dropped.
+    /// Waits for the verdicts that are missing and gives every response to `keep`. If sampling
+    /// ended early (`sampled`), or the observer asks to stop where `interrupt` allows it, responses
+    /// that no thread is judging yet are dropped.
     ///
     /// # Errors
     /// The error of `sampled`; else as [`ask`](Self::ask), and the errors of `keep`.
@@ -171,8 +171,8 @@ impl<'scope, 'env> JudgeQueue<'scope, 'env> {
         Ok(Responded { ended, waited: waited + begun.elapsed(), verdicts })
     }
 
-    /// Gives all responses that are still judged to `keep`. Returns how many were judged in all, and
-    /// the time of their verdicts.
+    /// Gives all responses that are still judged to `keep`. Returns how many were judged in all,
+    /// and the time of their verdicts.
     fn keep_rest<E: From<Error>>(
         mut self,
         interrupt: Interrupt,

@@ -14,7 +14,8 @@ pub struct PartialResponse {
     /// Log-prob of each under the model, as a [`Completion`](crate::Completion) has them.
     #[serde(with = "bits")]
     pub logprobs: Vec<f32>,
-    /// Log-prob of each under the distribution that it was drawn from; empty if that is the model's.
+    /// Log-prob of each under the distribution that it was drawn from; empty if that is the
+    /// model's.
     #[serde(with = "bits", default, skip_serializing_if = "Vec::is_empty")]
     pub sampling_logprobs: Vec<f32>,
     /// Entropy of the model's distribution at each, in nats.

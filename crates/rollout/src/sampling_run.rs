@@ -6,15 +6,16 @@ use crate::observer::{Phase, Progress};
 use crate::partial_response::PartialResponse;
 use crate::respond::{Interrupt, ResponseId};
 use crate::sequence::Completion;
+use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
 
-/// What requests are sampled with.
-pub struct Sampler<'a> {
+/// The means of sampling: model, memory and whoever watches.
+pub struct Sampler<'a, B: Backend> {
     /// The policy.
-    pub model: &'a Model,
+    pub model: &'a Model<B>,
     /// Stores the activations of requests with `cache_activations`, if there is one.
-    pub activation_cache: Option<&'a mut ActivationCache>,
+    pub activation_cache: Option<&'a mut ActivationCache<B>>,
     /// Turns tokens into text.
     pub tokenizer: &'a Tokenizer,
     /// Memory.
@@ -26,11 +27,11 @@ pub struct Sampler<'a> {
 }
 
 /// Sampling under way. Other processes may take responses over from it before they have ended.
-pub struct SamplingRun<'a> {
-    model: &'a Model,
+pub struct SamplingRun<'a, B: Backend> {
+    model: &'a Model<B>,
     tokenizer: &'a Tokenizer,
     limits: Limits,
-    engine: Engine<'a>,
+    engine: Engine<'a, B>,
     /// The number of each of the engine's requests among those of the rollout.
     numbers: Vec<usize>,
     progress: Progress,
@@ -48,12 +49,12 @@ pub struct Unfinished {
 /// A request of the rollout, its number, and what its samples have come to elsewhere.
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
-impl<'a> SamplingRun<'a> {
+impl<'a, B: Backend> SamplingRun<'a, B> {
     /// Queues requests, which are numbered from 0.
     ///
     /// # Errors
     /// As [`Engine::submit`].
-    pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
+    pub fn begin(sampler: Sampler<'a, B>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
         let requests: Vec<NumberedRequest> =
@@ -148,18 +149,18 @@ impl<'a> SamplingRun<'a> {
 }
 
 /// An engine with no more memory than the requests can use.
-fn engine<'a>(
-    model: &'a Model,
+fn engine<'a, B: Backend>(
+    model: &'a Model<B>,
     tokenizer: &'a Tokenizer,
     limits: Limits,
     requests: &[NumberedRequest],
-) -> Result<Engine<'a>> {
+) -> Result<Engine<'a, B>> {
     let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, requests)), ..limits };
     Ok(Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end())
 }
 
 /// Submits requests; returns their numbers in the engine's order.
-fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec<usize>> {
+fn submit<B: Backend>(engine: &mut Engine<'_, B>, requests: Vec<NumberedRequest>) -> Result<Vec<usize>> {
     let mut numbers = Vec::with_capacity(requests.len());
     for (number, request, responses) in requests {
         numbers.push(number);
@@ -169,10 +170,10 @@ fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec
 }
 
 /// Bytes of keys and values if all requests ran at once.
-fn largest_need(model: &Model, requests: &[NumberedRequest]) -> usize {
+fn largest_need<B: Backend>(model: &Model<B>, requests: &[NumberedRequest]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, (_, request, _)| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
-        sum.saturating_add((KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()))
+        sum.saturating_add((KvCache::<B>::pages_for(length) + 1).saturating_mul(request.samples.len()))
     });
     pages.saturating_mul(KvCache::page_bytes(model))
 }

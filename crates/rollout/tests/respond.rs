@@ -28,7 +28,7 @@ const REQUESTS: usize = 12;
 const SAMPLES: usize = 3;
 const ALL: usize = REQUESTS * SAMPLES;
 
-/// What the verifier and the observer tell each other.
+/// The state that the verifier and the observer share.
 #[derive(Clone, Default)]
 struct Signs(Arc<(Mutex<State>, Condvar)>);
 
@@ -142,8 +142,8 @@ impl Bench {
         (responded, groups)
     }
 
-    /// Begins with the responses to some of the requests. A partner knows all requests, and may take
-    /// responses over.
+    /// Begins with the responses to some of the requests. A partner knows all requests, and may
+    /// take responses over.
     fn respond(
         self,
         own: Range<usize>,
@@ -228,7 +228,8 @@ fn responses_do_not_depend_on_when_they_are_judged() {
     }
 }
 
-/// Sampling goes on only when the first response has been asked about, and nobody answers before everything is sampled.
+/// Sampling goes on only when the first response has been asked about, and nobody answers before
+/// everything is sampled.
 #[test]
 fn verdicts_and_sampling_do_not_wait_for_each_other() {
     for workers in [1, 3] {
@@ -249,7 +250,8 @@ fn verdicts_and_sampling_do_not_wait_for_each_other() {
         assert_eq!((responded.unwrap().ended, groups.len()), (ControlFlow::Continue(()), REQUESTS));
         sampler.read(|state| assert!(state.asked == ALL && state.asked_meanwhile > 0));
     }
-    // A verifier without workers computes where sampling does. It is asked at the end if it is to be.
+    // A verifier without workers computes where sampling does. It is asked at the end if it is to
+    // be.
     let bench = Bench { batch: usize::MAX, ..Bench::new(0) };
     let signs = bench.signs.clone();
     bench.complete();
@@ -377,7 +379,7 @@ impl Partner {
     /// Samples together with the other one.
     fn respond(
         &mut self,
-        sampler: Sampler<'_>,
+        sampler: Sampler<'_, Cpu>,
         questions: Vec<(&Problem, Request)>,
         judge: &Judge,
         batch: usize,
@@ -415,9 +417,9 @@ impl Partner {
         self.table.0.0.lock().unwrap()[1 - self.side].left.is_some()
     }
 
-    /// Whoever has nothing left takes half of what the other has. Returns what is taken over, and whether
-    /// the two meet no more.
-    fn meet(&mut self, run: &mut SamplingRun<'_>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
+    /// Whoever has nothing left takes half of what the other has. Returns what is taken over, and
+    /// whether the two meet no more.
+    fn meet(&mut self, run: &mut SamplingRun<'_, Cpu>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
         let left = run.unfinished();
         let (own, other) = (self.side, 1 - self.side);
         let others = self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);

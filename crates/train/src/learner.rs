@@ -5,7 +5,7 @@
 //! forward and backward at once ([`Learner::accumulate_weighted`]).
 
 use crate::error::Result;
-use crate::optimizer::{Optimizer, Progress};
+use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::passes::{Cut, Pass, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
@@ -26,12 +26,13 @@ pub struct Coefficients {
     pub d_logprobs: Vec<f32>,
     /// By entropy.
     pub d_entropies: Vec<f32>,
-    /// By the log-mass of what truncated sampling has kept; none at all where nothing was truncated.
+    /// By the log-mass of what truncated sampling has kept; none at all where nothing was
+    /// truncated.
     pub d_log_masses: Vec<f32>,
 }
 
 impl Coefficients {
-    /// Those of some of the targets.
+    /// The derivatives of some of the targets.
     fn part(&self, targets: Range<usize>) -> Derivatives<'_> {
         Derivatives {
             logprobs: &self.d_logprobs[targets.clone()],
@@ -48,8 +49,8 @@ pub struct UpdateBatch<'a> {
     pub sequences: &'a [Sequence<'a>],
     /// The tokens that truncated sampling kept at each target, `[targets]`.
     pub masks: &'a SamplingMasks,
-    /// Sequences whose derivatives are expected to be zero, `[sequences]`: they weigh nothing when the
-    /// others are cut into shards. A wrong expectation costs time and changes no bit.
+    /// Sequences whose derivatives are expected to be zero, `[sequences]`: they weigh nothing when
+    /// the others are cut into shards. A wrong expectation costs time and changes no bit.
     pub idle: &'a [bool],
     /// The sampler's scores of each sequence that these very weights sampled, `[sequences]`.
     pub on_policy: &'a [Option<OnPolicy<'a>>],
@@ -95,7 +96,8 @@ impl Learner {
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
     }
 
-    /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of them.
+    /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of
+    /// them.
     ///
     /// # Errors
     /// When another rank has failed.
@@ -103,7 +105,8 @@ impl Learner {
         self.score_with(&self.model, sequences, temperature)
     }
 
-    /// Whether the model still tells probabilities: of a short text of many different tokens. No other rank is asked.
+    /// Whether the model still tells probabilities: of a short text of many different tokens. No
+    /// other rank is asked.
     pub fn tells_probabilities(&self) -> bool {
         let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
         let tokens: Vec<u32> = (0..length as u32).collect();
@@ -112,7 +115,7 @@ impl Learner {
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
-    /// The same as [`score`](Self::score) under another model, in the same passes.
+    /// As [`score`](Self::score), under another model and in the same passes.
     ///
     /// # Errors
     /// As [`score`](Self::score).
@@ -138,8 +141,9 @@ impl Learner {
         )
     }
 
-    /// What [`score`](Self::score) returns with the log-masses of `masks`, and the slope of each target's entropy along the
-    /// gradient of its log-prob ([`Model::entropy_slopes`]).
+    /// Scores targets as [`score`](Self::score) does, with the log-masses of `masks`, and returns
+    /// the slope of each target's entropy along the gradient of its log-prob too
+    /// ([`Model::entropy_slopes`]).
     ///
     /// # Errors
     /// As [`score`](Self::score).
@@ -162,8 +166,8 @@ impl Learner {
     }
 
     /// Scores a batch, and keeps the tapes that memory has room for. The scores' bits, and within a
-    /// shard the gradient's, depend neither on `idle` and `on_policy` nor on the limits; `passes.rs`
-    /// has the strategies.
+    /// shard the gradient's, depend neither on `idle` and `on_policy` nor on the limits;
+    /// `passes.rs` has the strategies.
     ///
     /// # Errors
     /// As [`score`](Self::score); when there is no memory for the gradient.
@@ -212,9 +216,10 @@ impl Learner {
         Ok(())
     }
 
-    /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and returns these. Each pass goes
-    /// backward right after it went forward, since the weights are known beforehand. No sequence shares its prompt with the
-    /// next: examples to imitate hardly ever have the same one.
+    /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and
+    /// returns these. Each pass goes backward right after it went forward, since the weights are
+    /// known beforehand. No sequence shares its prompt with the next: examples to imitate hardly
+    /// ever have the same one.
     ///
     /// # Errors
     /// As [`forward`](Self::forward).
@@ -244,7 +249,8 @@ impl Learner {
         ranks.gather_scores(own)
     }
 
-    /// The gradient of what this rank has accumulated, by parameter, to be looked at before [`step`](Self::step) takes it.
+    /// The gradient of what this rank has accumulated, by parameter, to be looked at before
+    /// [`step`](Self::step) takes it.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -253,8 +259,9 @@ impl Learner {
         Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
     }
 
-    /// Gives up the gradient's memory, with what was accumulated since the last [`step`](Self::step): sampling takes turns with
-    /// updates, and may have it until the next accumulation begins from zeros.
+    /// Gives up the gradient's memory, with what was accumulated since the last
+    /// [`step`](Self::step): sampling takes turns with updates, and may have it until the next
+    /// accumulation begins from zeros.
     pub fn lend_gradient(&mut self) {
         self.gradient.lend();
     }
@@ -265,8 +272,8 @@ impl Learner {
         !self.gradient.is_lent()
     }
 
-    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so by
-    /// itself; this call finds out before anything changes whether there is such memory.
+    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so
+    /// by itself; this call finds out before anything changes whether there is such memory.
     ///
     /// # Errors
     /// When there is none.
@@ -275,10 +282,12 @@ impl Learner {
         Ok(())
     }
 
-    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the gradient.
+    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the
+    /// gradient.
     ///
     /// # Errors
-    /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the gradient.
+    /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the
+    /// gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         let gradient = self.gradient.finish(&self.model)?;
         let norm = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
@@ -286,11 +295,12 @@ impl Learner {
         norm
     }
 
-    /// Goes on from moments that were written after so many updates. The gradient, still zero, has room for them.
+    /// Goes on from moments that were written after so many updates. The gradient, still zero, has
+    /// room for them.
     ///
     /// # Errors
     /// As [`Moments::read`].
-    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: Progress) -> Result<()> {
+    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: UpdateCounts) -> Result<()> {
         let Self { model, optimizer, gradient, .. } = self;
         let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
         gradient.reset(&*model.backend);
@@ -298,11 +308,13 @@ impl Learner {
         read
     }
 
-    /// Writes the moments of all ranks, together with them, between two updates. Returns what this rank has written.
+    /// Writes the moments of all ranks, together with them, between two updates. Returns what this
+    /// rank has written.
     ///
-    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does without.
-    /// Several ranks exchange moments in the order of the whole gradient, and ask for its memory again:
-    /// the plan has room for it, since no other phase's memory is taken while a checkpoint is written.
+    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does
+    /// without. Several ranks exchange moments in the order of the whole gradient, and ask for its
+    /// memory again: the plan has room for it, since no other phase's memory is taken while a
+    /// checkpoint is written.
     ///
     /// # Errors
     /// As [`Moments::write`].

@@ -1,15 +1,16 @@
-//! The minibatch of one update: from judged responses and their advantages to the loss and its gradient.
+//! The minibatch of one update: from judged responses and their advantages to the loss and its
+//! gradient.
 
 use crate::error::Result;
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
-use isentrope_kernels::SamplingMasks;
-use isentrope_lab::tokens::Advantages;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
     DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
 };
 use isentrope_rollout::Response;
+use isentrope_run::tokens::Advantages;
 use isentrope_trace::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -23,9 +24,9 @@ pub struct TrainingBatch {
     prompt_lengths: Vec<usize>,
     /// Tokens of each response.
     lengths: Vec<usize>,
-    /// From when they were sampled, `[tokens]` of the responses end to end.
+    /// Scores from when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
-    /// What truncated sampling has kept in the place of each token, `[tokens]`.
+    /// The tokens that truncated sampling kept at each position, `[tokens]`.
     masks: SamplingMasks,
     /// The step that sampled each response, `[responses]`.
     steps: Vec<u64>,
@@ -35,16 +36,17 @@ pub struct TrainingBatch {
     advantages: Vec<f64>,
 }
 
-/// What the loss takes besides the responses.
+/// The inputs of the loss besides the responses.
 pub struct LossInputs<'a> {
     /// The loss.
     pub settings: &'a ObjectiveSettings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
-    /// The step whose responses are on-policy: the weights are still those that sampled them. Only before a step's first
-    /// update.
+    /// The step whose responses are on-policy: the weights are still those that sampled them. Only
+    /// before a step's first update.
     pub on_policy: Option<u64>,
-    /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss needs them.
+    /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss
+    /// needs them.
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus.
     pub entropy_coefficient: f64,
@@ -58,17 +60,18 @@ pub struct LossInputs<'a> {
 pub struct BatchLoss {
     /// The loss, its derivatives and statistics.
     pub objective: Objective,
-    /// Entropy of the policy in training, the mean over the responses of the mean over their tokens, in nats: what
-    /// `policy/entropy` is of a rollout.
+    /// Entropy of the policy in training, the mean over the responses of the mean over their
+    /// tokens, in nats: what `policy/entropy` is of a rollout.
     pub entropy: f64,
     /// Time spent outside the model.
     pub objective_time: Duration,
 }
 
 impl TrainingBatch {
-    /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the responses that are trained on,
-    /// and nothing for others: one entry per group, with one per response. Each is made when it is asked for: all at once would
-    /// be a second rollout in memory.
+    /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the
+    /// responses that are trained on, and nothing for others: one entry per group, with one per
+    /// response. Each is made when it is asked for: all at once would be a second rollout in
+    /// memory.
     pub fn minibatches<'a>(
         groups: &'a [Group],
         learnt: &'a [Vec<Option<&'a Advantages>>],
@@ -78,7 +81,7 @@ impl TrainingBatch {
         minibatches.map(move |(number, (groups, learnt))| Self::new(number * prompts, groups, learnt))
     }
 
-    /// Of groups of which the first has this number in the rollout.
+    /// The minibatch of these groups; `first` is the number of the first in the rollout.
     fn new(first: usize, groups: &[Group], learnt: &[Vec<Option<&Advantages>>]) -> Self {
         let mut batch = Self {
             places: Vec::new(),
@@ -116,7 +119,8 @@ impl TrainingBatch {
         batch
     }
 
-    /// The responses: which of the rollout's groups and which of its responses each is, and which of the tokens are its own.
+    /// The responses: which of the rollout's groups and which of its responses each is, and which
+    /// of the tokens are its own.
     pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
         let mut at = 0;
         self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
@@ -149,21 +153,33 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::score`], here and below.
-    pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
+    pub fn logprobs<B: Backend>(
+        &self,
+        model: &Model<B>,
+        learner: &Learner<B>,
+        temperature: f32,
+    ) -> Result<Vec<f64>> {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
-    /// Scores and entropy slopes of the responses' tokens under the model as it is, in the learner's passes.
-    pub(crate) fn entropy_slopes(&self, learner: &Learner, temperature: f32) -> Result<(Scores, Vec<f32>)> {
+    /// Scores and entropy slopes of the responses' tokens under the model as it is, in the
+    /// learner's passes.
+    pub(crate) fn entropy_slopes<B: Backend>(
+        &self,
+        learner: &Learner<B>,
+        temperature: f32,
+    ) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
-    /// Entropies of the responses' tokens under the model as it is, in the learner's passes, `[tokens]`.
-    pub(crate) fn entropies(&self, learner: &Learner, temperature: f32) -> Result<Vec<f32>> {
+    /// Entropies of the responses' tokens under the model as it is, in the learner's passes,
+    /// `[tokens]`.
+    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<f32>> {
         Ok(learner.score(&self.sequences(), temperature)?.entropies)
     }
 
-    /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled, `[tokens]`.
+    /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled,
+    /// `[tokens]`.
     pub(crate) fn sampled(&self) -> &Scores {
         &self.sampled
     }
@@ -172,7 +188,11 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::forward`].
-    pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
+    pub fn accumulate<B: Backend>(
+        &self,
+        learner: &mut Learner<B>,
+        inputs: &LossInputs<'_>,
+    ) -> Result<BatchLoss> {
         let batch = UpdateBatch {
             sequences: &self.sequences(),
             masks: &self.masks,
@@ -218,7 +238,8 @@ impl TrainingBatch {
         BatchLoss { objective, entropy, objective_time: started.elapsed() }
     }
 
-    /// The sampler's scores of each response that the policy has sampled with its weights as they are.
+    /// The sampler's scores of each response that the policy has sampled with its weights as they
+    /// are.
     fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
         let mut all = Vec::with_capacity(self.lengths.len());
@@ -236,8 +257,8 @@ impl TrainingBatch {
         self.idle(inputs).iter().all(|&idle| idle)
     }
 
-    /// Which responses the loss is expected to say nothing about: those whose advantages are 0, unless another term (the
-    /// entropy bonus, the KL to the reference) reaches every token.
+    /// Which responses the loss is expected to say nothing about: those whose advantages are 0,
+    /// unless another term (the entropy bonus, the KL to the reference) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let reaches_all = inputs.entropy_coefficient != 0.0 || inputs.reference_logprobs.is_some();
         let mut at = 0;

@@ -2,17 +2,17 @@
 //! goes through the model.
 //!
 //! A pass costs a forward and a backward pass at most. Scores that the sampler knows of on-policy
-//! responses, and responses that the loss is expected to leave out, save one or both without changing
-//! a bit of the gradient.
+//! responses, and responses that the loss is expected to leave out, save one or both without
+//! changing a bit of the gradient.
 
 use crate::ranks::Ranks;
 use crate::shards::shards_of;
-use isentrope_kernels::SamplingMasks;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use isentrope_trace::{Span, span};
 use std::ops::Range;
 
-/// What bounds a pass. The gradient's bits do not depend on it.
+/// Limits of a pass. No bit of the gradient depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassLimits {
     /// Most tokens in one pass, more only where a single unit of sequences is larger.
@@ -24,21 +24,21 @@ pub struct PassLimits {
 }
 
 impl PassLimits {
-    /// What the tapes of forward passes over so many tokens can keep, if anything.
-    fn keep(&self, model: &Model, tokens: usize) -> Option<Keep> {
+    /// The most that tapes of so many tokens can keep in this memory; none if they do not fit.
+    fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
         let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
             .into_iter()
             .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
     }
 
-    /// What the tape keeps of a single pass that goes backward right after it went forward.
-    pub(crate) fn keep_one(&self, model: &Model, tokens: usize) -> Keep {
+    /// The most that the tape of a pass can keep which goes backward right after it went forward.
+    pub(crate) fn keep_one<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Keep {
         self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
     }
 }
 
-/// What the sampler knows of a sequence that the model in training has sampled, with its weights as they are.
+/// The sampler's record of a sequence that these very weights have sampled.
 #[derive(Clone)]
 pub struct OnPolicy<'a> {
     /// Log-probs, entropies and log-masses of its targets: the model's own, to the last bit.
@@ -62,25 +62,25 @@ pub(crate) struct Pass<'a> {
 pub(crate) enum PassStrategy<'a> {
     /// Never: it is on-policy, and the activation cache has its activations in these slots.
     Cached { slots: Vec<&'a [u32]> },
-    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once, while
-    /// its tape is still in the processor's cache.
+    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once,
+    /// while its tape is still in the processor's cache.
     OnPolicy,
     /// Before the loss. Its tape waits for the backward pass.
     Forward(Keep),
-    /// Before the loss without a tape, since it is idle or memory is short; and again after the loss
-    /// if its derivatives are not zero.
+    /// Before the loss without a tape, since it is idle or memory is short; and again after the
+    /// loss if its derivatives are not zero.
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not at
-/// all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
+/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not
+/// at all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
 /// [`UpdateBatch`](crate::learner::UpdateBatch); `has_cache` says whether activations are cached.
-pub(crate) fn passes<'a>(
+pub(crate) fn passes<'a, B: Backend>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
     (limits, ranks): (&PassLimits, &Ranks),
-    model: &Model,
+    model: &Model<B>,
     has_cache: bool,
 ) -> Vec<Pass<'a>> {
     // A sequence that is not cached would take the sequences beside it forward as well.
@@ -117,12 +117,12 @@ impl<'a> PassStrategy<'a> {
 
 impl Pass<'_> {
     /// Its scores before the loss, and its tape if that waits for the backward pass.
-    pub fn forward(
+    pub fn forward<B: Backend>(
         &self,
-        model: &Model,
+        model: &Model<B>,
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> (Scores, Option<Tape<'static>>) {
+    ) -> (Scores, Option<Tape<'static, B>>) {
         match self.strategy {
             PassStrategy::Cached { .. } | PassStrategy::OnPolicy => (self.sampled(), None),
             PassStrategy::Forward(keep) => {
@@ -137,16 +137,16 @@ impl Pass<'_> {
         }
     }
 
-    /// The tape of a pass that has kept none, made for the backward pass that follows; and its scores
-    /// once more.
-    pub fn tape<'c>(
+    /// The tape of a pass that has kept none, made for the backward pass that follows; and its
+    /// scores once more.
+    pub fn tape<'c, B: Backend>(
         &self,
-        model: &Model,
-        cache: Option<&'c ActivationCache>,
+        model: &Model<B>,
+        cache: Option<&'c ActivationCache<B>>,
         masks: &SamplingMasks,
         temperature: f32,
         limits: &PassLimits,
-    ) -> (Scores, Tape<'c>) {
+    ) -> (Scores, Tape<'c, B>) {
         let packed = self.packed(masks);
         match (&self.strategy, cache) {
             (PassStrategy::Cached { slots }, Some(cache)) => {
@@ -179,7 +179,7 @@ impl Pass<'_> {
     }
 }
 
-/// Where the sequences of an update are cut.
+/// A part of an update's sequences: one micro-batch.
 pub(crate) struct Cut {
     pub sequences: Range<usize>,
     pub targets: Range<usize>,
@@ -229,7 +229,8 @@ pub(crate) fn cut(
     cuts
 }
 
-/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the sum of each.
+/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the
+/// sum of each.
 pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
     let mut batches: Vec<Unit> = Vec::new();
     for unit in units {

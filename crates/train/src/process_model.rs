@@ -1,11 +1,12 @@
-//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it says of each token how much likelier a right
-//! response has become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much
+//! likelier a right response has become, and learns from the verdicts of whole responses.
 //!
-//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs, [`process_loss`] says.
+//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs,
+//! [`process_loss`] says.
 
 use crate::error::Result;
 use crate::learner::{Coefficients, Learner, UpdateBatch};
-use isentrope_kernels::SamplingMasks;
+use isentrope_kernels::{Backend, SamplingMasks};
 use isentrope_model::{Model, Sequence};
 use isentrope_objective::process_loss;
 use isentrope_rollout::Response;
@@ -25,14 +26,15 @@ pub struct ProcessBatch {
 }
 
 impl ProcessBatch {
-    /// Responses, each with its prompt and whether it is right. The reference scores them, in the passes of the learner.
+    /// Responses, each with its prompt and whether it is right. The reference scores them, in the
+    /// passes of the learner.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn new<'a>(
+    pub fn new<'a, B: Backend>(
         responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
-        reference: &Model,
-        learner: &Learner,
+        reference: &Model<B>,
+        learner: &Learner<B>,
         temperature: f32,
     ) -> Result<Self> {
         let mut batch = Self {
@@ -66,24 +68,25 @@ impl ProcessBatch {
         self.texts.iter().map(Vec::len).sum()
     }
 
-    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is, `[responses][tokens]`.
+    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is,
+    /// `[responses][tokens]`.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
+    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
 
-    /// Adds the gradient of the [loss](process_loss) over the responses in these places to the learner's.
-    /// Returns the log-ratios that it was computed from, `[places][tokens]`.
+    /// Adds the gradient of the [loss](process_loss) over the responses in these places to the
+    /// learner's. Returns the log-ratios that it was computed from, `[places][tokens]`.
     ///
     /// # Errors
     /// As [`Learner::forward`].
-    pub fn accumulate(
+    pub fn accumulate<B: Backend>(
         &self,
         places: &[usize],
-        learner: &mut Learner,
+        learner: &mut Learner<B>,
         beta: f64,
         temperature: f32,
     ) -> Result<Vec<Vec<f64>>> {

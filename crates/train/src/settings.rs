@@ -56,7 +56,7 @@ impl ModelSource {
 
 /// The table of the policy's optimizer.
 pub(crate) const POLICY_OPTIMIZER: &str = "optimizer";
-/// That of the process model's.
+/// The table of the process model's optimizer.
 pub(crate) const PROCESS_OPTIMIZER: &str = "prime.optimizer";
 
 /// AdamW (arXiv:1711.05101), its schedule and gradient clipping.
@@ -162,7 +162,8 @@ impl Optimizer {
         Err(isentrope_settings::Error { key, value, expected: expected.into() }.into())
     }
 
-    /// What is allowed but hardly meant, for a run of so many steps. `table` is the recipe's of these settings.
+    /// Warnings on settings that are allowed but hardly meant, for so many steps. `table` is the
+    /// recipe's.
     pub(crate) fn warnings(&self, table: &str, steps: u64) -> impl Iterator<Item = String> {
         let Self { warmup_steps: warm, final_fraction, .. } = *self;
         let rises = (warm >= steps && warm > 1).then(|| {

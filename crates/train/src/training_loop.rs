@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::observer::Observer;
-use crate::optimizer::{Optimizer, Progress};
+use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::plan::Plan;
 use crate::ranks::Ranks;
 use crate::run::{
@@ -13,20 +13,21 @@ use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
 use crate::trainer::{GatherContext, LearnContext, Prepared, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_ranks::World;
+use isentrope_run::tokens::TokenRecord;
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Runs to the last step, or until the observer asks to stop: from the start, or from the checkpoint
-/// that is to be resumed.
+/// Runs to the last step, or until the observer asks to stop: from the start, or from the
+/// checkpoint that is to be resumed.
 ///
-/// All ranks of a world call it alike, and the results are the same for any number of them. The first
-/// writes the run directory, except checkpoints and the journals of responses, which all write.
+/// All ranks of a world call it alike, and the results are the same for any number of them. The
+/// first writes the run directory, except checkpoints and the journals of responses, which all
+/// write.
 ///
 /// # Errors
 /// A sentence that says what happened and what to do; checkpoints made until then stay.
@@ -165,7 +166,7 @@ struct Vote {
     /// Whether weights that training has damaged may be the cause.
     doubts: bool,
     /// The updates that its moments have seen.
-    progress: Vec<Progress>,
+    progress: Vec<UpdateCounts>,
 }
 
 /// A run under way.
@@ -199,8 +200,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         Ok(if stop { Ending::Interrupted } else { Ending::Complete })
     }
 
-    /// Evaluates the model before the first step, or completes the record of the checkpoint's step. Returns
-    /// whether to stop before the last step.
+    /// Evaluates the model before the first step, or completes the record of the checkpoint's step.
+    /// Returns whether to stop before the last step.
     fn begin(&mut self) -> Result<bool, Failure> {
         if self.run.step == 0 {
             let mut record = StepRecord::default();
@@ -214,7 +215,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         }
     }
 
-    /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last step.
+    /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last
+    /// step.
     fn step(&mut self) -> Result<bool, Failure> {
         self.run.begin_step();
         let _span = span("step").with("number", self.run.step as usize);
@@ -234,7 +236,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         let gathered = match self.trainer.gather(&self.state, &mut context) {
             Ok(gathered) => gathered,
             Err(error) => {
-                // Neither weights nor state have changed: the run is where the step before has left it.
+                // Neither weights nor state have changed: the run is where the step before has left
+                // it.
                 self.run.undo_step();
                 return Err(Failure { error, unsaved: Unsaved::Step(None) });
             }
@@ -262,8 +265,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         self.finish_step(record)
     }
 
-    /// Takes the memory of the gradients, which may have been lent, on all ranks before any of them changes a
-    /// weight: a lack of memory then ends the run between two steps, not within one.
+    /// Takes the memory of the gradients, which may have been lent, on all ranks before any of them
+    /// changes a weight: a lack of memory then ends the run between two steps, not within one.
     fn take_gradients(&mut self) -> Result<()> {
         self.learner.take_gradient()?;
         self.process_model.as_mut().map_or(Ok(()), Learner::take_gradient)?;
@@ -293,7 +296,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         Ok(stop)
     }
 
-    /// Records a step whose updates are made. If it fails, it can be done again with the same result.
+    /// Records a step whose updates are made. If it fails, it can be done again with the same
+    /// result.
     fn record_step(&mut self, mut record: StepRecord, tokens: &[TokenRecord]) -> Result<()> {
         self.run.write_tokens(tokens, &self.evaluator.prompter.tokenizer, &mut record.clock)?;
         self.evaluate(&mut record)?;
@@ -320,9 +324,9 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         Ok(())
     }
 
-    /// Saves the run before it ends with this error, unless the error leaves the weights in doubt. All ranks
-    /// come here, from wherever in the step they were: the first must have something to save, and the
-    /// moments of all must have seen the same updates.
+    /// Saves the run before it ends with this error, unless the error leaves the weights in doubt.
+    /// All ranks come here, from wherever in the step they were: the first must have something to
+    /// save, and the moments of all must have seen the same updates.
     fn save_before_failing(&mut self, error: &Error, unsaved: Unsaved) {
         let ranks = self.learner.ranks.clone();
         self.end_update();
@@ -353,8 +357,9 @@ impl<T: Trainer> TrainingLoop<'_, T> {
         }
     }
 
-    /// Gives an update's memory, the gradient's too, back to the system if the next phase would not fit beside
-    /// it. Otherwise the gradient keeps its memory: asking for it again costs page faults on a CPU.
+    /// Gives an update's memory, the gradient's too, back to the system if the next phase would not
+    /// fit beside it. Otherwise the gradient keeps its memory: asking for it again costs page
+    /// faults on a CPU.
     fn end_update(&mut self) {
         if self.plan.is_tight() {
             self.learner.lend_gradient();

@@ -1,4 +1,5 @@
-//! What an update takes, against what was planned for it. The only test of its process, whose memory it reads.
+//! What an update takes, against what was planned for it. The only test of its process, whose
+//! memory it reads.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 

@@ -1,8 +1,9 @@
-//! A rollout's first two updates against the same computed by PyTorch in float32 (tests/fixtures/parity): GRPO on the
-//! first minibatch, then KL-Cov on the second, or GRPO again, with ratios beyond the clip range.
+//! A rollout's first two updates against the same computed by PyTorch in float32
+//! (tests/fixtures/parity): GRPO on the first minibatch, then KL-Cov on the second, or GRPO again,
+//! with ratios beyond the clip range.
 //!
-//! Largest deviations found on x86-64: losses 7.4e-7, norms 2.1e-7, gradients 6.6e-6 (PyTorch's own are within 1.7e-5 of
-//! double precision), weights 1.1e-5 of the update.
+//! Largest deviations found on x86-64: losses 7.4e-7, norms 2.1e-7, gradients 6.6e-6 (PyTorch's own
+//! are within 1.7e-5 of double precision), weights 1.1e-5 of the update.
 
 use isentrope_data::{Problem, Prompt};
 use isentrope_kernels::{Cpu, Isa, Role};
@@ -45,7 +46,8 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
     let groups = fixture.groups();
     for (name, settings) in [("grpo-second", ObjectiveSettings::default()), ("kl-cov", kl_cov())] {
         let mut learner = fixture.learner();
-        // AdamW's first step turns a gradient that is all rounding into a whole step: both begin from the same gradient.
+        // AdamW's first step turns a gradient that is all rounding into a whole step: both begin
+        // from the same gradient.
         let mut first = fixture.parameters(&learner.model, "grpo.gradient.");
         learner.optimizer.update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE).unwrap();
         let said = accumulate(&mut learner, &groups, 1, &settings);

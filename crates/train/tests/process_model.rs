@@ -1,4 +1,5 @@
-//! The first two updates of PRIME's process model against the same by PyTorch in float32 (tests/fixtures/process-model).
+//! The first two updates of PRIME's process model against the same by PyTorch in float32
+//! (tests/fixtures/process-model).
 
 use crate::parity::{Fixture, LEARNING_RATE, TEMPERATURE, largest, require};
 use isentrope_objective::process_loss;

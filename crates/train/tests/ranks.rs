@@ -46,7 +46,8 @@ fn learner(world: Arc<World>, shards: usize) -> Learner {
     Learner::new(model, optimizer, limits, ranks).unwrap()
 }
 
-/// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is scored on the way.
+/// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is
+/// scored on the way.
 fn updates(world: Arc<World>, shards: usize) -> (Vec<u8>, Vec<Vec<f32>>) {
     let tokens = tokens();
     let sequences = sequences(&tokens);

@@ -1,7 +1,8 @@
-//! Ranks as processes that real launchers start: mpirun of Open MPI and of MPICH, whichever are installed.
+//! Ranks as processes that real launchers start: mpirun of Open MPI and of MPICH, whichever are
+//! installed.
 //!
-//! `ISENTROPE_TEST_MPIRUN` may name more launchers, separated by colons. This program is its own ranks: with a task in its
-//! environment it is one of them.
+//! `ISENTROPE_TEST_MPIRUN` may name more launchers, separated by colons. This program is its own
+//! ranks: with a task in its environment it is one of them.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![allow(clippy::print_stdout, reason = "what is not tested here is said")]
 

@@ -1,8 +1,9 @@
 //! Continuous batching: prompts and responses join and leave the running batch at every step.
 //!
-//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples then share its
-//! full pages and have a copy of the last, partial one. A sample starts only when the pages of its longest possible
-//! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
+//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples
+//! then share its full pages and have a copy of the last, partial one. A sample starts only when
+//! the pages of its longest possible response can be promised to it, so nothing that has started is
+//! ever evicted; what does not fit waits, in order.
 
 mod admission;
 mod drawing;
@@ -17,7 +18,7 @@ use crate::partial_response::PartialResponse;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
 use drawing::Due;
-use isentrope_kernels::Buffer;
+use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use isentrope_trace::{count, span};
@@ -26,35 +27,35 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Samples many prompts at once.
-pub struct Engine<'a> {
-    model: &'a Model,
+pub struct Engine<'a, B: Backend> {
+    model: &'a Model<B>,
     tokenizer: Option<&'a Tokenizer>,
     streams_text: bool,
     limits: Limits,
-    cache: KvCache,
+    cache: KvCache<B>,
     pages: usize,
     submitted: usize,
     /// In the order of submission; all before the first that waits are in the cache.
-    groups: VecDeque<Group>,
+    groups: VecDeque<Group<B>>,
     running: Vec<Sample<'a>>,
     /// Pages promised to running samples and not taken yet.
     reserved: usize,
     /// Pages that samples which have just started want copies of, and where.
     copies: Vec<(u32, u32)>,
-    activation_slots: ActivationSlots<'a>,
+    activation_slots: ActivationSlots<'a, B>,
     step: Step,
     /// Draws of the last step that have not been read.
-    pending: Option<PendingDraws>,
+    pending: Option<PendingDraws<B>>,
     /// Whether draws are read when the step after them has been asked for.
     draws_behind: bool,
 }
 
-impl<'a> Engine<'a> {
+impl<'a, B: Backend> Engine<'a, B> {
     /// An engine over a model. With a tokenizer, responses have text and may end at stop strings.
     ///
     /// # Errors
     /// [`Error::Model`] when there is no memory for the keys and values that the limits allow.
-    pub fn new(model: &'a Model, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
+    pub fn new(model: &'a Model<B>, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
         let pages = (limits.cache_bytes / KvCache::page_bytes(model)).max(1);
         Ok(Self {
             model,
@@ -75,24 +76,25 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// Caches the activations of the requests that ask for it, as far as there is room. The slots of completions remain
-    /// taken.
+    /// Caches the activations of the requests that ask for it, as far as there is room. The slots
+    /// of completions remain taken.
     #[must_use]
-    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache>) -> Self {
+    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache<B>>) -> Self {
         self.activation_slots = ActivationSlots(activation_cache);
         self
     }
 
-    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than token by token, for
-    /// the same completions. [`Event::Token`] then has no text.
+    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than
+    /// token by token, for the same completions. [`Event::Token`] then has no text.
     #[must_use]
     pub fn decoding_at_the_end(mut self) -> Self {
         self.streams_text = false;
         self
     }
 
-    /// Whether the draws of a step are read after the next step has been asked for, where all of them are the device's; where
-    /// this is not called, the backend says so. No bit of a response depends on it.
+    /// Whether the draws of a step are read after the next step has been asked for, where all of
+    /// them are the device's; where this is not called, the backend says so. No bit of a response
+    /// depends on it.
     #[must_use]
     pub fn drawing_behind(mut self, draws_behind: bool) -> Self {
         self.draws_behind = draws_behind;
@@ -102,18 +104,20 @@ impl<'a> Engine<'a> {
     /// Queues a request.
     ///
     /// # Errors
-    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
-    /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
+    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty,
+    /// has tokens outside the vocabulary, leaves no room in the context, or could not fit the
+    /// memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
         self.submit_partial(request, Vec::new())
     }
 
-    /// Queues a request whose first samples go on from `responses` of another engine; the others begin
-    /// anew. The bits are those of responses that were sampled here from their first token on, but
-    /// activations are not cached for the ones that go on.
+    /// Queues a request whose first samples go on from `responses` of another engine; the others
+    /// begin anew. The bits are those of responses that were sampled here from their first token
+    /// on, but activations are not cached for the ones that go on.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have left.
+    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have
+    /// left.
     pub fn submit_partial(&mut self, request: Request, responses: Vec<PartialResponse>) -> Result<RequestId> {
         let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
@@ -141,9 +145,7 @@ impl<'a> Engine<'a> {
                 )));
             }
         }
-        let own = usize::from(
-            samples.len() > 1 && !prompt.len().is_multiple_of(self.model.backend.page_positions()),
-        );
+        let own = usize::from(samples.len() > 1 && !prompt.len().is_multiple_of(B::PAGE));
         let needed = self.pages_for(prompt.len(), &sampling) + own;
         if needed > self.pages && !samples.is_empty() {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
@@ -187,12 +189,12 @@ impl<'a> Engine<'a> {
         self.running.len()
     }
 
-    /// Advances every response that is running by one token, and prompts by as many as are due. Where draws are read behind a
-    /// step, the events are those of the step before.
+    /// Advances every response that is running by one token, and prompts by as many as are due.
+    /// Where draws are read behind a step, the events are those of the step before.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded. The engine is of
-    /// no use then.
+    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
+    /// be decoded. The engine is of no use then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let draws_behind = self.may_draw_behind();
         let before = self.pending.take_if(|_| !draws_behind);
@@ -218,9 +220,10 @@ impl<'a> Engine<'a> {
         Ok(events)
     }
 
-    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden states, and the draws that
-    /// are due from them: those of the samples that have been fed, and the first ones.
-    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<Buffer>, Vec<Due>)> {
+    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden
+    /// states, and the draws that are due from them: those of the samples that have been fed, and
+    /// the first ones.
+    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<B::Buffer>, Vec<Due>)> {
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);

@@ -1,4 +1,5 @@
-//! Responses that leave the engine before they have ended, so that another engine goes on with them.
+//! Responses that leave the engine before they have ended, so that another engine goes on with
+//! them.
 
 use super::Engine;
 use crate::engine::RequestId;
@@ -16,9 +17,9 @@ impl Engine<'_> {
         running.chain(waiting)
     }
 
-    /// Takes a response that has not ended out of the engine; none where there is no such response. No
-    /// later event names it. Its pages are free again, and so are its slots of the activation cache,
-    /// with the prompt's if none of the prompt's responses has started.
+    /// Takes a response that has not ended out of the engine; none where there is no such response.
+    /// No later event names it. Its pages are free again, and so are its slots of the activation
+    /// cache, with the prompt's if none of the prompt's responses has started.
     pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<PartialResponse> {
         let is_it = |running: &Sample<'_>| running.id == request && running.sample == sample;
         if let Some(at) = self.running.iter().position(is_it) {
@@ -30,7 +31,8 @@ impl Engine<'_> {
         let at = self.groups.iter().position(|group| group.id == request)?;
         let group = &self.groups[at];
         let index = (group.started..group.samples.len()).find(|&index| group.samples[index] == sample)?;
-        // Room for the first response is reserved since the prompt was let in, for the others when they start.
+        // Room for the first response is reserved since the prompt was let in, for the others when
+        // they start.
         let has_reserved = group.started == 0 && !matches!(group.state, GroupState::Waiting);
         let reserved = if has_reserved { self.pages_for_next(group) } else { 0 };
         let group = &mut self.groups[at];
@@ -42,7 +44,8 @@ impl Engine<'_> {
         };
         if group.started < group.samples.len() {
             if has_reserved {
-                // The last response takes over the prompt's own pages: what is the last now needs less.
+                // The last response takes over the prompt's own pages: what is the last now needs
+                // less.
                 self.reserved -= reserved - self.pages_for_next(&self.groups[at]);
             }
         } else if let Some(group) = self.groups.remove(at) {

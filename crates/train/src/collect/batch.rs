@@ -11,12 +11,14 @@ use crate::group::Group;
 use crate::observer::Phase;
 use crate::run::{Asked, checksum_of};
 use isentrope_data::Problem;
+use isentrope_kernels::Backend;
 use isentrope_rollout::{Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Responses that a verifier without workers judges at a time. It computes where sampling does, and a
-/// single response would leave cores idle; but a response is in the journal only once it is judged.
+/// Responses that a verifier without workers judges at a time. It computes where sampling does, and
+/// a single response would leave cores idle; but a response is in the journal only once it is
+/// judged.
 const JUDGED_AT_A_TIME: usize = 64;
 
 /// The groups of a batch, and how it went.
@@ -61,9 +63,10 @@ impl Slots {
     }
 }
 
-impl Collector<'_> {
-    /// Samples and judges responses to `count` problems, which follow the `taken` ones of this step. The
-    /// activations of the first `cached` groups are kept for the update, as far as there is room.
+impl<B: Backend> Collector<'_, B> {
+    /// Samples and judges responses to `count` problems, which follow the `taken` ones of this
+    /// step. The activations of the first `cached` groups are kept for the update, as far as there
+    /// is room.
     pub(super) fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Batch> {
         let first_position = self.position + taken;
         let position = |place: usize| first_position + place as u64;
@@ -133,8 +136,8 @@ impl Collector<'_> {
         Ok(Batch { groups: groups.collect(), waited: responded.waited, verdicts: responded.verdicts, moved })
     }
 
-    /// The slots of each problem's responses, then those of each problem's most likely response, if the
-    /// advantage needs it. This rank's own are filled as far as the journal has them.
+    /// The slots of each problem's responses, then those of each problem's most likely response, if
+    /// the advantage needs it. This rank's own are filled as far as the journal has them.
     fn slots(
         &mut self,
         taken: u64,

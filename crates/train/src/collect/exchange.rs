@@ -5,6 +5,7 @@ use super::share_out::{Move, Offer, Shares, share_out};
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
 use isentrope_data::Problem;
+use isentrope_kernels::Backend;
 use isentrope_rollout::{
     Interrupt, Judge, JudgeQueue, Keep, PartialResponse, ProgressObserver, Request, Responded, ResponseId,
     Sampler, SamplingRun, Unfinished,
@@ -15,14 +16,14 @@ use std::ops::ControlFlow;
 use std::thread;
 
 /// As [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and begins
-/// with the samples that its own requests name. A response is judged where it ends. Also returns how
-/// many responses went from one rank to another.
+/// with the samples that its own requests name. A response is judged where it ends. Also returns
+/// how many responses went from one rank to another.
 ///
 /// # Errors
 /// As [`isentrope_rollout::respond`], and when another rank has failed.
-pub(super) fn respond_with_ranks(
+pub(super) fn respond_with_ranks<B: Backend>(
     ranks: &Ranks,
-    sampler: Sampler<'_>,
+    sampler: Sampler<'_, B>,
     questions: Vec<(&Problem, Request)>,
     judge: &Judge,
     batch: usize,
@@ -40,8 +41,8 @@ pub(super) fn respond_with_ranks(
 }
 
 /// Samples until no rank has anything left that could move.
-fn sample(
-    sampler: Sampler<'_>,
+fn sample<B: Backend>(
+    sampler: Sampler<'_, B>,
     requests: &[Request],
     exchange: &mut Exchange<'_>,
     queue: &mut JudgeQueue<'_, '_>,
@@ -105,9 +106,12 @@ impl Exchange<'_> {
         !self.is_over && self.ranks.is_called()
     }
 
-    /// Meets the other ranks. Responses that others take over leave the run; returns those that this
-    /// rank takes over, of which there are none while it has responses of its own.
-    fn meet(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, PartialResponse)>> {
+    /// Meets the other ranks. Responses that others take over leave the run; returns those that
+    /// this rank takes over, of which there are none while it has responses of its own.
+    fn meet<B: Backend>(
+        &mut self,
+        run: &mut SamplingRun<'_, B>,
+    ) -> Result<Vec<(ResponseId, PartialResponse)>> {
         let unfinished = run.unfinished().into_iter();
         let unfinished = unfinished.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
         let offers = self.ranks.balance(&Offer::of(unfinished.collect()))?;

@@ -116,19 +116,19 @@ pub(crate) struct Collector<'a> {
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
     /// The step, from 1.
     pub step: u64,
     /// The first problem that no step has taken.
     pub position: u64,
-    /// Groups that are there already: the step before has left them over.
+    /// Groups left over from the step before.
     pub carried: usize,
     /// How much of the step is recorded.
     pub recorded: Budget,
-    /// Where responses are kept in case the step is broken off, and found again.
+    /// Keeps responses in case the step is broken off.
     pub journal: Journal,
-    /// Where problems come from.
+    /// The source of problems.
     pub source: &'a mut Source,
     /// Whoever watches.
     pub observer: &'a mut dyn Observer,

@@ -177,8 +177,9 @@ impl Recipe {
         Ok(())
     }
 
-    /// Of responses from the whole vocabulary the expected gradient of log pi is 0; of truncated ones it is that of log pi(K),
-    /// the probability of the tokens that were kept. An estimator whose slope is not 0 where the policies agree would lower it.
+    /// The expected gradient of log pi is 0 for responses from the whole vocabulary; for truncated ones it is the
+    /// gradient of log pi(K), K being the kept tokens. An estimator whose slope is not 0 where the policies agree
+    /// would lower pi(K).
     fn check_reference_kl(&self) -> Result<()> {
         let estimator = self.objective.reference_kl.estimator;
         if self.drawing().truncates() && self.objective.needs_reference() && !estimator.is_flat_at_zero() {
@@ -248,7 +249,7 @@ impl Recipe {
         })
     }
 
-    /// What is set of it, and it is off.
+    /// Warnings on settings of a filter that is off.
     fn warnings_of_filter(&self) -> impl Iterator<Item = String> {
         let collect::RolloutSettings { filter, max_batches, when_short, .. } = self.rollout;
         let its = collect::RolloutSettings::default();
@@ -292,7 +293,7 @@ impl Recipe {
             .collect()
     }
 
-    /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.
+    /// A warning if nothing bounds the tokens that truncated sampling keeps, and so their memory.
     fn warning_of_kept_tokens(&self) -> Option<String> {
         const TOKENS: usize = 1000;
         if self.rollout.top_k > 0 || !self.drawing().truncates() {

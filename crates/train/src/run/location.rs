@@ -1,22 +1,20 @@
-//! Where a run is to be kept, and what may be done with a run that is there.
+//! The directory of a run, and the policy for a run that is there already.
 
-use super::directory::step_of;
 use super::sinks::JsonlSink;
 use crate::error::{Error, Result};
 use isentrope_files::{check_writable, dangling, names, write_json};
-use isentrope_lab::run_files::{EVALUATIONS, MANIFEST, METRICS, RECIPE, ROLLOUTS, TIMINGS, VALUES};
+use isentrope_run::run_files::{MANIFEST, METRICS, RECIPE, VALUES};
 use isentrope_settings::{complete, differences};
 use serde_json::{Value, json};
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a run is to be kept.
+/// The directory that a run is to be kept in.
 #[derive(Clone, Debug)]
 pub struct RunLocation {
     /// The directory.
     pub dir: PathBuf,
-    /// What to do when there is a run in it.
+    /// The policy if there is a run in it.
     pub existing: Existing,
     /// The file that the recipe was read from.
     pub source: PathBuf,
@@ -26,10 +24,10 @@ pub struct RunLocation {
     pub defaults: Value,
 }
 
-/// What to do with a run that is there.
+/// The policy for a run that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// Leave it alone: an error, unless no step of it was made.
+    /// Leave it alone: an error.
     Refuse,
     /// Go on from its latest checkpoint; start it where there is none.
     Resume,
@@ -41,13 +39,14 @@ impl RunLocation {
     /// Checks that a run can be kept there.
     ///
     /// # Errors
-    /// [`Error::Run`] when there is a run that is to be left alone, when what is there is no run, or when the run that is to be
-    /// removed holds something that the new one reads; [`Io`](isentrope_evaluation::Error::Io).
+    /// [`Error::Run`] when there is a run that is to be left alone, when what is there is no run,
+    /// or when the run that is to be removed holds something that the new one reads;
+    /// [`Io`](isentrope_evaluation::Error::Io).
     pub fn check(&self) -> Result<()> {
         self.check_name()?;
         let shown = self.dir.display();
         if !self.dir.join(VALUES).exists() {
-            // What a kill has left, the beginning of the first file say, or a file system keeps there, is nobody's.
+            // Hidden files are left by a kill or kept by a file system: they belong to nobody.
             if names(&self.dir)?.iter().all(|name| name.to_string_lossy().starts_with('.')) {
                 return Ok(());
             }
@@ -64,7 +63,6 @@ impl RunLocation {
         match self.existing {
             Existing::Resume => Ok(()),
             Existing::Overwrite => self.check_inputs(),
-            Existing::Refuse if self.is_unbegun()? => self.check_inputs(),
             Existing::Refuse => Err(Error::Run(format!(
                 "{shown} holds a run; --resume goes on with it, --overwrite starts it anew, and --set run.out=... \
                  starts another"
@@ -80,14 +78,14 @@ impl RunLocation {
         Ok(JsonlSink::last_step(&self.dir.join(METRICS))?.unwrap_or(0))
     }
 
-    /// Checks that the run which is there still has a checkpoint to go on from, if it ever had one. Begun again, it would remove
-    /// what it has recorded.
+    /// Checks that the run which is there still has a checkpoint to go on from, if it ever had one.
+    /// Begun again, it would remove what it has recorded.
     ///
     /// # Errors
-    /// [`Error::Run`] when it has recorded steps after the first that it saves, or all of its steps, and has no checkpoint; when
-    /// what is there cannot be read.
+    /// [`Error::Run`] when it has recorded steps after the first that it saves, or all of its
+    /// steps, and has no checkpoint; when what is there cannot be read.
     pub fn check_saved(&self) -> Result<()> {
-        // What a kill has left of a checkpoint counts too: there was no other, then.
+        // Remains of a checkpoint that a kill has left count too: there was no other, then.
         if !names(&self.dir.join("checkpoints"))?.is_empty() {
             return Ok(());
         }
@@ -125,7 +123,8 @@ impl RunLocation {
         Ok(write_json(&path, &manifest)?)
     }
 
-    /// Checks that the directory's name is that of a directory, or may become one, and that one can write there.
+    /// Checks that the directory's name is that of a directory, or may become one, and that one can
+    /// write there.
     ///
     /// # Errors
     /// [`Setting`](isentrope_evaluation::Error::Setting) naming `run.out`.
@@ -153,45 +152,13 @@ impl RunLocation {
         })
     }
 
-    /// Whether the run that is there is removed when the new one can start: because it is to be, or because there is nothing in
-    /// it to keep.
-    ///
-    /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn starts_anew(&self) -> Result<bool> {
-        Ok(self.dir.join(VALUES).exists()
-            && match self.existing {
-                Existing::Overwrite => true,
-                Existing::Refuse => self.is_unbegun()?,
-                Existing::Resume => false,
-            })
+    /// Whether there is a run to be removed when the new one can start.
+    pub(super) fn overwrites(&self) -> bool {
+        self.existing == Existing::Overwrite && self.dir.join(VALUES).exists()
     }
 
-    /// Whether the run that is there has made no step: it has no checkpoint, no numbers but those from before the first step, and
-    /// no responses but those of the first step. A new run makes the like again, but not a complete evaluation of another
-    /// model or set. What cannot be read is kept.
-    fn is_unbegun(&self) -> Result<bool> {
-        let is_before =
-            |name| JsonlSink::last_step(&self.dir.join(name)).is_ok_and(|last| last.unwrap_or(0) == 0);
-        let rollouts = names(&self.dir.join(ROLLOUTS))?;
-        let evaluations = names(&self.dir.join(EVALUATIONS))?;
-        let is_complete = |name: &OsString| Path::new(name).extension() == Some(OsStr::new("jsonl"));
-        Ok(names(&self.dir.join("checkpoints"))?.is_empty()
-            && [METRICS, TIMINGS].into_iter().all(is_before)
-            && rollouts.iter().all(|name| step_of(name).is_none_or(|step| step <= 1))
-            && (!evaluations.iter().any(is_complete) || self.evaluates_the_same()))
-    }
-
-    /// Whether the run that is there evaluated what this recipe does. Whatever else is changed, to mend why it failed, its
-    /// evaluation is no loss.
-    fn evaluates_the_same(&self) -> bool {
-        let is_of_it =
-            |change: &String| ["model", "eval.files", "eval.bench"].iter().any(|key| change.starts_with(key));
-        self.changes().is_ok_and(|changes| !changes.iter().any(is_of_it))
-    }
-
-    /// The value of a key such as `update.shards` in the recipe that the run in a directory was last started
-    /// with; none if there is no run or its recipe cannot be read.
+    /// The value of a key such as `update.shards` in the recipe that the run in a directory was
+    /// last started with; none if there is no run or its recipe cannot be read.
     pub fn saved_setting(dir: &Path, key: &str) -> Option<Value> {
         let values: Value = serde_json::from_slice(&fs::read(dir.join(VALUES)).ok()?).ok()?;
         values.pointer(&format!("/{}", key.replace('.', "/"))).cloned()
@@ -200,7 +167,8 @@ impl RunLocation {
     /// How this recipe's values differ from those that the run there was last started with.
     ///
     /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io) and [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
+    /// [`Io`](isentrope_evaluation::Error::Io) and
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when these cannot be read.
     pub(super) fn changes(&self) -> Result<Vec<String>> {
         let mut before = self.saved_recipe()?;
         complete(&mut before, &self.defaults);
@@ -216,11 +184,6 @@ impl RunLocation {
         serde_json::from_slice(&text).map_err(|e| Error::invalid(&path, e.to_string()))
     }
 
-    /// What removes the run that is there.
-    fn remover(&self) -> &'static str {
-        if self.existing == Existing::Overwrite { "--overwrite" } else { "starting anew" }
-    }
-
     /// The run that is removed must not hold the recipe, or anything that the recipe reads.
     fn check_inputs(&self) -> Result<()> {
         let dir = fs::canonicalize(&self.dir).map_err(|e| Error::io(&self.dir, e))?;
@@ -229,9 +192,8 @@ impl RunLocation {
         let own = dir.join(RECIPE);
         if entries(&self.source).iter().any(|entry| is_inside(&dir, entry) && *entry != own) {
             return Err(Error::Run(format!(
-                "{} would remove the recipe {} with the run in {shown}: move it out of there, or start another run \
-                 with --set run.out=...",
-                self.remover(),
+                "--overwrite would remove the recipe {} with the run in {shown}: move it out of there, or start \
+                 another run with --set run.out=...",
                 self.source.display()
             )));
         }
@@ -239,9 +201,8 @@ impl RunLocation {
             let Some(value) = self.recipe.1.pointer(&format!("/{}", key.replace('.', "/"))) else { continue };
             if let Some(input) = first_inside(&dir, value) {
                 return Err(Error::Run(format!(
-                    "{key} names {input}, which {} would remove with the run in {shown}: move it out of there, or \
-                     start another run with --set run.out=...",
-                    self.remover()
+                    "{key} names {input}, which --overwrite would remove with the run in {shown}: move it out of \
+                     there, or start another run with --set run.out=..."
                 )));
             }
         }
@@ -287,7 +248,8 @@ fn named(text: &str) -> Vec<PathBuf> {
     }
 }
 
-/// Every directory and link that the path goes through as it is written, and what it ends at. Empty if nothing is there.
+/// Every directory and link that the path goes through as it is written, and what it ends at. Empty
+/// if nothing is there.
 fn entries(path: &Path) -> Vec<PathBuf> {
     let (Ok(end), Ok(written)) = (fs::canonicalize(path), std::path::absolute(path)) else {
         return Vec::new();
@@ -407,7 +369,8 @@ mod tests {
                 Err(error) => error.to_string().contains(&format!("the numbers of {recorded} steps")),
             }
         };
-        // A kill before the first checkpoint is there leaves as many steps, but not all with nothing beside them.
+        // A kill before the first checkpoint is there leaves as many steps, but not all with
+        // nothing beside them.
         assert_eq!(
             [0, 2, 3, 4, 8].map(|recorded| is_lost(3, 8, recorded)),
             [false, false, false, true, true]
@@ -415,70 +378,6 @@ mod tests {
         assert_eq!([7, 8].map(|recorded| is_lost(0, 8, recorded)), [false, true]);
         fs::create_dir_all(dir.path().join("checkpoints/.step-000008.partial")).unwrap();
         assert!(!is_lost(0, 8, 8));
-    }
-
-    #[test]
-    fn a_run_that_has_made_no_step_does_not_block_its_directory() {
-        let scratch = tempfile::tempdir().unwrap();
-        let dir = scratch.path().join("run");
-        for part in ["checkpoints", "rollouts", "evaluations"] {
-            fs::create_dir_all(dir.join(part)).unwrap();
-        }
-        let place = RunLocation {
-            dir: dir.clone(),
-            existing: Existing::Refuse,
-            source: scratch.path().join("recipe.toml"),
-            recipe: (String::new(), json!({})),
-            defaults: json!({}),
-        };
-        fs::write(dir.join(VALUES), "{}").unwrap();
-        place.check().unwrap();
-        for (name, text) in [
-            (METRICS, "{\"step\":0}\n{\"step\":1"), // the last line was cut off
-            (TIMINGS, ""),
-            ("rollouts/step-000001.jsonl", "{}\n"),
-            ("rollouts/step-000001.jsonl.partial", "{"),
-            ("evaluations/step-000000-set.jsonl", "{}\n"),
-            ("mine.txt", "mine"),
-        ] {
-            fs::write(dir.join(name), text).unwrap();
-            place.check().unwrap();
-            assert!(place.starts_anew().unwrap(), "{name}");
-        }
-        // Anything that a step has left is kept, and so is what cannot be read.
-        for (name, text) in [
-            (METRICS, "{\"step\":0}\n{\"step\":1}\n"),
-            (METRICS, "junk\n"),
-            (TIMINGS, "{\"step\":1}\n"),
-            ("rollouts/step-000002.jsonl", ""),
-            ("checkpoints/step-000001", ""),
-        ] {
-            let path = dir.join(name);
-            let before = fs::read(&path).ok();
-            fs::write(&path, text).unwrap();
-            let said = place.check().unwrap_err().to_string();
-            assert!(said.contains("holds a run") && !place.starts_anew().unwrap(), "{name}: {said}");
-            match before {
-                Some(before) => fs::write(&path, before).unwrap(),
-                None => fs::remove_file(&path).unwrap(),
-            }
-        }
-        // A finished evaluation is worth something unless the new run is of the same model and problems.
-        let mended = RunLocation { recipe: (String::new(), json!({"seed": 2})), ..place.clone() };
-        assert!(mended.starts_anew().unwrap());
-        let values = json!({"model": {"path": "another"}});
-        let other = RunLocation { recipe: (String::new(), values), ..place.clone() };
-        assert!(other.check().unwrap_err().to_string().contains("holds a run"));
-        assert!(!other.starts_anew().unwrap());
-        let (complete, partial) =
-            ("evaluations/step-000000-set.jsonl", "evaluations/step-000000-set.jsonl.partial");
-        fs::rename(dir.join(complete), dir.join(partial)).unwrap();
-        assert!(other.starts_anew().unwrap());
-        // What the new run reads is not removed for it.
-        let values = json!({"data": {"files": [dir.join("mine.txt")]}});
-        let said =
-            RunLocation { recipe: (String::new(), values), ..place.clone() }.check().unwrap_err().to_string();
-        assert!(said.contains("data.files") && said.contains("starting anew would remove"), "{said}");
     }
 
     #[test]
@@ -550,7 +449,8 @@ mod tests {
         "run.out",
     ];
 
-    /// Puts the keys below a schema whose values are texts, or lists or maps of such, into `keys`; not those below `INPUTS`.
+    /// Puts the keys below a schema whose values are texts, or lists or maps of such, into `keys`;
+    /// not those below `INPUTS`.
     fn texts(root: &Value, schema: &Value, key: &str, keys: &mut BTreeSet<String>) {
         if INPUTS.contains(&key) {
             keys.insert(key.to_owned());

@@ -1,10 +1,11 @@
 //! A run's storage, whatever it trains: a directory, a log, evaluations, checkpoints and a summary.
 //!
-//! [`RunLocation`] says where a run is to be kept, [`RunDirectory`] is the directory once it is open.
-//! The directory has the metrics (`log.rs`, which writes to the [`sinks`]), [`ResponseFile`]s, and the
-//! checkpoints that a run goes on from (`checkpoint.rs`; `save.rs` decides when they are made). A
-//! rollout under way has a [`Journal`]. `initial_states.rs` measures the policy on states that stay the
-//! same. A step's measurements are in a [`StepRecord`], the end of a run in a [`RunSummary`].
+//! [`RunLocation`] says where a run is to be kept, [`RunDirectory`] is the directory once it is
+//! open. The directory has the metrics (`log.rs`, which writes to the [`sinks`]),
+//! [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`; `save.rs`
+//! decides when they are made). A rollout under way has a [`Journal`]. `initial_states.rs` measures
+//! the policy on states that stay the same. A step's measurements are in a [`StepRecord`], the end
+//! of a run in a [`RunSummary`].
 
 mod arithmetics;
 mod checkpoint;
@@ -37,12 +38,13 @@ use crate::ranks::Ranks;
 use crate::settings::Checkpoints;
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
-use isentrope_lab::alarms::Alarms;
-use isentrope_lab::log::Origin;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_ranks::Traffic;
+use isentrope_run::Origin;
+use isentrope_run::alarms::Alarms;
+use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -50,7 +52,7 @@ use std::time::Instant;
 
 /// A run under way.
 pub struct Run {
-    /// Where it is kept.
+    /// Its directory.
     pub directory: RunDirectory,
     /// Steps made, the one under way included.
     pub step: u64,
@@ -69,13 +71,13 @@ pub struct Run {
     best: Option<(u64, f64)>,
     alarms: Alarms,
     initial_states: InitialStates,
-    /// What the step measured that the run goes on from, if it is still to be recorded.
+    /// The record of the step that the run goes on from, if it is not written yet.
     unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
     started: Instant,
     /// Work of this process, over all steps.
     total: Clock,
-    /// What this rank's exchanges had taken when the step began.
+    /// The traffic of this rank's exchanges when the step began.
     traffic: Traffic,
 }
 
@@ -109,9 +111,9 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         Ok(Self { directory, initial_states, found })
     }
 
-    /// Begins the run, now that its learners are there: writes the recipe and the manifest, and removes
-    /// what later steps have left. Returns the run, and the trainer's state of the checkpoint, if there
-    /// is one.
+    /// Begins the run, now that its learners are there: writes the recipe and the manifest, and
+    /// removes what later steps have left. Returns the run, and the trainer's state of the
+    /// checkpoint, if there is one.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io); when another rank has failed.
@@ -130,7 +132,7 @@ impl<S: DeserializeOwned> OpenedRun<S> {
         let resumed_log = recorded.map(|step| directory.log(Some(step), &mut note)).transpose()?;
         // A process that makes no step leaves the recipe and the manifest by which steps were made.
         let makes_steps = recorded.is_none_or(|step| step < steps);
-        directory.begin(location, makes_steps, &mut note)?;
+        directory.begin(location, makes_steps)?;
         let saved = found.as_ref().map(|found| found.state.step);
         if makes_steps {
             directory.write_manifest(manifest, (saved.unwrap_or(0), steps), &mut note)?;
@@ -193,15 +195,15 @@ impl<S: DeserializeOwned> OpenedRun<S> {
 }
 
 impl Run {
-    /// Evaluates the model after this step on every set. The responses are kept in the run's directory, the numbers in the
-    /// record.
+    /// Evaluates the model after this step on every set. The responses are kept in the run's
+    /// directory, the numbers in the record.
     ///
     /// # Errors
     /// As sampling's and writing's.
-    pub(crate) fn evaluate(
+    pub(crate) fn evaluate<B: Backend>(
         &mut self,
         evaluator: &Evaluator<'_>,
-        model: &Model,
+        model: &Model<B>,
         sets: &[EvaluationSet],
         record: &mut StepRecord,
         observer: &mut dyn Observer,
@@ -239,7 +241,11 @@ impl Run {
     ///
     /// # Errors
     /// As [`InitialStates::measure`].
-    pub(crate) fn measure_initial_states(&self, learner: &Learner, record: &mut StepRecord) -> Result<()> {
+    pub(crate) fn measure_initial_states<B: Backend>(
+        &self,
+        learner: &Learner<B>,
+        record: &mut StepRecord,
+    ) -> Result<()> {
         let StepRecord { metrics, clock, .. } = record;
         if !self.initial_states.are_measured() {
             return Ok(());
@@ -268,7 +274,8 @@ impl Run {
         clock.time("records", || token_records::write(records, tokenizer, self.directory.tokens(self.step)?))
     }
 
-    /// Writes the numbers of this step, and tells the observer of them and of what they give the alarm for.
+    /// Writes the numbers of this step, and tells the observer of them and of what they give the
+    /// alarm for.
     ///
     /// # Errors
     /// As [`Log::write`].
@@ -302,7 +309,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was measured of the step that the run goes on from, if it is still to be recorded.
+    /// Takes the record of the step that the run goes on from, if it is not written yet.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
         self.unrecorded.take()
     }
@@ -318,7 +325,7 @@ impl Run {
         self.step -= 1;
     }
 
-    /// What to tell the user at the end.
+    /// The summary for the user.
     pub(crate) fn summary(self, ending: Ending, example: Option<Example>, laws: Vec<String>) -> RunSummary {
         RunSummary {
             ending,
@@ -328,7 +335,8 @@ impl Run {
             first: self.first,
             last: self.last,
             last_step: self.last_step,
-            // A run that went on from an earlier checkpoint may have a best one that was removed since.
+            // A run that went on from an earlier checkpoint may have a best one that was removed
+            // since.
             best: self.best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,

@@ -1,6 +1,7 @@
 //! Supervised fine-tuning: what a step is in the loop of `training_loop.rs`.
 //!
-//! The loss is the mean over the learnt tokens of a batch of their negative log-prob: cross-entropy on responses only.
+//! The loss is the mean over the learnt tokens of a batch of their negative log-prob: cross-entropy
+//! on responses only.
 
 mod prepare;
 mod recipe;

@@ -1,4 +1,5 @@
-//! What can go wrong in the laboratory. Every message is a sentence for the user that says what to do.
+//! Errors of reading what runs have written. Every message is a sentence for the user that says
+//! what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,8 @@ impl From<isentrope_files::Error> for Error {
 }
 
 impl Error {
-    pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
+    /// A malformed file.
+    pub fn invalid(path: &Path, what: impl Into<String>) -> Self {
         Self::Invalid { path: path.to_owned(), what: what.into() }
     }
 }

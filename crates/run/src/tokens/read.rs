@@ -22,7 +22,8 @@ pub struct TokenFile {
     pub cut_at: Option<String>,
 }
 
-/// Reads a file of records. Of a very long one the records at its beginning, up to four million tokens and 256 MiB.
+/// Reads a file of records. Of a very long one the records at its beginning, up to four million
+/// tokens and 256 MiB.
 ///
 /// # Errors
 /// When it cannot be read; malformed lines are named by file and line.

@@ -1,16 +1,19 @@
-//! A line through autocorrelated points, and how far its coefficients may be off: a studentised block bootstrap.
+//! A line through autocorrelated points, and how far its coefficients may be off: a studentised
+//! block bootstrap.
 //!
-//! Evaluations of one run are like their neighbours, and there are few of them. Blocks that are long enough to keep the
-//! likeness leave too few blocks to draw from, so the residuals are whitened first: each is reduced by what the one before it
-//! says of it (an autoregression of order 1), blocks of what is left are drawn with replacement, and the likeness is put back
-//! ("post-blackening", Davison and Hinkley 1997, Bootstrap Methods and their Application, section 8.2). In every resample the
-//! coefficients are divided by the standard error that it suggests by itself (studentised: Goetze and Kuensch 1996), and the
-//! 95 % point of the absolute quotients (symmetric: Hall 1988) takes the place of Student's.
+//! Evaluations of one run are like their neighbours, and there are few of them. Blocks that are
+//! long enough to keep the likeness leave too few blocks to draw from, so the residuals are
+//! whitened first: each is reduced by what the one before it says of it (an autoregression of order
+//! 1), blocks of what is left are drawn with replacement, and the likeness is put back
+//! ("post-blackening", Davison and Hinkley 1997, Bootstrap Methods and their Application, section
+//! 8.2). In every resample the coefficients are divided by the standard error that it suggests by
+//! itself (studentised: Goetze and Kuensch 1996), and the 95 % point of the absolute quotients
+//! (symmetric: Hall 1988) takes the place of Student's.
 //!
-//! The correlation of neighbours is the weak spot: that of residuals is far too low with few points. What would be expected of
-//! residuals is known exactly for every true correlation, and is inverted; and as few points cannot show that the correlation
-//! is not larger, 1.75 standard errors are added, of 1 / sqrt(points) each. docs/concepts/entropy.md has the coverage that was
-//! measured.
+//! The correlation of neighbours is the weak spot: that of residuals is far too low with few
+//! points. What would be expected of residuals is known exactly for every true correlation, and is
+//! inverted; and as few points cannot show that the correlation is not larger, 1.75 standard errors
+//! are added, of 1 / sqrt(points) each. docs/law.md has the coverage that was measured.
 
 use super::Point;
 use isentrope_random::{Draws, Purpose};
@@ -57,7 +60,8 @@ pub(super) struct Regression {
 }
 
 impl Regression {
-    /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is to be explained.
+    /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is
+    /// to be explained.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
         // What is equal but for rounding is equal.
         Self::through(runs).filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
@@ -114,8 +118,8 @@ impl Regression {
         self.residuals.len()
     }
 
-    /// The sum of squares that the best line leaves of the whitened points. What this line leaves is as good as the accuracies:
-    /// a line is taken away from them.
+    /// The sum of squares that the best line leaves of the whitened points. What this line leaves
+    /// is as good as the accuracies: a line is taken away from them.
     fn left_when_whitened(&self, correlation: f64) -> f64 {
         let white = |values: &[f64]| whitened(values, &self.lengths, correlation);
         let mut left = white(&self.residuals);
@@ -149,7 +153,8 @@ struct Expected {
 impl Expected {
     fn of(regression: &Regression, correlation: f64) -> Self {
         let Regression { lengths, basis, .. } = regression;
-        // Of the correlation matrix C and the matrix L that averages both neighbours: C q, q'C q, q'L q and q'L C q.
+        // Of the correlation matrix C and the matrix L that averages both neighbours: C q, q'C q,
+        // q'L q and q'L C q.
         let seen = basis.each_ref().map(|q| correlated(q, lengths, correlation));
         let of = |i: usize, j: usize| dot(&basis[i], &seen[j]);
         let covariance = [of(0, 0), of(0, 1), of(1, 1)];
@@ -239,7 +244,8 @@ struct Noise {
 }
 
 impl Noise {
-    /// The standard error of a combination of the coefficients; `apart` of one new measurement from it.
+    /// The standard error of a combination of the coefficients; `apart` of one new measurement from
+    /// it.
     fn error(&self, [u, v]: [f64; 2], apart: bool) -> f64 {
         let [first, both, second] = self.covariance;
         let own = if apart { 1.0 } else { 0.0 };
@@ -339,8 +345,8 @@ fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     }
 }
 
-/// Where in the table the correlation stands that is allowed for, of so many residuals whose neighbours are like this, if
-/// `expected` says what is to be seen at each entry.
+/// Where in the table the correlation stands that is allowed for, of so many residuals whose
+/// neighbours are like this, if `expected` says what is to be seen at each entry.
 fn place(seen: f64, residuals: usize, expected: impl Fn(usize) -> f64) -> f64 {
     let last = (TABLE - 1) as f64;
     let above = (0..TABLE).find(|i| expected(*i) > seen).unwrap_or(TABLE);
@@ -361,8 +367,8 @@ fn correlation(place: f64) -> f64 {
     LARGEST * place / (TABLE - 1) as f64
 }
 
-/// F of one line for all runs against a line for each (Chow 1960), of whitened points: likeness of neighbours alone would make
-/// it large. None of a single run, or where one line leaves nothing.
+/// F of one line for all runs against a line for each (Chow 1960), of whitened points: likeness of
+/// neighbours alone would make it large. None of a single run, or where one line leaves nothing.
 pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
     let lines: Vec<Regression> = runs.iter().filter_map(|run| Regression::through(&[run])).collect();
     let all = Regression::through(runs)?;
@@ -374,7 +380,8 @@ pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
     if k < 2.0 || lines.len() < runs.len() || squares <= 0.0 || is_rounding {
         return None;
     }
-    // What is expected of the residuals of a line each: products of neighbours of all runs over squares of all runs.
+    // What is expected of the residuals of a line each: products of neighbours of all runs over
+    // squares of all runs.
     let tables: Vec<Vec<Expected>> = lines.iter().map(tables).collect();
     let expected = |i: usize| {
         let of_runs = || tables.iter().map(|table| table[i]);
@@ -405,8 +412,8 @@ fn centred(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value - mean).collect()
 }
 
-/// The quotient below which [`LEVEL`] of them lies; those of residuals without any noise (0 / 0) are none, and 0 is returned
-/// where there is no other.
+/// The quotient below which [`LEVEL`] of them lies; those of residuals without any noise (0 / 0)
+/// are none, and 0 is returned where there is no other.
 fn quantile(quotients: impl Iterator<Item = f64>) -> f64 {
     let mut quotients: Vec<f64> = quotients.filter(|q| q.is_finite()).collect();
     let rank = libm::ceil(LEVEL * (quotients.len() + 1) as f64) as usize;

@@ -1,7 +1,9 @@
-//! Token records: what a run keeps of some responses of each step, number by number, in `tokens/step-N.jsonl`. Beside them an
+//! Token records: what a run keeps of some responses of each step, number by number, in
+//! `tokens/step-N.jsonl`. Beside them an
 //! [`InitialState`], a response from before the first step.
 //!
-//! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score --in` takes the file as it is.
+//! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
+//! --in` takes the file as it is.
 
 mod initial_state;
 mod numbers;
@@ -12,8 +14,9 @@ pub use read::{TokenFile, read, read_from};
 
 use serde::{Deserialize, Serialize};
 
-/// One response with its numbers. Arrays have an entry for each token of the response, `[tokens]`; log-probs and entropies are
-/// in nats, of the whole vocabulary at the temperature; a number that is not finite is null in the file.
+/// One response with its numbers. Arrays have an entry for each token of the response, `[tokens]`;
+/// log-probs and entropies are in nats, of the whole vocabulary at the temperature; a number that
+/// is not finite is null in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenRecord {
     /// The step that the file is of.
@@ -40,20 +43,21 @@ pub struct TokenRecord {
     pub prompt_tokens: usize,
     /// Token ids of the prompt and of the response.
     pub tokens: Vec<u32>,
-    /// Text that each token has made certain: empty for special tokens and for parts of a character that a later token
-    /// completes. One after the other they are the text of the response.
+    /// Text that each token has made certain: empty for special tokens and for parts of a character
+    /// that a later token completes. One after the other they are the text of the response.
     pub pieces: Vec<String>,
     /// Log-prob of each token when it was sampled.
     #[serde(with = "numbers")]
     pub logprobs: Vec<f32>,
-    /// Entropy of the whole policy at the place of each when it was sampled, also where sampling was truncated.
+    /// Entropy of the whole policy at the place of each when it was sampled, also where sampling
+    /// was truncated.
     #[serde(with = "numbers")]
     pub entropies: Vec<f32>,
     /// Log-prob of each after the step's last update.
     #[serde(with = "numbers")]
     pub logprobs_after: Vec<f32>,
-    /// The first update of the step that was made from it, from 1; none where it was not trained on, and then there is
-    /// nothing of what follows.
+    /// The first update of the step that was made from it, from 1; none where it was not trained
+    /// on, and then there is nothing of what follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<usize>,
     /// The tokens' advantages: one number where they are equal.
@@ -138,7 +142,8 @@ impl TokenRecord {
         self.advantages.is_some()
     }
 
-    /// What is wrong with it, if anything: arrays of other lengths than the response, places outside it.
+    /// What is wrong with it, if anything: arrays of other lengths than the response, places
+    /// outside it.
     ///
     /// # Errors
     /// Names the key.

@@ -3,14 +3,15 @@
 use super::{Form, Point};
 use serde::Serialize;
 
-/// Share of a run's points that a prediction is made from unless another is asked for (arXiv:2505.22617 takes 15 %).
+/// Share of a run's points that a prediction is made from unless another is asked for
+/// (arXiv:2505.22617 takes 15 %).
 pub const PREFIX: f64 = 0.15;
 
 /// Fewest points that a prediction is made from, and fewest that it is scored on.
 const LEAST: [usize; 2] = [3, 2];
 
-/// How forms that are fitted to a prefix do on the rest. The law and the line are told the entropies of the rest, the others its
-/// steps.
+/// How forms that are fitted to a prefix do on the rest. The law and the line are told the
+/// entropies of the rest, the others its steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
     /// Points that the forms were fitted to.
@@ -35,7 +36,8 @@ pub struct Scored {
 }
 
 impl Prediction {
-    /// From this share of a run's finite points, and at least three; none where fewer than two would be left.
+    /// From this share of a run's finite points, and at least three; none where fewer than two
+    /// would be left.
     pub fn of(points: &[Point], share: f64) -> Option<Self> {
         let [least, left] = LEAST;
         let prefix = (libm::ceil(share * points.len() as f64) as usize).max(least);
@@ -52,7 +54,8 @@ impl Prediction {
         Some(Self { prefix, until: known.last()?.step, rest: rest.len(), scored: scored.collect() })
     }
 
-    /// The share of these points' steps that is over with the prefix. Of few points it is larger than what was asked for.
+    /// The share of these points' steps that is over with the prefix. Of few points it is larger
+    /// than what was asked for.
     pub fn share_of_steps(&self, points: &[Point]) -> Option<f64> {
         let (first, last) = (points.first()?.step, points.last()?.step);
         let over = |step: u64| step.saturating_sub(first) as f64;

@@ -1,4 +1,5 @@
-//! What a run directory of this program holds, and under which names: the log, the recipe, the responses of each step.
+//! What a run directory of this program holds, and under which names: the log, the recipe, the
+//! responses of each step.
 
 use crate::{Error, Result};
 use isentrope_files::{names, read_regular};
@@ -12,8 +13,8 @@ pub const METRICS: &str = "metrics.jsonl";
 pub const TIMINGS: &str = "timings.jsonl";
 /// The resolved recipe.
 pub const RECIPE: &str = "recipe.toml";
-/// The recipe's values, to compare with when the run is resumed. The file is written first and removed last: a directory is
-/// a run if it has this file.
+/// The recipe's values, to compare with when the run is resumed. The file is written first and
+/// removed last: a directory is a run if it has this file.
 pub const VALUES: &str = ".recipe.json";
 /// What the run was made from.
 pub const MANIFEST: &str = "manifest.json";
@@ -111,7 +112,8 @@ fn of_step(step: u64) -> String {
     format!("step-{step:06}.jsonl")
 }
 
-/// The steps N of the files `step-N.jsonl` in a directory, ascending; none where there is no directory.
+/// The steps N of the files `step-N.jsonl` in a directory, ascending; none where there is no
+/// directory.
 fn steps(dir: &Path) -> Result<Vec<u64>> {
     let step = |name: &str| name.strip_prefix("step-")?.strip_suffix(".jsonl")?.parse::<u64>().ok();
     let mut steps: Vec<u64> = names(dir)?.iter().filter_map(|name| step(name.to_str()?)).collect();

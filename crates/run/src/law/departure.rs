@@ -1,4 +1,5 @@
-//! Whether accuracy has left the law: a policy that learns something new rises above what its entropy has bought so far.
+//! Whether accuracy has left the law: a policy that learns something new rises above what its
+//! entropy has bought so far.
 
 use super::bootstrap::{Regression, errors};
 use super::{LEAST_POINTS, Point};
@@ -8,9 +9,10 @@ use std::cmp::Reverse;
 /// Prefixes that are tried, at most.
 const PREFIXES: usize = 12;
 
-/// Standard errors of a single measurement that are within reach. A run asks after every evaluation, with many prefixes each
-/// time: so many that of whole runs that obey the law, at most about 5 of 100 ever raise a false alarm,
-/// as long as neighbouring residuals correlate by no more than 0.6 (docs/concepts/entropy.md).
+/// Standard errors of a single measurement that are within reach. A run asks after every
+/// evaluation, with many prefixes each time: so many that of whole runs that obey the law, at most
+/// about 5 of 100 ever raise a false alarm, as long as neighbouring residuals correlate by no more
+/// than 0.6 (docs/law.md).
 const REACH: f64 = 4.4;
 
 /// Measurements beyond reach, to the last one, that it takes.
@@ -30,14 +32,15 @@ pub struct Departure {
     pub accuracy: f64,
     /// What the law had predicted for it.
     pub predicted: f64,
-    /// How far a single accuracy may lie from that: 4.4 standard errors, which allow for likeness of neighbours.
+    /// How far a single accuracy may lie from that: 4.4 standard errors, which allow for likeness
+    /// of neighbours.
     pub reach: f64,
 }
 
 impl Departure {
-    /// Looks for it in the finite points of one run, in the order of steps: fits prefixes of different lengths, and sees
-    /// whether the last two or more accuracies are all beyond reach, on one side. Of several departures, the earliest; of
-    /// these, the one that knows most points.
+    /// Looks for it in the finite points of one run, in the order of steps: fits prefixes of
+    /// different lengths, and sees whether the last two or more accuracies are all beyond reach, on
+    /// one side. Of several departures, the earliest; of these, the one that knows most points.
     pub fn of(points: &[Point]) -> Option<Self> {
         let prefixes = points.len().checked_sub(LEAST_POINTS + IN_A_ROW)?;
         let tried = prefixes.min(PREFIXES - 1);

@@ -4,7 +4,7 @@
 const LARGE: f64 = 1e6;
 
 /// A number in four digits that mean something.
-pub(crate) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     let size = value.abs();
     if value.fract() == 0.0 && size < 1e9 {
         return format!("{:.0}", value + 0.0); // -0 has no sign
@@ -16,8 +16,9 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// A number with so many digits behind the point, in columns of its like; nothing that rounds to 0 has a sign.
-pub(crate) fn fixed(value: f64, digits: usize) -> String {
+/// A number with so many digits behind the point, in columns of its like; nothing that rounds to 0
+/// has a sign.
+pub fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() && value.abs() >= LARGE {
         return format!("{value:.2e}");
     }
@@ -29,12 +30,12 @@ pub(crate) fn fixed(value: f64, digits: usize) -> String {
 }
 
 /// A share as percent.
-pub(crate) fn percent(value: f64) -> String {
+pub fn percent(value: f64) -> String {
     format!("{} %", fixed(100.0 * value, 1))
 }
 
 /// A share as whole percent.
-pub(crate) fn whole_percent(share: f64) -> String {
+pub fn whole_percent(share: f64) -> String {
     format!("{:.0} %", 100.0 * share)
 }
 

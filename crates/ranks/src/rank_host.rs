@@ -1,31 +1,31 @@
-//! Where ranks run, and what each has there.
+//! The machines that ranks run on, and what each rank may use there.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What a rank finds where it runs.
+/// A rank's machine, and what the rank may use of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct RankHost {
     /// Name of its host.
     pub host: String,
-    /// Tells machines apart that have the same name; empty where that cannot be known.
+    /// The machine's boot id, which tells machines of one name apart; empty if it cannot be read.
     pub boot: String,
     /// Its process.
     pub process: u32,
     /// Threads that it computes with.
     pub threads: usize,
-    /// Processors that it may use, as a list such as `0-3,8`; empty where that cannot be known.
+    /// Processors that it may use, as a list such as `0-3,8`; empty if that cannot be read.
     pub processors: String,
-    /// Those that the process may use that has started it: launchers bind ranks to some, and not themselves.
+    /// Processors of the process that started it: launchers bind ranks to some, and not themselves.
     pub of_launcher: String,
-    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a control group; none where that
-    /// cannot be known.
+    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a
+    /// control group; none where that cannot be known.
     pub at_a_time: Option<usize>,
     /// Bytes of memory that its machine has available, for all ranks there together.
     pub memory: u64,
 }
 
-impl Place {
+impl RankHost {
     /// This process's.
     pub fn here(threads: usize, memory: u64) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
@@ -51,7 +51,7 @@ impl Place {
             .into_bytes()
     }
 
-    /// None of bytes that are no place.
+    /// Reads a record; none if it is malformed.
     pub(crate) fn decode(record: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(record).ok()?.split('\n');
         let place = Self {
@@ -77,8 +77,8 @@ pub struct Node {
     pub ranks: Vec<usize>,
     /// Threads of all of them.
     pub threads: usize,
-    /// Most threads of all of them that run at a time, if that is known: as many as they have processors together, or as a quota
-    /// allows.
+    /// Most threads of all of them that run at a time, if that is known: as many as they have
+    /// processors together, or as a quota allows.
     pub processors: Option<usize>,
     /// As many as it would be if no launcher bound ranks to some of the processors.
     pub unbound: Option<usize>,
@@ -88,10 +88,10 @@ pub struct Node {
 
 impl Node {
     /// The machines of all ranks, in the order of their first ranks.
-    pub fn of(places: &[Place]) -> Vec<Self> {
-        let mut nodes: Vec<Vec<(usize, &Place)>> = Vec::new();
+    pub fn of(places: &[RankHost]) -> Vec<Self> {
+        let mut nodes: Vec<Vec<(usize, &RankHost)>> = Vec::new();
         for (rank, place) in places.iter().enumerate() {
-            let same = |other: &Place| (&other.host, &other.boot) == (&place.host, &place.boot);
+            let same = |other: &RankHost| (&other.host, &other.boot) == (&place.host, &place.boot);
             match nodes.iter_mut().find(|node| same(node[0].1)) {
                 Some(node) => node.push((rank, place)),
                 None => nodes.push(vec![(rank, place)]),
@@ -100,13 +100,14 @@ impl Node {
         nodes.iter().map(|ranks| Self::shared_by(ranks)).collect()
     }
 
-    fn shared_by(ranks: &[(usize, &Place)]) -> Self {
+    fn shared_by(ranks: &[(usize, &RankHost)]) -> Self {
         let places = || ranks.iter().map(|(_, place)| *place);
         let (bound, of_launchers): (BTreeSet<usize>, BTreeSet<usize>) = (
             places().flat_map(|place| numbers(&place.processors)).collect(),
             places().flat_map(|place| numbers(&place.of_launcher)).collect(),
         );
-        // A rank that runs fewer threads at a time than it has processors has a quota, which those of a machine share.
+        // A rank that runs fewer threads at a time than it has processors has a quota, which those
+        // of a machine share.
         let quota = places()
             .filter_map(|place| place.at_a_time.filter(|&most| most < numbers(&place.processors).len()))
             .min();
@@ -128,7 +129,7 @@ impl Node {
         self.memory / self.ranks.len() as u64
     }
 
-    /// What should be said of its threads: ranks that are bound to few processors, or that crowd them.
+    /// Notes on its threads: ranks that are bound to few processors, or that crowd them.
     pub fn note(&self) -> Option<ThreadNote<'_>> {
         let crowded = self.processors.filter(|&processors| self.threads > processors);
         let spare = || self.unbound.filter(|&processors| self.threads < processors);
@@ -206,8 +207,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(host: &str, boot: &str, threads: usize) -> Place {
-        Place {
+    fn place(host: &str, boot: &str, threads: usize) -> RankHost {
+        RankHost {
             host: host.into(),
             boot: boot.into(),
             process: 7,
@@ -242,7 +243,7 @@ mod tests {
     #[test]
     fn threads_are_measured_by_what_masks_and_quotas_leave() {
         let node = |ranks: &[(&str, usize)], of_launcher: &str| {
-            let places = ranks.iter().map(|(processors, at_a_time)| Place {
+            let places = ranks.iter().map(|(processors, at_a_time)| RankHost {
                 processors: (*processors).into(),
                 of_launcher: of_launcher.into(),
                 at_a_time: Some(*at_a_time),
@@ -274,8 +275,8 @@ mod tests {
         #[test]
         fn places_are_read_as_they_were_written(host in "\\PC*", threads in 1usize..99, noise in any::<Vec<u8>>()) {
             let written = place(&host, "x", threads);
-            prop_assert_eq!(Place::decode(&written.encode()), Some(written));
-            let _ = Place::decode(&noise);
+            prop_assert_eq!(RankHost::decode(&written.encode()), Some(written));
+            let _ = RankHost::decode(&noise);
         }
     }
 }

@@ -17,7 +17,8 @@ const LEAST_SPAN: f64 = 1e-3;
 /// Accuracies are equal if they differ by no more than this share of the largest.
 const ROUNDING: f64 = 1e-11;
 
-/// Entropy has a course if what it changes from one point to the next is at most this share of what noise would.
+/// Entropy has a course if what it changes from one point to the next is at most this share of what
+/// noise would.
 const COURSE: f64 = 0.5;
 
 /// Share of the variance from which on the wrong sign is plain, whatever the interval.
@@ -26,11 +27,12 @@ const TOGETHER: f64 = 0.25;
 /// A form whose R^2 is at most so much less does as well.
 const AS_WELL: f64 = 0.01;
 
-/// F from which on runs do not have one law. Of whitened points it is nearly never so large where they have.
+/// F from which on runs do not have one law. Of whitened points it is nearly never so large where
+/// they have.
 const APART: f64 = 4.0;
 
-/// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite ones of one run, or of several
-/// where `lost` of them are not finite.
+/// Reasons, each a sentence without its full stop, the most telling first. `points` are the finite
+/// ones of one run, or of several where `lost` of them are not finite.
 pub(super) fn refusals(
     runs: &[&[Point]],
     lost: usize,
@@ -153,8 +155,8 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
     said.collect()
 }
 
-/// What several runs that are fitted as one have in common: whether one law does for all of them, as far as they can be fitted
-/// alone.
+/// What several runs that are fitted as one have in common: whether one law does for all of them,
+/// as far as they can be fitted alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
     let long = runs.iter().copied().filter(|run| run.len() > 2);
     let fitted: Vec<(&[Point], Curve)> = long.filter_map(|run| Some((run, Form::Law.fit(run)?))).collect();
@@ -189,8 +191,8 @@ fn span(values: impl Iterator<Item = f64>) -> [f64; 2] {
     values.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], v| [low.min(v), high.max(v)])
 }
 
-/// Half the mean square of changes from point to point over the variance, which is 1 for noise (von Neumann 1941) and near 0
-/// for a course; the least of all runs.
+/// Half the mean square of changes from point to point over the variance, which is 1 for noise (von
+/// Neumann 1941) and near 0 for a course; the least of all runs.
 fn course(runs: &[&[Point]]) -> Option<f64> {
     let of = |run: &&[Point]| {
         let n = run.len() as f64;

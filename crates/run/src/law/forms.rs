@@ -1,4 +1,5 @@
-//! The law and the forms that it is held against: two series that fall and rise together fit many curves.
+//! The law and the forms that it is held against: two series that fall and rise together fit many
+//! curves.
 
 use super::Point;
 use serde::Serialize;
@@ -13,8 +14,8 @@ pub enum Form {
     Linear,
     /// The last value stays.
     Constant,
-    /// R = c - d exp(-step / tau), which does not look at the entropy. Steps count from the first point: a run that goes on
-    /// from step 100 000 bends as one from 0 does.
+    /// R = c - d exp(-step / tau), which does not look at the entropy. Steps count from the first
+    /// point: a run that goes on from step 100 000 bends as one from 0 does.
     Saturating,
 }
 
@@ -32,7 +33,8 @@ pub(super) struct Curve {
 /// Fewest points that a saturating curve, of three coefficients, is fitted to.
 const LEAST_SATURATING: usize = 5;
 
-/// Values of tau that are tried, from a fiftieth of the steps' span to ten times it, evenly in their logarithm.
+/// Values of tau that are tried, from a fiftieth of the steps' span to ten times it, evenly in
+/// their logarithm.
 const TAUS: i32 = 120;
 
 impl Form {
@@ -49,7 +51,8 @@ impl Form {
         }
     }
 
-    /// Fits it to finite points of one run in the order of steps; none where they do not determine it.
+    /// Fits it to finite points of one run in the order of steps; none where they do not determine
+    /// it.
     pub(super) fn fit(self, points: &[Point]) -> Option<Curve> {
         let last = points.last()?;
         match self {
@@ -68,12 +71,14 @@ impl Form {
         }
     }
 
-    /// Where accuracy ends by it, fitted to all points: where no entropy is left, or after all steps.
+    /// Where accuracy ends by it, fitted to all points: where no entropy is left, or after all
+    /// steps.
     pub(super) fn end(self, points: &[Point]) -> Option<f64> {
         self.fit(points).map(|curve| curve.offset)
     }
 
-    /// Share of the accuracies' variance that it explains, fitted to them all; none of what has no coefficients.
+    /// Share of the accuracies' variance that it explains, fitted to them all; none of what has no
+    /// coefficients.
     pub(super) fn r_squared(self, points: &[Point]) -> Option<f64> {
         if self == Self::Constant {
             return None;

@@ -20,14 +20,16 @@ pub struct Fit {
     /// Mean of exp(H), where the line is best known.
     #[serde(skip)]
     center: f64,
-    /// Half the width of the line's interval there and of the slope's, and their covariance in the same units.
+    /// Half the width of the line's interval there and of the slope's, and their covariance in the
+    /// same units.
     #[serde(skip)]
     band: [f64; 3],
 }
 
 impl Fit {
-    /// Fits points of one or several runs, each in the order of its steps. None where the coefficients cannot be computed: with
-    /// fewer than three points, one entropy, one accuracy, or numbers that are not finite.
+    /// Fits points of one or several runs, each in the order of its steps. None where the
+    /// coefficients cannot be computed: with fewer than three points, one entropy, one accuracy, or
+    /// numbers that are not finite.
     pub fn of(runs: &[&[Point]], seed: u64) -> Option<Self> {
         let regression = Regression::of(runs)?;
         let bootstrap = Bootstrap::of(&regression, seed);
@@ -59,7 +61,8 @@ impl Fit {
         self.b.value - self.a.value * libm::exp(entropy)
     }
 
-    /// R at an entropy, with the interval of the fitted curve there (not of single evaluations, which scatter around it).
+    /// R at an entropy, with the interval of the fitted curve there (not of single evaluations,
+    /// which scatter around it).
     pub fn curve(&self, entropy: f64) -> Interval {
         let (value, away) = (self.accuracy(entropy), libm::exp(entropy) - self.center);
         let [level, slope, covariance] = self.band;

@@ -12,11 +12,13 @@ pub struct Study {
     pub points: Vec<Point>,
     /// The law, wherever its coefficients can be computed.
     pub fit: Option<Fit>,
-    /// Why the law must not be relied on here, in sentences without their full stop; empty where it holds.
+    /// Why the law must not be relied on here, in sentences without their full stop; empty where it
+    /// holds.
     pub refusals: Vec<String>,
     /// What the reader should know of a law that holds, likewise.
     pub remarks: Vec<String>,
-    /// Share of the accuracies' variance that every form explains, where it can be fitted to all points of one run.
+    /// Share of the accuracies' variance that every form explains, where it can be fitted to all
+    /// points of one run.
     pub r_squared: Vec<(Form, f64)>,
     /// What the beginning of one run predicts of its rest.
     pub prediction: Option<Prediction>,
@@ -28,7 +30,8 @@ pub struct Study {
 }
 
 impl Study {
-    /// Studies points of one run in the order of steps. Bootstrap draws depend on `seed` and the number of points alone.
+    /// Studies points of one run in the order of steps. Bootstrap draws depend on `seed` and the
+    /// number of points alone.
     pub fn of(points: Vec<Point>, seed: u64) -> Self {
         Self::with_prefix(points, PREFIX, seed)
     }
@@ -49,7 +52,8 @@ impl Study {
         Self { r_squared, prediction: Prediction::of(&points, prefix), ..study }
     }
 
-    /// Studies the points of several runs as one law, each in the order of its steps; neighbours are those within a run.
+    /// Studies the points of several runs as one law, each in the order of its steps; neighbours
+    /// are those within a run.
     pub fn together(runs: &[&[Point]], seed: u64) -> Self {
         let finite: Vec<Vec<Point>> =
             runs.iter().map(|run| run.iter().copied().filter(Point::is_finite).collect()).collect();
@@ -85,8 +89,8 @@ impl Study {
         self.fit.as_ref().filter(|_| self.refusals.is_empty())
     }
 
-    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and ceiling are shares, and
-    /// whether anything was cut.
+    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and
+    /// ceiling are shares, and whether anything was cut.
     pub fn ceiling(&self) -> Option<(Interval, bool)> {
         let ceiling = self.holds()?.ceiling;
         let is_share = |value: f64| (0.0..=1.0).contains(&value);
@@ -95,7 +99,8 @@ impl Study {
         Some((cut, cut != ceiling))
     }
 
-    /// The numbers of docs/reference/metrics.md below `law/<set>/`: those of the law where it holds, the last one always.
+    /// The numbers of docs/metrics.md below `law/<set>/`: those of the law where it holds, the last
+    /// one always.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mut metrics = Vec::new();
         if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
@@ -133,8 +138,8 @@ impl Study {
         }
     }
 
-    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None of a single point, without entropy,
-    /// and of several runs together.
+    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None of a
+    /// single point, without entropy, and of several runs together.
     pub fn entropy_spent(&self) -> Option<f64> {
         self.spent().filter(|_| self.points.len() > 1)
     }
