@@ -6,16 +6,15 @@ use crate::observer::{Phase, Progress};
 use crate::partial_response::PartialResponse;
 use crate::respond::{Interrupt, ResponseId};
 use crate::sequence::Completion;
-use isentrope_kernels::Backend;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model};
 
 /// The means of sampling: model, memory and whoever watches.
-pub struct Sampler<'a, B: Backend> {
+pub struct Sampler<'a> {
     /// The policy.
-    pub model: &'a Model<B>,
+    pub model: &'a Model,
     /// Stores the activations of requests with `cache_activations`, if there is one.
-    pub activation_cache: Option<&'a mut ActivationCache<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache>,
     /// Turns tokens into text.
     pub tokenizer: &'a Tokenizer,
     /// Memory.
@@ -27,11 +26,11 @@ pub struct Sampler<'a, B: Backend> {
 }
 
 /// Sampling under way. Other processes may take responses over from it before they have ended.
-pub struct SamplingRun<'a, B: Backend> {
-    model: &'a Model<B>,
+pub struct SamplingRun<'a> {
+    model: &'a Model,
     tokenizer: &'a Tokenizer,
     limits: Limits,
-    engine: Engine<'a, B>,
+    engine: Engine<'a>,
     /// The number of each of the engine's requests among those of the rollout.
     numbers: Vec<usize>,
     progress: Progress,
@@ -49,12 +48,12 @@ pub struct Unfinished {
 /// A request of the rollout, its number, and what its samples have come to elsewhere.
 type NumberedRequest = (usize, Request, Vec<PartialResponse>);
 
-impl<'a, B: Backend> SamplingRun<'a, B> {
+impl<'a> SamplingRun<'a> {
     /// Queues requests, which are numbered from 0.
     ///
     /// # Errors
     /// As [`Engine::submit`].
-    pub fn begin(sampler: Sampler<'a, B>, requests: Vec<Request>) -> Result<Self> {
+    pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
         let requests: Vec<NumberedRequest> =
@@ -149,18 +148,18 @@ impl<'a, B: Backend> SamplingRun<'a, B> {
 }
 
 /// An engine with no more memory than the requests can use.
-fn engine<'a, B: Backend>(
-    model: &'a Model<B>,
+fn engine<'a>(
+    model: &'a Model,
     tokenizer: &'a Tokenizer,
     limits: Limits,
     requests: &[NumberedRequest],
-) -> Result<Engine<'a, B>> {
+) -> Result<Engine<'a>> {
     let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, requests)), ..limits };
     Ok(Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end())
 }
 
 /// Submits requests; returns their numbers in the engine's order.
-fn submit<B: Backend>(engine: &mut Engine<'_, B>, requests: Vec<NumberedRequest>) -> Result<Vec<usize>> {
+fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec<usize>> {
     let mut numbers = Vec::with_capacity(requests.len());
     for (number, request, responses) in requests {
         numbers.push(number);
@@ -170,10 +169,10 @@ fn submit<B: Backend>(engine: &mut Engine<'_, B>, requests: Vec<NumberedRequest>
 }
 
 /// Bytes of keys and values if all requests ran at once.
-fn largest_need<B: Backend>(model: &Model<B>, requests: &[NumberedRequest]) -> usize {
+fn largest_need(model: &Model, requests: &[NumberedRequest]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, (_, request, _)| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
-        sum.saturating_add((KvCache::<B>::pages_for(length) + 1).saturating_mul(request.samples.len()))
+        sum.saturating_add((KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()))
     });
     pages.saturating_mul(KvCache::page_bytes(model))
 }

@@ -5,7 +5,7 @@ use crate::partial_response::PartialResponse;
 use crate::random::Key;
 use crate::sampling::Sampling;
 use crate::stop::Text;
-use isentrope_kernels::{Backend, Draw, Drawn};
+use isentrope_kernels::{Buffer, Draw, Drawn};
 use std::sync::Arc;
 
 /// Why a response ended.
@@ -53,7 +53,7 @@ pub struct Completion {
 }
 
 /// A prompt whose samples have not all started.
-pub(crate) struct Group<B: Backend> {
+pub(crate) struct Group {
     pub id: usize,
     pub key: Key,
     pub prompt: Arc<[u32]>,
@@ -67,17 +67,17 @@ pub(crate) struct Group<B: Backend> {
     pub pages: Vec<u32>,
     /// The activation slots of the prompt's fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
-    pub state: GroupState<B>,
+    pub state: GroupState,
 }
 
-pub(crate) enum GroupState<B: Backend> {
+pub(crate) enum GroupState {
     /// Has no memory yet.
     Waiting,
     /// `done` tokens of the prompt are in the cache.
     Prefilling { done: usize },
     /// The whole prompt is in the cache; this row of what a step returned is the final hidden state
     /// of its last token.
-    Ready { hidden: Arc<B::Buffer>, row: u32 },
+    Ready { hidden: Arc<Buffer>, row: u32 },
 }
 
 /// A response in the making.

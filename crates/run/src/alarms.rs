@@ -280,7 +280,7 @@ impl Remedies {
     fn entropy_below(&self, target: f64) -> String {
         format!(
             "Its target of {} nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held: raise \
-             objective.covariance.controller.max or gain (docs/autopilot.md), or entropy_bonus.max, or lower \
+             objective.covariance.controller.max or gain (docs/concepts/entropy.md), or entropy_bonus.max, or lower \
              optimizer.learning_rate. What is spent does not come back: start again, or from a checkpoint before it.",
             fixed(target, 3)
         )
@@ -290,7 +290,7 @@ impl Remedies {
         match origin {
             Origin::Isentrope | Origin::Unknown => Self {
                 entropy: "Hold an entropy with objective.covariance.target_entropy, which objective.covariance.method = \
-                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/autopilot.md), or raise \
+                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/concepts/entropy.md), or raise \
                           objective.clip_high or objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
                           it more slowly. What is spent does not come back: start again, or from a checkpoint before it.",
                 truncation: "Raise rollout.max_tokens, or let length cost something with reward.overlong.buffer. If the \

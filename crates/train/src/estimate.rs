@@ -10,7 +10,7 @@ mod limit;
 pub use limit::{Cost, Limit, Peak, StepCost};
 
 use crate::error::Result;
-use isentrope_kernels::{Backend, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role};
 use isentrope_model::{Layout, Tokens};
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ impl Speed {
     ///
     /// # Errors
     /// When there is no memory for 64 MiB of weights.
-    pub fn measure<B: Backend>(backend: &B, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
+    pub fn measure(backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
         let mut products = Products::new(backend, layout, UPDATE_ROWS)?;
         Ok(Self {
             sampling: products.speed(backend, sampling_rows(sampled_at_a_time)),
@@ -144,12 +144,7 @@ impl Speeds {
     ///
     /// # Errors
     /// As [`Speed::measure`].
-    pub fn of<B: Backend>(
-        &mut self,
-        backend: &B,
-        layout: &Layout,
-        sampled_at_a_time: usize,
-    ) -> Result<Speed> {
+    pub fn of(&mut self, backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Speed> {
         let (shapes, rows) = (measured(layout), sampling_rows(sampled_at_a_time));
         if let Some((_, _, speed)) = self.0.iter().find(|known| known.0 == shapes && known.1 == rows) {
             return Ok(*speed);
@@ -184,17 +179,17 @@ fn measured(layout: &Layout) -> Vec<Linear> {
 }
 
 /// The products that are measured.
-struct Products<B: Backend>(Vec<Product<B>>);
+struct Products(Vec<Product>);
 
-struct Product<B: Backend> {
+struct Product {
     shape: Linear,
-    weights: B::Buffer,
-    input: B::Buffer,
-    output: B::Buffer,
+    weights: Buffer,
+    input: Buffer,
+    output: Buffer,
 }
 
-impl<B: Backend> Products<B> {
-    fn new(backend: &B, layout: &Layout, rows: usize) -> Result<Self> {
+impl Products {
+    fn new(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Self> {
         let mut products = Vec::new();
         for shape in measured(layout) {
             let weights = Role::Weight(Kind::Matrix(shape));
@@ -215,7 +210,7 @@ impl<B: Backend> Products<B> {
 
     /// Floating-point operations per second with so many rows: of the fastest of the passes that
     /// there was time for, since whatever else the machine does only slows them.
-    fn speed(&mut self, backend: &B, rows: usize) -> f64 {
+    fn speed(&mut self, backend: &dyn Backend, rows: usize) -> f64 {
         // The first pass has what is done once, such as a GPU's library that is compared with
         // chains before it is used.
         self.pass(backend, rows);
@@ -229,7 +224,7 @@ impl<B: Backend> Products<B> {
     }
 
     /// How long all products take, once.
-    fn pass(&mut self, backend: &B, rows: usize) -> Duration {
+    fn pass(&mut self, backend: &dyn Backend, rows: usize) -> Duration {
         let start = Instant::now();
         for Product { shape, weights, input, output } in &mut self.0 {
             backend.linear(*shape, input, weights, None, output, rows);

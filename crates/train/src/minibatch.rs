@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::group::Group;
 use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
     DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
@@ -153,28 +153,19 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::score`], here and below.
-    pub fn logprobs<B: Backend>(
-        &self,
-        model: &Model<B>,
-        learner: &Learner<B>,
-        temperature: f32,
-    ) -> Result<Vec<f64>> {
+    pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
     /// Scores and entropy slopes of the responses' tokens under the model as it is, in the
     /// learner's passes.
-    pub(crate) fn entropy_slopes<B: Backend>(
-        &self,
-        learner: &Learner<B>,
-        temperature: f32,
-    ) -> Result<(Scores, Vec<f32>)> {
+    pub(crate) fn entropy_slopes(&self, learner: &Learner, temperature: f32) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
     /// Entropies of the responses' tokens under the model as it is, in the learner's passes,
     /// `[tokens]`.
-    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<f32>> {
+    pub(crate) fn entropies(&self, learner: &Learner, temperature: f32) -> Result<Vec<f32>> {
         Ok(learner.score(&self.sequences(), temperature)?.entropies)
     }
 
@@ -188,11 +179,7 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::forward`].
-    pub fn accumulate<B: Backend>(
-        &self,
-        learner: &mut Learner<B>,
-        inputs: &LossInputs<'_>,
-    ) -> Result<BatchLoss> {
+    pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
         let batch = UpdateBatch {
             sequences: &self.sequences(),
             masks: &self.masks,

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::moments::Moments;
 use crate::ranks::Ranks;
 use crate::settings::{self, POLICY_OPTIMIZER};
-use isentrope_kernels::{AdamW, Backend, Role, norm};
+use isentrope_kernels::{AdamW, Role, norm};
 use isentrope_model::{Model, Parameters};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
@@ -24,21 +24,21 @@ pub struct UpdateCounts {
 }
 
 /// The moments of this rank's slice of all numbers, and how many updates made them.
-pub struct Optimizer<B: Backend> {
+pub struct Optimizer {
     settings: settings::Optimizer,
     /// The recipe's table of these settings.
     table: &'static str,
-    pub(crate) moments: Moments<B>,
+    pub(crate) moments: Moments,
     /// The updates it has made.
     pub progress: UpdateCounts,
 }
 
-impl<B: Backend> Optimizer<B> {
+impl Optimizer {
     /// Before the first update.
     ///
     /// # Errors
     /// When there is no memory for the moments.
-    pub fn new(model: &Model<B>, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
+    pub fn new(model: &Model, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
         Self::with_moments(model, settings, ranks, Role::Moment)
     }
 
@@ -49,7 +49,7 @@ impl<B: Backend> Optimizer<B> {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_moments(
-        model: &Model<B>,
+        model: &Model,
         settings: settings::Optimizer,
         ranks: &Ranks,
         role: impl Fn(usize) -> Role,
@@ -91,8 +91,8 @@ impl<B: Backend> Optimizer<B> {
     /// another rank has failed.
     pub fn update(
         &mut self,
-        model: &mut Model<B>,
-        gradient: &mut Parameters<B>,
+        model: &mut Model,
+        gradient: &mut Parameters,
         ranks: &Ranks,
         learning_rate: f64,
     ) -> Result<f64> {

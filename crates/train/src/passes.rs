@@ -7,7 +7,7 @@
 
 use crate::ranks::Ranks;
 use crate::shards::shards_of;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use isentrope_trace::{Span, span};
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub struct PassLimits {
 
 impl PassLimits {
     /// The most that tapes of so many tokens can keep in this memory; none if they do not fit.
-    fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
+    fn keep(&self, model: &Model, tokens: usize) -> Option<Keep> {
         let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
             .into_iter()
@@ -33,7 +33,7 @@ impl PassLimits {
     }
 
     /// The most that the tape of a pass can keep which goes backward right after it went forward.
-    pub(crate) fn keep_one<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Keep {
+    pub(crate) fn keep_one(&self, model: &Model, tokens: usize) -> Keep {
         self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
     }
 }
@@ -75,12 +75,12 @@ pub(crate) enum PassStrategy<'a> {
 /// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not
 /// at all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
 /// [`UpdateBatch`](crate::learner::UpdateBatch); `has_cache` says whether activations are cached.
-pub(crate) fn passes<'a, B: Backend>(
+pub(crate) fn passes<'a>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
     (limits, ranks): (&PassLimits, &Ranks),
-    model: &Model<B>,
+    model: &Model,
     has_cache: bool,
 ) -> Vec<Pass<'a>> {
     // A sequence that is not cached would take the sequences beside it forward as well.
@@ -117,12 +117,12 @@ impl<'a> PassStrategy<'a> {
 
 impl Pass<'_> {
     /// Its scores before the loss, and its tape if that waits for the backward pass.
-    pub fn forward<B: Backend>(
+    pub fn forward(
         &self,
-        model: &Model<B>,
+        model: &Model,
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> (Scores, Option<Tape<'static, B>>) {
+    ) -> (Scores, Option<Tape<'static>>) {
         match self.strategy {
             PassStrategy::Cached { .. } | PassStrategy::OnPolicy => (self.sampled(), None),
             PassStrategy::Forward(keep) => {
@@ -139,14 +139,14 @@ impl Pass<'_> {
 
     /// The tape of a pass that has kept none, made for the backward pass that follows; and its
     /// scores once more.
-    pub fn tape<'c, B: Backend>(
+    pub fn tape<'c>(
         &self,
-        model: &Model<B>,
-        cache: Option<&'c ActivationCache<B>>,
+        model: &Model,
+        cache: Option<&'c ActivationCache>,
         masks: &SamplingMasks,
         temperature: f32,
         limits: &PassLimits,
-    ) -> (Scores, Tape<'c, B>) {
+    ) -> (Scores, Tape<'c>) {
         let packed = self.packed(masks);
         match (&self.strategy, cache) {
             (PassStrategy::Cached { slots }, Some(cache)) => {

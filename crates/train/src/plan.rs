@@ -112,8 +112,8 @@ impl Plan {
     /// [`Error::Run`] with the knobs that would make it fit;
     /// [`Setting`](isentrope_evaluation::Error::Setting) when `memory.micro_batch_tokens` is what
     /// does not.
-    pub fn new<B: Backend>(
-        backend: &B,
+    pub fn new(
+        backend: &dyn Backend,
         layout: &Layout,
         demand: Demand,
         settings: &MemorySettings,
@@ -126,7 +126,7 @@ impl Plan {
         }
         let [weights, gradient, moments] = least.sets;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
-        let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
+        let pages = demand.longest_sampled.div_ceil(backend.page_positions()) + 1;
         let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
@@ -202,7 +202,7 @@ impl Plan {
     }
 
     /// The least budget with which there is a plan, in bytes.
-    pub fn least<B: Backend>(backend: &B, layout: &Layout, demand: Demand) -> usize {
+    pub fn least(backend: &dyn Backend, layout: &Layout, demand: Demand) -> usize {
         Least::of(backend, layout, demand).bytes()
     }
 
@@ -241,8 +241,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Run`] when they do not.
-    pub fn check_model<B: Backend>(
-        backend: &B,
+    pub fn check_model(
+        backend: &dyn Backend,
         layout: &Layout,
         has: ParameterSets,
         settings: &MemorySettings,
@@ -308,7 +308,7 @@ impl Plan {
 }
 
 /// Whether the device's memory is another than the host's.
-fn has_own_memory<B: Backend>(backend: &B) -> bool {
+fn has_own_memory(backend: &dyn Backend) -> bool {
     backend.host_bytes(Role::OffloadedMoment(1)) > 0
 }
 
@@ -348,8 +348,8 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) ->
 const RANKS: [usize; 3] = [2, 4, 8];
 
 /// The error of a run that does not fit, with the remedies.
-fn does_not_fit<B: Backend>(
-    backend: &B,
+fn does_not_fit(
+    backend: &dyn Backend,
     layout: &Layout,
     least: Least,
     budget: usize,

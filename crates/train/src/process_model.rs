@@ -1,12 +1,12 @@
-//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much
-//! likelier a right response has become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it says of each token how
+//! much likelier a right response has become, and learns from the verdicts of whole responses.
 //!
 //! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs,
 //! [`process_loss`] says.
 
 use crate::error::Result;
 use crate::learner::{Coefficients, Learner, UpdateBatch};
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Sequence};
 use isentrope_objective::process_loss;
 use isentrope_rollout::Response;
@@ -31,10 +31,10 @@ impl ProcessBatch {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn new<'a, B: Backend>(
+    pub fn new<'a>(
         responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
-        reference: &Model<B>,
-        learner: &Learner<B>,
+        reference: &Model,
+        learner: &Learner,
         temperature: f32,
     ) -> Result<Self> {
         let mut batch = Self {
@@ -73,7 +73,7 @@ impl ProcessBatch {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<Vec<f64>>> {
+    pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
@@ -83,10 +83,10 @@ impl ProcessBatch {
     ///
     /// # Errors
     /// As [`Learner::forward`].
-    pub fn accumulate<B: Backend>(
+    pub fn accumulate(
         &self,
         places: &[usize],
-        learner: &mut Learner<B>,
+        learner: &mut Learner,
         beta: f64,
         temperature: f32,
     ) -> Result<Vec<Vec<f64>>> {

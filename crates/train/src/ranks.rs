@@ -14,7 +14,7 @@
 
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Buffer};
 use isentrope_model::{Model, Parameters, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use isentrope_rollout::Response;
@@ -168,7 +168,7 @@ impl Ranks {
     }
 
     /// Which numbers of all parameters each rank updates.
-    pub fn slices<B: Backend>(&self, model: &Model<B>) -> Slices {
+    pub fn slices(&self, model: &Model) -> Slices {
         Slices::new(model.layout.numbers(&*model.backend), self.world.size())
     }
 
@@ -176,15 +176,15 @@ impl Ranks {
     /// Each rank then has its slice of it, and nothing of use in the rest.
     ///
     /// f32 additions in another order give other bits. The order in which gradients are added
-    /// therefore follows from the shards alone (docs/numerics.md), and is the same for any number
-    /// of ranks.
+    /// therefore follows from the shards alone (docs/concepts/numerics.md), and is the same for any
+    /// number of ranks.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn sum_gradients<B: Backend>(
+    pub fn sum_gradients(
         &self,
-        backend: &B,
-        gradient: &mut Parameters<B>,
+        backend: &dyn Backend,
+        gradient: &mut Parameters,
         slices: &Slices,
     ) -> Result<()> {
         Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
@@ -194,12 +194,7 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn share<B: Backend>(
-        &self,
-        backend: &B,
-        parameters: &mut Parameters<B>,
-        slices: &Slices,
-    ) -> Result<()> {
+    pub fn share(&self, backend: &dyn Backend, parameters: &mut Parameters, slices: &Slices) -> Result<()> {
         Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
     }
 
@@ -312,22 +307,22 @@ impl Ranks {
 }
 
 /// Parameters as ranks exchange them, on whatever device they are.
-fn floats<'a, B: Backend>(
-    backend: &'a B,
-    parameters: &'a mut Parameters<B>,
+fn floats<'a>(
+    backend: &'a dyn Backend,
+    parameters: &'a mut Parameters,
     slices: &Slices,
-) -> HostFloats<OnDevice<'a, B>> {
+) -> HostFloats<OnDevice<'a>> {
     let counted = slices.lengths().zip(parameters.buffers_mut());
     HostFloats::new(counted.map(|(count, buffer)| OnDevice { backend, count, buffer }))
 }
 
-struct OnDevice<'a, B: Backend> {
-    backend: &'a B,
+struct OnDevice<'a> {
+    backend: &'a dyn Backend,
     count: usize,
-    buffer: &'a mut B::Buffer,
+    buffer: &'a mut Buffer,
 }
 
-impl<B: Backend> Parameter for OnDevice<'_, B> {
+impl Parameter for OnDevice<'_> {
     fn count(&self) -> usize {
         self.count
     }

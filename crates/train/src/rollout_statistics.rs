@@ -114,8 +114,8 @@ impl RolloutStatistics {
         self.of_verifier.note()
     }
 
-    /// Under the names of docs/metrics.md. A mean over nothing is left out: a step may sample
-    /// nothing, if enough was carried over.
+    /// Under the names of docs/reference/metrics.md. A mean over nothing is left out: a step may
+    /// sample nothing, if enough was carried over.
     pub fn record(&self, metrics: &mut Metrics) {
         metrics.set_mean("reward/mean", self.reward, self.counted);
         metrics.set_mean("reward/score", self.score, self.counted);

@@ -2,7 +2,7 @@
 //! an order of their own.
 //!
 //! How many there are is a number of the recipe, and part of what the weights depend on; who
-//! computes which of them is not (docs/numerics.md, "Shards").
+//! computes which of them is not (docs/concepts/numerics.md, rule 6).
 
 use crate::error::{Error, Result};
 use isentrope_kernels::{Backend, Role};
@@ -36,24 +36,24 @@ pub(crate) fn waiting_sums(shards: usize) -> usize {
 /// neighbour goes up as it is.
 ///
 /// Its memory is there from the first accumulation on, until it is lent.
-pub(crate) struct ShardedGradient<B: Backend> {
-    sums: Option<Sums<B>>,
+pub(crate) struct ShardedGradient {
+    sums: Option<Sums>,
     /// This rank's.
     shards: Range<usize>,
 }
 
 /// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum
 /// k is of 2^k shards.
-pub(crate) struct Sums<B: Backend> {
+pub(crate) struct Sums {
     /// The gradient of the shard under way; in the end, of all shards.
-    gradient: Gradient<B>,
-    waiting: Vec<Parameters<B>>,
+    gradient: Gradient,
+    waiting: Vec<Parameters>,
     /// How many shards have been added.
     added: usize,
     shards: Range<usize>,
 }
 
-impl<B: Backend> ShardedGradient<B> {
+impl ShardedGradient {
     /// A gradient of zero, without memory.
     pub fn new(shards: Range<usize>) -> Self {
         Self { sums: None, shards }
@@ -63,7 +63,7 @@ impl<B: Backend> ShardedGradient<B> {
     ///
     /// # Errors
     /// [`Error::Run`] when there is no memory for them.
-    pub fn sums(&mut self, model: &Model<B>) -> Result<&mut Sums<B>> {
+    pub fn sums(&mut self, model: &Model) -> Result<&mut Sums> {
         let sums = match self.sums.take() {
             Some(sums) => sums,
             None => Sums::zeros(model, self.shards.clone()).map_err(no_room)?,
@@ -75,7 +75,7 @@ impl<B: Backend> ShardedGradient<B> {
     ///
     /// # Errors
     /// As [`sums`](Self::sums).
-    pub fn finish(&mut self, model: &Model<B>) -> Result<&mut Parameters<B>> {
+    pub fn finish(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.finish(model))
     }
 
@@ -84,12 +84,12 @@ impl<B: Backend> ShardedGradient<B> {
     ///
     /// # Errors
     /// As [`sums`](Self::sums).
-    pub fn room(&mut self, model: &Model<B>) -> Result<&mut Parameters<B>> {
+    pub fn room(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.gradient.parameters_mut())
     }
 
     /// Back to zero, keeping the memory.
-    pub fn reset(&mut self, backend: &B) {
+    pub fn reset(&mut self, backend: &dyn Backend) {
         if let Some(sums) = &mut self.sums {
             sums.gradient.reset(backend);
             sums.added = 0;
@@ -118,8 +118,8 @@ fn no_room(error: ModelError) -> Error {
     ))
 }
 
-impl<B: Backend> Sums<B> {
-    fn zeros(model: &Model<B>, shards: Range<usize>) -> Result<Self, ModelError> {
+impl Sums {
+    fn zeros(model: &Model, shards: Range<usize>) -> Result<Self, ModelError> {
         let zeros = |_| Parameters::zeros(&*model.backend, &model.layout, Role::Gradient);
         let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_, _>>()?;
         Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
@@ -127,7 +127,7 @@ impl<B: Backend> Sums<B> {
 
     /// The gradient that a shard accumulates in. Shards come in order; shards passed over are
     /// zeros.
-    pub fn of_shard(&mut self, model: &Model<B>, shard: usize) -> &mut Gradient<B> {
+    pub fn of_shard(&mut self, model: &Model, shard: usize) -> &mut Gradient {
         assert!(self.shards.contains(&shard), "another rank's shard");
         let before = shard - self.shards.start;
         assert!(self.added <= before, "a shard that has been added already");
@@ -137,21 +137,21 @@ impl<B: Backend> Sums<B> {
         &mut self.gradient
     }
 
-    fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
+    fn finish(&mut self, model: &Model) -> &mut Parameters {
         let last = self.shards.len() - 1;
         if self.added <= last {
             self.of_shard(model, self.shards.end - 1).finish(model);
             // The waiting sums are of shards before those in the sum.
             let sum = self.gradient.parameters_mut();
             let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
-            digits.for_each(|(_, waiting)| sum.add(&model.backend, waiting));
+            digits.for_each(|(_, waiting)| sum.add(&*model.backend, waiting));
             self.added = self.shards.len();
         }
         self.gradient.parameters_mut()
     }
 
     /// Counts up by the shard under way, and begins the next.
-    fn end_shard(&mut self, model: &Model<B>) {
+    fn end_shard(&mut self, model: &Model) {
         let backend = &*model.backend;
         let carries = self.added.trailing_ones() as usize;
         let (carried, free) = self.waiting.split_at_mut(carries);

@@ -13,7 +13,6 @@ use crate::group::Group;
 use crate::learner::Learner;
 use crate::minibatch::TrainingBatch;
 use crate::run::ResponseFile;
-use isentrope_kernels::Backend;
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_objective::Objective;
@@ -107,7 +106,7 @@ impl TokenRecords {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn finish<B: Backend>(self, learner: &Learner<B>, temperature: f32) -> Result<Vec<TokenRecord>> {
+    pub fn finish(self, learner: &Learner, temperature: f32) -> Result<Vec<TokenRecord>> {
         if self.chosen.is_empty() {
             return Ok(Vec::new());
         }

@@ -152,28 +152,24 @@ pub trait Trainer {
     ///
     /// # Errors
     /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps before it came to.
-    fn gather<B: Backend>(
-        &mut self,
-        state: &Self::State,
-        context: &mut GatherContext<'_, B>,
-    ) -> Result<Self::Gathered>;
+    fn gather(&mut self, state: &Self::State, context: &mut GatherContext<'_>) -> Result<Self::Gathered>;
 
     /// The second half of a step: updates the weights, and moves the state on.
     ///
     /// # Errors
     /// As [`Learner::step`]. The run ends with its last checkpoint.
-    fn learn<B: Backend>(
+    fn learn(
         &self,
         gathered: Self::Gathered,
         state: &mut Self::State,
-        context: &mut LearnContext<'_, B>,
+        context: &mut LearnContext<'_>,
     ) -> Result<()>;
 
     /// Measures what an evaluation needs beside the responses to the evaluation sets.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) -> Result<()> {
+    fn evaluate(&self, _learner: &Learner, _record: &mut StepRecord) -> Result<()> {
         Ok(())
     }
 
@@ -223,12 +219,12 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// That the run does not fit, with what would make it.
-    pub fn plan<B: Backend>(&self, backend: &B, available: usize) -> Result<Plan> {
+    pub fn plan(&self, backend: &dyn Backend, available: usize) -> Result<Plan> {
         Plan::new(backend, &self.layout, self.demand, self.trainer.tables().memory, available)
     }
 
     /// The least budget with which there is a plan, in bytes.
-    pub fn least<B: Backend>(&self, backend: &B) -> usize {
+    pub fn least(&self, backend: &dyn Backend) -> usize {
         Plan::least(backend, &self.layout, self.demand)
     }
 
@@ -236,7 +232,7 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// When the memory is too short to measure.
-    pub fn estimate<B: Backend>(&self, backend: &B, plan: &Plan) -> Result<Estimate> {
+    pub fn estimate(&self, backend: &dyn Backend, plan: &Plan) -> Result<Estimate> {
         self.estimate_with(backend, plan, &mut Speeds::default())
     }
 
@@ -244,18 +240,13 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
-    pub fn estimate_with<B: Backend>(
-        &self,
-        backend: &B,
-        plan: &Plan,
-        speeds: &mut Speeds,
-    ) -> Result<Estimate> {
+    pub fn estimate_with(&self, backend: &dyn Backend, plan: &Plan, speeds: &mut Speeds) -> Result<Estimate> {
         let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
         Ok(self.workload.estimate(&self.layout, self.kept(backend, plan), speed))
     }
 
     /// How long a step takes at least where a device has these peaks.
-    pub fn limit<B: Backend>(&self, backend: &B, plan: &Plan, peak: Peak) -> Limit {
+    pub fn limit(&self, backend: &dyn Backend, plan: &Plan, peak: Peak) -> Limit {
         Limit::new(self.workload.cost(backend, &self.layout, self.kept(backend, plan), plan), peak)
     }
 
@@ -263,9 +254,9 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
-    pub fn measured_limit<B: Backend>(
+    pub fn measured_limit(
         &self,
-        backend: &B,
+        backend: &dyn Backend,
         plan: &Plan,
         speeds: &mut Speeds,
     ) -> Result<(Limit, Peak)> {
@@ -275,7 +266,7 @@ impl<T: Trainer> Prepared<T> {
     }
 
     /// The shares that a plan has room to keep for backward passes.
-    fn kept<B: Backend>(&self, backend: &B, plan: &Plan) -> Kept {
+    fn kept(&self, backend: &dyn Backend, plan: &Plan) -> Kept {
         let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
@@ -295,13 +286,13 @@ impl<T: Trainer> Prepared<T> {
 }
 
 /// The context of the first half of a step. The weights cannot be changed through it.
-pub struct GatherContext<'a, B: Backend> {
+pub struct GatherContext<'a> {
     /// The step, from 1.
     pub step: u64,
     /// The model in training.
-    pub model: &'a Model<B>,
+    pub model: &'a Model,
     /// Keeps activations from sampling for the update, where there is memory for it.
-    pub activation_cache: Option<&'a mut ActivationCache<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache>,
     /// The ranks that train together.
     pub ranks: &'a Ranks,
     /// Turns problems into tokens.
@@ -319,15 +310,15 @@ pub struct GatherContext<'a, B: Backend> {
 }
 
 /// The context of the second half of a step.
-pub struct LearnContext<'a, B: Backend> {
+pub struct LearnContext<'a> {
     /// The step, from 1.
     pub step: u64,
     /// The model in training, with its gradient and its optimizer.
-    pub learner: &'a mut Learner<B>,
+    pub learner: &'a mut Learner,
     /// The process model, where the recipe has one.
-    pub process_model: Option<&'a mut Learner<B>>,
+    pub process_model: Option<&'a mut Learner>,
     /// The model that training started from, where the loss or the process model needs it.
-    pub reference: Option<&'a Model<B>>,
+    pub reference: Option<&'a Model>,
     /// The learning rate of this step's updates.
     pub learning_rate: f64,
     /// The measurements of the step.

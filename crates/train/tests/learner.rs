@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub const TEMPERATURE: f32 = 0.9;
 
-fn learner(limits: PassLimits) -> Learner<Cpu> {
+fn learner(limits: PassLimits) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let optimizer = Optimizer::new(
@@ -26,7 +26,7 @@ fn learner(limits: PassLimits) -> Learner<Cpu> {
     Learner::new(model, optimizer, limits, Ranks::alone(1)).unwrap()
 }
 
-pub fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
+pub fn weights(learner: &Learner) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
     let options = WriteOptions {
@@ -56,7 +56,7 @@ pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coeffici
 }
 
 /// Adds the gradient of [`against_the_mean`] to the learner's. Returns the scores.
-pub fn accumulate(learner: &mut Learner<Cpu>, batch: UpdateBatch<'_>) -> isentrope_train::Result<Scores> {
+pub fn accumulate(learner: &mut Learner, batch: UpdateBatch<'_>) -> isentrope_train::Result<Scores> {
     let forward = learner.forward(batch)?;
     let scores = forward.scores.clone();
     learner.backward(forward, &against_the_mean(&scores, batch.sequences))?;
@@ -70,13 +70,13 @@ const NONE: [bool; 7] = [false; 7];
 
 /// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the
 /// learner's activation cache.
-fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
+fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
     let Learner { model, activation_cache, .. } = learner;
     let activations = activation_cache.as_mut().unwrap();
     let mut slots = Vec::new();
     for sequence in sequences {
         let inputs = &sequence.tokens[..sequence.tokens.len() - 1];
-        let pages = KvCache::<Cpu>::pages_for(inputs.len());
+        let pages = KvCache::pages_for(model, inputs.len());
         let mut cache = KvCache::new(model, pages).unwrap();
         let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
         let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| activations.take()).collect();
@@ -103,7 +103,7 @@ pub fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
 }
 
 /// Log-probs, entropies and log-masses of a sequence's targets, scored alone.
-fn score(learner: &Learner<Cpu>, sequence: &Sequence<'_>) -> Scores {
+fn score(learner: &Learner, sequence: &Sequence<'_>) -> Scores {
     let sequence = std::slice::from_ref(sequence);
     learner.model.score(&Packed::new(sequence).with_masks(masks(sequence)), TEMPERATURE)
 }
@@ -111,7 +111,7 @@ fn score(learner: &Learner<Cpu>, sequence: &Sequence<'_>) -> Scores {
 /// The scores of each sequence that is on-policy, and the slots of each whose activations are also
 /// cached.
 fn on_policy<'a>(
-    learner: &Learner<Cpu>,
+    learner: &Learner,
     sequences: &[Sequence<'_>],
     on_policy: [bool; 7],
     cached: [bool; 7],

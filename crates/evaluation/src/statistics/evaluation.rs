@@ -105,8 +105,8 @@ impl Evaluation {
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
     }
 
-    /// Every set's numbers under the names of docs/metrics.md, and the mean of the sets' accuracies
-    /// where there are several; what there is no number for is left out.
+    /// Every set's numbers under the names of docs/reference/metrics.md, and the mean of the sets'
+    /// accuracies where there are several; what there is no number for is left out.
     pub fn metrics(evaluations: &[Self]) -> Vec<(String, f64)> {
         let mut metrics: Vec<(String, f64)> = evaluations.iter().flat_map(Self::of_set).collect();
         if evaluations.iter().filter(|e| !e.is_further).count() > 1

@@ -7,16 +7,16 @@ use crate::kept::KeptTokens;
 use crate::sampling::Sampling;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
-use isentrope_kernels::Backend;
+use isentrope_kernels::Buffer;
 use isentrope_model::KvCache;
 use std::mem;
 use std::sync::Arc;
 
-impl<B: Backend> Engine<'_, B> {
+impl Engine<'_> {
     /// Pages that a prompt and a response of `max_tokens` take together, at most.
     pub(super) fn pages_for(&self, prompt: usize, sampling: &Sampling) -> usize {
         // The last token is never fed.
-        KvCache::<B>::pages_for(prompt + self.max_tokens(prompt, sampling) - 1)
+        KvCache::pages_for(self.model, prompt + self.max_tokens(prompt, sampling) - 1)
     }
 
     pub(super) fn max_tokens(&self, prompt: usize, sampling: &Sampling) -> usize {
@@ -25,7 +25,7 @@ impl<B: Backend> Engine<'_, B> {
 
     /// Starts samples of prompts that were ready before and had to wait for memory; returns them
     /// with the hidden states to draw their first tokens from.
-    pub(super) fn resume(&mut self) -> Result<(B::Buffer, Vec<Due>)> {
+    pub(super) fn resume(&mut self) -> Result<(Buffer, Vec<Due>)> {
         let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
             let GroupState::Ready { hidden, row } = &self.groups[group].state else { break };
@@ -80,11 +80,11 @@ impl<B: Backend> Engine<'_, B> {
 
     /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes
     /// over the prompt's own.
-    pub(super) fn pages_for_next(&self, group: &Group<B>) -> usize {
+    pub(super) fn pages_for_next(&self, group: &Group) -> usize {
         let kept = if group.started + 1 == group.samples.len() {
-            KvCache::<B>::pages_for(group.prompt.len())
+            KvCache::pages_for(self.model, group.prompt.len())
         } else {
-            group.prompt.len() / B::PAGE
+            group.prompt.len() / self.model.backend.page_positions()
         };
         self.pages_for(group.prompt.len(), &group.sampling) - kept
     }
@@ -105,7 +105,8 @@ impl<B: Backend> Engine<'_, B> {
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
-        let (last, full) = (g.started + 1 == g.samples.len(), g.prompt.len() / B::PAGE);
+        let (last, full) =
+            (g.started + 1 == g.samples.len(), g.prompt.len() / self.model.backend.page_positions());
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
@@ -174,7 +175,7 @@ impl<B: Backend> Engine<'_, B> {
             if waiting > 1 {
                 *room -= count;
             }
-            while sample.pages.len() * B::PAGE < sample.fed + count {
+            while sample.pages.len() * self.model.backend.page_positions() < sample.fed + count {
                 // Promised when the sample started.
                 sample.pages.extend(self.cache.take());
                 sample.reserved -= 1;
@@ -211,7 +212,7 @@ impl<B: Backend> Engine<'_, B> {
             }
             if let GroupState::Waiting = self.groups[i].state {
                 let g = &self.groups[i];
-                let pages = KvCache::<B>::pages_for(g.prompt.len());
+                let pages = KvCache::pages_for(self.model, g.prompt.len());
                 let first = self.pages_for_next(g);
                 if pages + first > self.available() {
                     break;

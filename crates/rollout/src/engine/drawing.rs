@@ -4,7 +4,7 @@ use super::{Engine, Event};
 use crate::sequence::{Completion, FinishReason, Sample};
 use crate::stop::Text;
 use crate::{Error, Result};
-use isentrope_kernels::{Backend, Draw, Drawn};
+use isentrope_kernels::{Buffer, Draw, Drawn};
 use isentrope_trace::span;
 
 /// A token to be drawn from a row of hidden states.
@@ -19,7 +19,7 @@ pub(super) fn rows(due: &[Due]) -> usize {
     due.iter().map(|due| due.row + 1).max().unwrap_or(0)
 }
 
-impl<'a, B: Backend> Engine<'a, B> {
+impl<'a> Engine<'a> {
     /// The due draws in the order of rows, and the index in `running` of each one's sample.
     pub(super) fn draws(&self, mut due: Vec<Due>) -> (Vec<Draw>, Vec<usize>) {
         due.sort_by_key(|due| due.row);
@@ -27,7 +27,7 @@ impl<'a, B: Backend> Engine<'a, B> {
     }
 
     /// Draws tokens from rows of hidden states, appends them, and retires what has ended.
-    pub(super) fn draw(&mut self, hidden: &B::Buffer, due: Vec<Due>) -> Result<Vec<Event>> {
+    pub(super) fn draw(&mut self, hidden: &Buffer, due: Vec<Due>) -> Result<Vec<Event>> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return Ok(Vec::new());

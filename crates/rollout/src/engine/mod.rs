@@ -18,7 +18,7 @@ use crate::partial_response::PartialResponse;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
 use drawing::Due;
-use isentrope_kernels::Backend;
+use isentrope_kernels::Buffer;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use isentrope_trace::{count, span};
@@ -27,35 +27,35 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Samples many prompts at once.
-pub struct Engine<'a, B: Backend> {
-    model: &'a Model<B>,
+pub struct Engine<'a> {
+    model: &'a Model,
     tokenizer: Option<&'a Tokenizer>,
     streams_text: bool,
     limits: Limits,
-    cache: KvCache<B>,
+    cache: KvCache,
     pages: usize,
     submitted: usize,
     /// In the order of submission; all before the first that waits are in the cache.
-    groups: VecDeque<Group<B>>,
+    groups: VecDeque<Group>,
     running: Vec<Sample<'a>>,
     /// Pages promised to running samples and not taken yet.
     reserved: usize,
     /// Pages that samples which have just started want copies of, and where.
     copies: Vec<(u32, u32)>,
-    activation_slots: ActivationSlots<'a, B>,
+    activation_slots: ActivationSlots<'a>,
     step: Step,
     /// Draws of the last step that have not been read.
-    pending: Option<PendingDraws<B>>,
+    pending: Option<PendingDraws>,
     /// Whether draws are read when the step after them has been asked for.
     draws_behind: bool,
 }
 
-impl<'a, B: Backend> Engine<'a, B> {
+impl<'a> Engine<'a> {
     /// An engine over a model. With a tokenizer, responses have text and may end at stop strings.
     ///
     /// # Errors
     /// [`Error::Model`] when there is no memory for the keys and values that the limits allow.
-    pub fn new(model: &'a Model<B>, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
+    pub fn new(model: &'a Model, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
         let pages = (limits.cache_bytes / KvCache::page_bytes(model)).max(1);
         Ok(Self {
             model,
@@ -79,7 +79,7 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// Caches the activations of the requests that ask for it, as far as there is room. The slots
     /// of completions remain taken.
     #[must_use]
-    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache<B>>) -> Self {
+    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache>) -> Self {
         self.activation_slots = ActivationSlots(activation_cache);
         self
     }
@@ -145,7 +145,9 @@ impl<'a, B: Backend> Engine<'a, B> {
                 )));
             }
         }
-        let own = usize::from(samples.len() > 1 && !prompt.len().is_multiple_of(B::PAGE));
+        let own = usize::from(
+            samples.len() > 1 && !prompt.len().is_multiple_of(self.model.backend.page_positions()),
+        );
         let needed = self.pages_for(prompt.len(), &sampling) + own;
         if needed > self.pages && !samples.is_empty() {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
@@ -223,7 +225,7 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden
     /// states, and the draws that are due from them: those of the samples that have been fed, and
     /// the first ones.
-    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<B::Buffer>, Vec<Due>)> {
+    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<Buffer>, Vec<Due>)> {
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);

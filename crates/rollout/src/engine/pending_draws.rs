@@ -8,23 +8,23 @@
 use super::drawing::{Due, rows};
 use super::{Engine, Event};
 use crate::Result;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Buffer, DrawnTokens, QueuedDraws};
 use isentrope_trace::span;
 use std::mem;
 use std::sync::Arc;
 
 /// Draws that the device makes, whose tokens the host has not read.
-pub(super) struct PendingDraws<B: Backend> {
+pub(super) struct PendingDraws {
     /// The tokens, until a step has been fed with them.
-    tokens: Option<B::Tokens>,
-    drawing: B::Drawing,
+    tokens: Option<DrawnTokens>,
+    drawing: QueuedDraws,
     /// The index in `running` of each draw's sample; none if the sample has left since.
     samples: Vec<Option<usize>>,
 }
 
-impl<B: Backend> PendingDraws<B> {
+impl PendingDraws {
     /// The tokens, for the next step to be fed with.
-    pub fn take_tokens(&mut self) -> Option<B::Tokens> {
+    pub fn take_tokens(&mut self) -> Option<DrawnTokens> {
         self.tokens.take()
     }
 
@@ -50,7 +50,7 @@ impl<B: Backend> PendingDraws<B> {
 /// Rows of hidden states, and what is to be drawn from them.
 pub(super) type Drawable<H> = Option<(H, Vec<Due>)>;
 
-impl<B: Backend> Engine<'_, B> {
+impl Engine<'_> {
     /// Whether the draws of the next step may stay unread until the step after it has been asked
     /// for: the device can make all of them.
     pub(super) fn may_draw_behind(&self) -> bool {
@@ -63,8 +63,8 @@ impl<B: Backend> Engine<'_, B> {
     /// draws of the step before.
     pub(super) fn draw_behind(
         &mut self,
-        of_step: Drawable<Arc<B::Buffer>>,
-        resumed: Drawable<B::Buffer>,
+        of_step: Drawable<Arc<Buffer>>,
+        resumed: Drawable<Buffer>,
     ) -> Result<Vec<Event>> {
         let begun = match (of_step, resumed) {
             (None, None) => None,
@@ -82,7 +82,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// The first rows of two buffers of hidden states in one.
-    fn both(&self, a: &B::Buffer, rows_of_a: usize, b: &B::Buffer, rows_of_b: usize) -> B::Buffer {
+    fn both(&self, a: &Buffer, rows_of_a: usize, b: &Buffer, rows_of_b: usize) -> Buffer {
         let backend = &*self.model.backend;
         let mut both = self.model.hidden(rows_of_a + rows_of_b);
         let numbers =
@@ -93,7 +93,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Begins draws from rows of hidden states.
-    fn begin_draw(&self, hidden: &B::Buffer, due: Vec<Due>) -> Option<PendingDraws<B>> {
+    fn begin_draw(&self, hidden: &Buffer, due: Vec<Due>) -> Option<PendingDraws> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return None;
@@ -104,7 +104,7 @@ impl<B: Backend> Engine<'_, B> {
     }
 
     /// Reads draws that have been begun, appends their tokens, and retires what has ended.
-    pub(super) fn read(&mut self, pending: Option<PendingDraws<B>>) -> Result<Vec<Event>> {
+    pub(super) fn read(&mut self, pending: Option<PendingDraws>) -> Result<Vec<Event>> {
         let Some(PendingDraws { drawing, samples, .. }) = pending else { return Ok(Vec::new()) };
         let reading = span("read draws").with("responses", samples.len());
         let drawn = self.model.drawn(drawing);

@@ -13,7 +13,8 @@
 //! The correlation of neighbours is the weak spot: that of residuals is far too low with few
 //! points. What would be expected of residuals is known exactly for every true correlation, and is
 //! inverted; and as few points cannot show that the correlation is not larger, 1.75 standard errors
-//! are added, of 1 / sqrt(points) each. docs/law.md has the coverage that was measured.
+//! are added, of 1 / sqrt(points) each. docs/concepts/entropy.md has the coverage that was
+//! measured.
 
 use super::Point;
 use isentrope_random::{Draws, Purpose};

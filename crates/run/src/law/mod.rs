@@ -4,8 +4,8 @@
 //! [`Study::of`] is all of it for one series of evaluations: the [`Fit`] with its intervals
 //! (`bootstrap.rs`), the forms it is held against (`forms.rs`), what a prefix predicts of the rest
 //! (`prediction.rs`), whether accuracy has left the law (`departure.rs`), and why it must not be
-//! relied on (`refusals.rs`). All arithmetic is the same on every machine. docs/law.md has it in
-//! words.
+//! relied on (`refusals.rs`). All arithmetic is the same on every machine. docs/concepts/entropy.md
+//! has it in words.
 
 mod bootstrap;
 mod departure;

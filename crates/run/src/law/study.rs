@@ -99,8 +99,8 @@ impl Study {
         Some((cut, cut != ceiling))
     }
 
-    /// The numbers of docs/metrics.md below `law/<set>/`: those of the law where it holds, the last
-    /// one always.
+    /// The numbers of docs/reference/metrics.md below `law/<set>/`: those of the law where it
+    /// holds, the last one always.
     pub fn metrics(&self) -> Vec<(&'static str, f64)> {
         let mut metrics = Vec::new();
         if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {

@@ -11,7 +11,6 @@ use crate::group::Group;
 use crate::observer::Phase;
 use crate::run::{Asked, checksum_of};
 use isentrope_data::Problem;
-use isentrope_kernels::Backend;
 use isentrope_rollout::{Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +62,7 @@ impl Slots {
     }
 }
 
-impl<B: Backend> Collector<'_, B> {
+impl Collector<'_> {
     /// Samples and judges responses to `count` problems, which follow the `taken` ones of this
     /// step. The activations of the first `cached` groups are kept for the update, as far as there
     /// is room.

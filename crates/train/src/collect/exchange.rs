@@ -5,7 +5,6 @@ use super::share_out::{Move, Offer, Shares, share_out};
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
 use isentrope_data::Problem;
-use isentrope_kernels::Backend;
 use isentrope_rollout::{
     Interrupt, Judge, JudgeQueue, Keep, PartialResponse, ProgressObserver, Request, Responded, ResponseId,
     Sampler, SamplingRun, Unfinished,
@@ -21,9 +20,9 @@ use std::thread;
 ///
 /// # Errors
 /// As [`isentrope_rollout::respond`], and when another rank has failed.
-pub(super) fn respond_with_ranks<B: Backend>(
+pub(super) fn respond_with_ranks(
     ranks: &Ranks,
-    sampler: Sampler<'_, B>,
+    sampler: Sampler<'_>,
     questions: Vec<(&Problem, Request)>,
     judge: &Judge,
     batch: usize,
@@ -41,8 +40,8 @@ pub(super) fn respond_with_ranks<B: Backend>(
 }
 
 /// Samples until no rank has anything left that could move.
-fn sample<B: Backend>(
-    sampler: Sampler<'_, B>,
+fn sample(
+    sampler: Sampler<'_>,
     requests: &[Request],
     exchange: &mut Exchange<'_>,
     queue: &mut JudgeQueue<'_, '_>,
@@ -108,10 +107,7 @@ impl Exchange<'_> {
 
     /// Meets the other ranks. Responses that others take over leave the run; returns those that
     /// this rank takes over, of which there are none while it has responses of its own.
-    fn meet<B: Backend>(
-        &mut self,
-        run: &mut SamplingRun<'_, B>,
-    ) -> Result<Vec<(ResponseId, PartialResponse)>> {
+    fn meet(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, PartialResponse)>> {
         let unfinished = run.unfinished().into_iter();
         let unfinished = unfinished.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
         let offers = self.ranks.balance(&Offer::of(unfinished.collect()))?;

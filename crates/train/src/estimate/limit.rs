@@ -60,7 +60,7 @@ impl Peak {
     ///
     /// # Errors
     /// When there is no memory for two buffers of 64 MiB.
-    pub fn measure<B: Backend>(backend: &B, speed: Speed) -> Result<Self> {
+    pub fn measure(backend: &dyn Backend, speed: Speed) -> Result<Self> {
         let role = Role::Exact(1, COPIED);
         let allocate = || backend.allocate(role).map_err(isentrope_model::Error::from);
         let (mut from, mut to) = (allocate()?, allocate()?);
@@ -95,11 +95,11 @@ impl Cost {
 
 impl Workload {
     /// The cost of a step on each rank, with so many responses decoded at a time.
-    pub fn cost<B: Backend>(self, backend: &B, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
+    pub fn cost(self, backend: &dyn Backend, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
         let ranks = self.ranks.max(1) as f64;
         let (flops, weights) =
             (|of: Tokens| layout.forward_flops(of) / ranks, layout.read_bytes(backend) as f64);
-        let position = layout.cache_page_bytes(backend) as f64 / B::PAGE as f64;
+        let position = layout.cache_page_bytes(backend) as f64 / backend.page_positions() as f64;
         let visible = |of: Tokens| of.visible * position / ranks;
         // Each pass reads the weights once, whatever it goes through.
         let limits = plan.sampling();

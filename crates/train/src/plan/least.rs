@@ -13,8 +13,8 @@ pub(super) enum Phase {
 }
 
 /// The memory of updates beside weights, gradients and moments.
-pub(super) struct Updates<'a, B: Backend> {
-    backend: &'a B,
+pub(super) struct Updates<'a> {
+    backend: &'a dyn Backend,
     layout: &'a Layout,
     /// The bytes of an update that do not depend on its passes.
     pub whole: usize,
@@ -28,8 +28,8 @@ pub(super) struct Updates<'a, B: Backend> {
     optimizer: usize,
 }
 
-impl<'a, B: Backend> Updates<'a, B> {
-    pub fn new(backend: &'a B, layout: &'a Layout, demand: Demand) -> Self {
+impl<'a> Updates<'a> {
+    pub fn new(backend: &'a dyn Backend, layout: &'a Layout, demand: Demand) -> Self {
         let tokens = demand.trained.saturating_mul(demand.longest_trained);
         let whole = demand
             .loss_tokens
@@ -60,7 +60,7 @@ impl<'a, B: Backend> Updates<'a, B> {
 }
 
 /// Bytes of a pass over so many tokens that scores what is not trained on; none where nothing is.
-pub(super) fn scoring<B: Backend>(backend: &B, layout: &Layout, demand: Demand, tokens: usize) -> usize {
+pub(super) fn scoring(backend: &dyn Backend, layout: &Layout, demand: Demand, tokens: usize) -> usize {
     if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 }
 }
 
@@ -88,12 +88,12 @@ pub(super) struct Least {
 }
 
 impl Least {
-    pub fn of<B: Backend>(backend: &B, layout: &Layout, demand: Demand) -> Self {
+    pub fn of(backend: &dyn Backend, layout: &Layout, demand: Demand) -> Self {
         let sets = demand.sets.bytes(backend, layout);
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
         let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
-        let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
+        let pages = demand.longest_sampled.div_ceil(backend.page_positions()) + 1;
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let sampling = if demand.sampled > 0 { keys_and_values.saturating_add(logits) } else { 0 };

@@ -28,7 +28,7 @@ impl ParameterSets {
     }
 
     /// Bytes of all weights, gradients and moments of a rank, in the device's memory.
-    pub fn bytes<B: Backend>(self, backend: &B, layout: &Layout) -> [usize; 3] {
+    pub fn bytes(self, backend: &dyn Backend, layout: &Layout) -> [usize; 3] {
         let trained = self.trained();
         let models = trained + usize::from(self.reference);
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
@@ -42,13 +42,13 @@ impl ParameterSets {
 
     /// Bytes of all moments of a rank in the host's memory, where that is another than the
     /// device's.
-    pub fn host_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
+    pub fn host_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
         backend.host_bytes(moments).saturating_mul(self.trained() * BOTH)
     }
 
     /// Bytes that an update of the weights takes on the device beside all of these.
-    pub fn update_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
+    pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let offloaded = |numbers| backend.workspace(Work::OffloadedMoments(numbers));
         if self.offloads_moments { offloaded(moments_of_rank(backend, layout, self.ranks)) } else { 0 }
     }
@@ -60,7 +60,7 @@ impl ParameterSets {
 
     /// Settings by which there would be fewer, in the order of what they save, with what there
     /// would be then.
-    pub fn remedies<B: Backend>(self, backend: &B) -> Vec<(String, Self)> {
+    pub fn remedies(self, backend: &dyn Backend) -> Vec<(String, Self)> {
         let mut remedies = Vec::new();
         let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));
         match (self.reference, self.process_model) {

@@ -1,4 +1,4 @@
-//! The entropy law R = -a exp(H) + b (docs/law.md) over a run's evaluations so far.
+//! The entropy law R = -a exp(H) + b (docs/concepts/entropy.md) over a run's evaluations so far.
 
 use crate::run::StepRecord;
 use isentrope_evaluation::Evaluation;

@@ -1,5 +1,5 @@
 //! A step's change of the policy's entropy on the states that it has sampled, beside the prediction
-//! of the theory of covariance (docs/theory.md).
+//! of the theory of covariance (docs/concepts/entropy.md).
 //!
 //! The tokens that are trained on are scored before the step's updates and after them, in their
 //! passes and without tapes, a minibatch at a time. Nothing is kept of a token but its part in
@@ -10,7 +10,6 @@ use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::TrainingBatch;
-use isentrope_kernels::Backend;
 use isentrope_run::tokens::Advantages;
 use std::ops::Range;
 
@@ -71,7 +70,7 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Result<Self> {
+    pub fn measure(states: States<'_>, learner: &Learner) -> Result<Self> {
         let mut before = Self::default();
         for batch in states.each() {
             let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
@@ -108,12 +107,7 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn compare<B: Backend>(
-        self,
-        states: States<'_>,
-        learner: &Learner<B>,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
+    pub fn compare(self, states: States<'_>, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
         for batch in states.each() {
             let entropies = batch.entropies(learner, states.temperature)?;

@@ -92,16 +92,16 @@ impl<S> RunState<S> {
 }
 
 /// The learners of a run, to be saved.
-pub(crate) struct Learners<'a, B: Backend> {
+pub(crate) struct Learners<'a> {
     /// The policy.
-    pub policy: &'a mut Learner<B>,
+    pub policy: &'a mut Learner,
     /// The process model, if one is trained.
-    pub process_model: Option<&'a mut Learner<B>>,
+    pub process_model: Option<&'a mut Learner>,
 }
 
-impl<B: Backend> Learners<'_, B> {
+impl Learners<'_> {
     /// The policy, then what is trained beside it.
-    pub fn iter(&self) -> impl Iterator<Item = &Learner<B>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Learner> {
         std::iter::once(&*self.policy).chain(self.process_model.as_deref())
     }
 }
@@ -163,9 +163,9 @@ impl CheckpointStore {
     /// # Errors
     /// Names the file that could not be written; nothing is left of the checkpoint then, and all
     /// earlier ones stay. When another rank has failed.
-    pub(crate) fn save<B: Backend, S: Serialize>(
+    pub(crate) fn save<S: Serialize>(
         &self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         state: &RunState<S>,
     ) -> Result<()> {
@@ -335,14 +335,14 @@ impl<S> FoundCheckpoint<S> {
     ///
     /// # Errors
     /// Names the file that is missing or malformed.
-    pub fn learner<B: Backend>(
+    pub fn learner(
         &self,
-        backend: Arc<B>,
+        backend: Arc<dyn Backend>,
         settings: settings::Optimizer,
         limits: PassLimits,
         ranks: Ranks,
         moment: impl Fn(usize) -> Role,
-    ) -> Result<Learner<B>> {
+    ) -> Result<Learner> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
@@ -361,14 +361,14 @@ impl<S> FoundCheckpoint<S> {
     /// # Errors
     /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the
     /// run had none.
-    pub fn process_model<B: Backend>(
+    pub fn process_model(
         &self,
-        backend: Arc<B>,
+        backend: Arc<dyn Backend>,
         settings: settings::Optimizer,
         limits: PassLimits,
         ranks: Ranks,
         moment: impl Fn(usize) -> Role,
-    ) -> Result<Learner<B>> {
+    ) -> Result<Learner> {
         let Some(progress) = self.state.process_optimizer else {
             let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start \
                         anew in another run.out with model.path set to the checkpoint";
@@ -390,12 +390,12 @@ fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, Hashed)> {
     Ok((parts.join("/"), hash_file(path)?))
 }
 
-fn write_model<B: Backend>(dir: &Path, model: &Model<B>, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+fn write_model(dir: &Path, model: &Model, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
     Ok(write_checkpoint_files(dir, &model.config.json, weights(model), options)?)
 }
 
-fn weights<B: Backend>(model: &Model<B>) -> Vec<Tensor<'_>> {
-    model.weights.tensors(&model.backend, &model.layout, "")
+fn weights(model: &Model) -> Vec<Tensor<'_>> {
+    model.weights.tensors(&*model.backend, &model.layout, "")
 }
 
 fn hash_file(path: &Path) -> Result<Hashed> {

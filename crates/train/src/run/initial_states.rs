@@ -15,7 +15,6 @@ use crate::ranks::Ranks;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_evaluation::statistics::{ENTROPY_INITIAL_STATES, KL_INITIAL};
 use isentrope_files::{remove, sha256_of_file};
-use isentrope_kernels::Backend;
 use isentrope_model::Sequence;
 use isentrope_rollout::Response;
 use isentrope_run::run_files::INITIAL_STATES;
@@ -124,7 +123,7 @@ impl InitialStates {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn measure<B: Backend>(&self, learner: &Learner<B>, metrics: &mut Metrics) -> Result<()> {
+    pub fn measure(&self, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         self.check()?;
         let config = &learner.model.config;
         let (mut sets, mut chunk, mut tokens) = (Vec::new(), Vec::<InitialState>::new(), 0);
@@ -158,11 +157,7 @@ impl InitialStates {
 }
 
 /// Scores states of one temperature, and adds what comes out to their sets.
-fn score<B: Backend>(
-    learner: &Learner<B>,
-    chunk: &mut Vec<InitialState>,
-    sets: &mut Vec<OfSet>,
-) -> Result<()> {
+fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>) -> Result<()> {
     let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
     let sequence = |state: &InitialState| state.prompt_tokens < state.tokens.len();
     let sequences: Vec<Sequence<'_>> = chunk

@@ -38,7 +38,6 @@ use crate::ranks::Ranks;
 use crate::settings::Checkpoints;
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
-use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_ranks::Traffic;
@@ -200,10 +199,10 @@ impl Run {
     ///
     /// # Errors
     /// As sampling's and writing's.
-    pub(crate) fn evaluate<B: Backend>(
+    pub(crate) fn evaluate(
         &mut self,
         evaluator: &Evaluator<'_>,
-        model: &Model<B>,
+        model: &Model,
         sets: &[EvaluationSet],
         record: &mut StepRecord,
         observer: &mut dyn Observer,
@@ -241,11 +240,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`InitialStates::measure`].
-    pub(crate) fn measure_initial_states<B: Backend>(
-        &self,
-        learner: &Learner<B>,
-        record: &mut StepRecord,
-    ) -> Result<()> {
+    pub(crate) fn measure_initial_states(&self, learner: &Learner, record: &mut StepRecord) -> Result<()> {
         let StepRecord { metrics, clock, .. } = record;
         if !self.initial_states.are_measured() {
             return Ok(());

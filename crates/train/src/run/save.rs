@@ -5,7 +5,6 @@ use super::{Run, StepRecord};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::observer::{Observer, Phase, Progress};
-use isentrope_kernels::Backend;
 use isentrope_trace::span;
 use serde::Serialize;
 use std::path::Path;
@@ -17,9 +16,9 @@ impl Run {
     /// # Errors
     /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has
     /// failed; [`Error::Run`] when the run ends here with weights that must not be saved.
-    pub(crate) fn save_if_due<B: Backend, S: Serialize>(
+    pub(crate) fn save_if_due<S: Serialize>(
         &mut self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         trainer: &S,
         observer: &mut dyn Observer,
@@ -45,7 +44,7 @@ impl Run {
         }
         // Nor weights whose last gradient was not finite, which may be damaged soon; but a stop
         // must not lose the step.
-        let left_out = |learner: &Learner<B>| learner.optimizer.progress.skipped_in_a_row > 0;
+        let left_out = |learner: &Learner| learner.optimizer.progress.skipped_in_a_row > 0;
         let is_doubtful = step < self.steps && learners.iter().any(left_out);
         if is_doubtful && !stop {
             observer.note(&format!(
@@ -81,9 +80,9 @@ impl Run {
     ///
     /// # Errors
     /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
-    pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
+    pub(crate) fn save_before_failing<S: Serialize>(
         &mut self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
@@ -98,9 +97,9 @@ impl Run {
         saved
     }
 
-    fn save<B: Backend, S: Serialize>(
+    fn save<S: Serialize>(
         &mut self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
