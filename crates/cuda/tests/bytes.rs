@@ -239,5 +239,5 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_a_step_moves() {
-    has_table("bytes", &table());
+    has_table("tests/decoding_steps.md", "bytes", &table());
 }

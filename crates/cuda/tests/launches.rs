@@ -107,5 +107,5 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
 
 #[test]
 fn the_guide_says_what_a_step_asks_for() {
-    has_table("launches", &table());
+    has_table("tests/decoding_steps.md", "launches", &table());
 }

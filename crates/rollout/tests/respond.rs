@@ -379,7 +379,7 @@ impl Partner {
     /// Samples together with the other one.
     fn respond(
         &mut self,
-        sampler: Sampler<'_, Cpu>,
+        sampler: Sampler<'_>,
         questions: Vec<(&Problem, Request)>,
         judge: &Judge,
         batch: usize,
@@ -419,7 +419,7 @@ impl Partner {
 
     /// Whoever has nothing left takes half of what the other has. Returns what is taken over, and
     /// whether the two meet no more.
-    fn meet(&mut self, run: &mut SamplingRun<'_, Cpu>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
+    fn meet(&mut self, run: &mut SamplingRun<'_>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
         let left = run.unfinished();
         let (own, other) = (self.side, 1 - self.side);
         let others = self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);

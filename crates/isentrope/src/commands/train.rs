@@ -31,7 +31,7 @@ use isentrope_model::{Layout, ModelConfig};
 use isentrope_ranks::shards_of_rank;
 use isentrope_train::observer::ProgressObserver;
 use isentrope_train::plan::Plan;
-use isentrope_train::run::{Ending, Existing, Place, RunSummary};
+use isentrope_train::run::{Ending, Existing, RunLocation, RunSummary};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop;
 use serde_json::Value;
@@ -102,7 +102,7 @@ impl RunArguments {
     }
 
     /// Reads the recipe, fills in its defaults, and checks it; also says where the run is kept.
-    fn resolve<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks) -> Result<(R, Place)> {
+    fn resolve<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks) -> Result<(R, RunLocation)> {
         let mut recipe: R = recipe::load(path, &self.set)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let dir = recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
@@ -110,7 +110,7 @@ impl RunArguments {
         recipe.resolve().with_context(|| path.display().to_string())?;
         shards_of_rank(recipe.tables().shards, ranks.world.size(), ranks.world.rank())?;
         refuse_misplaced(Path::new(&recipe.tables().model.path), path)?;
-        let place = Place {
+        let place = RunLocation {
             dir,
             existing: self.existing(),
             source: path.to_path_buf(),
@@ -129,7 +129,7 @@ impl RunArguments {
         }
         let found = ranks.first_finds(|| {
             let is_resumed = self.existing() == Existing::Resume;
-            let saved = if is_resumed { Place::began_with(out, key) } else { None };
+            let saved = if is_resumed { RunLocation::saved_setting(out, key) } else { None };
             saved.and_then(|value| value.as_u64()).unwrap_or(ranks.world.size() as u64).to_string()
         })?;
         *shards = Some(found.parse().with_context(|| key)?);
@@ -141,7 +141,7 @@ impl RunArguments {
     fn look<R: TrainingRecipe>(
         &self,
         recipe: R,
-        place: &Place,
+        place: &RunLocation,
         ranks: &Ranks,
         (wanted, most): (Wanted, usize),
     ) -> Result<()> {
@@ -168,7 +168,7 @@ fn open<R: TrainingRecipe>(recipe: &R, wanted: Wanted, ranks: &Ranks) -> Result<
 /// A run whose recipe is resolved and whose device is open.
 struct Training<'a, R> {
     recipe: R,
-    place: Place,
+    place: RunLocation,
     ranks: &'a Ranks,
     command: &'a str,
     /// Bytes of the device's memory.
@@ -252,7 +252,7 @@ impl<R: TrainingRecipe> Training<'_, R> {
 
 /// Adds to the manifest how decoding steps were launched. A failure is only noted: the run is
 /// complete without it.
-fn record_decoding_steps(device: &Device, place: &Place) {
+fn record_decoding_steps(device: &Device, place: &RunLocation) {
     if let Some(steps) = device.steps_manifest()
         && let Err(error) = place.add_to_manifest("device", "decoding_steps", steps)
     {
@@ -284,13 +284,13 @@ fn rendered<R: TrainingRecipe>(recipe: &R) -> Result<(String, Value)> {
 
 /// Writes into the recipe the date that the chat template asks for: a resumed run keeps its own, a
 /// new one has today's. A template that is wrong is reported when it is used.
-fn settle_date<R: TrainingRecipe>(recipe: &mut R, model_dir: &Path, place: &Place) {
+fn settle_date<R: TrainingRecipe>(recipe: &mut R, model_dir: &Path, place: &RunLocation) {
     let data = recipe.data_mut();
     let is_open = data.date.is_none() && data.template != Template::None;
     let template = || ChatTemplate::read(model_dir, &SpecialTokens::default(), None).ok().flatten();
     let Some(today) = is_open.then(template).flatten().and_then(|template| template.date()) else { return };
     let is_resumed = place.existing == Existing::Resume;
-    let saved = if is_resumed { Place::began_with(&place.dir, "data.date") } else { None };
+    let saved = if is_resumed { RunLocation::saved_setting(&place.dir, "data.date") } else { None };
     let saved = saved.and_then(|date| date.as_str()?.parse().ok());
     data.date = Some(saved.unwrap_or(today));
 }
@@ -298,7 +298,7 @@ fn settle_date<R: TrainingRecipe>(recipe: &mut R, model_dir: &Path, place: &Plac
 /// Writes the first rank's date into every rank's recipe.
 fn settle_date_of_ranks<R: TrainingRecipe>(
     recipe: &mut R,
-    place: &mut Place,
+    place: &mut RunLocation,
     model_dir: &Path,
     ranks: &Ranks,
 ) -> Result<()> {

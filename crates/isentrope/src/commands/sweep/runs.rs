@@ -5,7 +5,7 @@ use crate::recipe::{self, Node};
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_lab::recipes::deciding;
 use isentrope_settings::{Shape, differences};
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::{rl, sft};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct PlannedRun {
     pub control: Option<String>,
     pub command: Training,
     /// Its directory and its whole recipe.
-    pub place: Place,
+    pub place: RunLocation,
     pub steps: u64,
     /// The place of the model among the runs that must be there before this one.
     pub needs: Option<usize>,
@@ -225,7 +225,7 @@ fn plan<R: TrainingRecipe>(
     dir.to_str().with_context(|| format!("{}: is not UTF-8, which recipes are", dir.display()))?;
     recipe.run_mut().out = Some(dir.clone());
     recipe.resolve()?;
-    let place = Place {
+    let place = RunLocation {
         dir,
         existing: Existing::Resume,
         source: base.to_owned(),

@@ -13,7 +13,7 @@ use isentrope_kernels::Backend;
 use isentrope_model::ModelConfig;
 use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
-use isentrope_train::run::Place;
+use isentrope_train::run::RunLocation;
 use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,12 @@ pub enum Target {
 
 /// Prints everything that can be known before step 1, the run's needs first. If the model's
 /// configuration cannot be fetched, the recipe's data are checked all the same.
-pub fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, target: Target) -> Result<()> {
+pub fn dry_run<R: TrainingRecipe>(
+    mut recipe: R,
+    place: &RunLocation,
+    ranks: &Ranks,
+    target: Target,
+) -> Result<()> {
     let path = recipe.tables().model.path.clone();
     let data = describe_data(&recipe.data_places());
     hub::check_name(&path)?;
@@ -53,7 +58,8 @@ pub fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, t
         Target::Device(opened) => opened.and_then(|(device, most)| {
             device.check_shapes(&model_dir, &config)?;
             let of_host = Memory::now().available as usize / ranks.seat().of;
-            let needs = device.run(Needs { prepared: &prepared, most, of_host })?;
+            let needs =
+                device.run(|backend| Needs { prepared: &prepared, most, of_host }.run(backend, &device))?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
@@ -70,7 +76,7 @@ pub fn dry_run<R: TrainingRecipe>(mut recipe: R, place: &Place, ranks: &Ranks, t
 /// Prints what can be known although the model's configuration cannot be fetched.
 fn without_model<R: TrainingRecipe>(
     recipe: &R,
-    place: &Place,
+    place: &RunLocation,
     data: &str,
     error: &isentrope_model::Error,
     target: Target,
