@@ -1,5 +1,5 @@
 //! What reads bytes that nobody vouches for, each as a function of those bytes that must return: a file of a model, rows, a
-//! recipe, a response. docs/fuzzing.md says how they are run.
+//! recipe, a response. CONTRIBUTING.md says how they are run.
 
 mod mutate;
 mod targets;

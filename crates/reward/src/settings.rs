@@ -34,10 +34,10 @@ pub enum VerifierName {
     /// Exact arithmetic on the steps of the built-in task.
     Countdown,
     /// Mathematical answers: the content of the last `\boxed{}`, else what is stated as the answer, the last formula or the
-    /// last number, compared by value with the ground truth. docs/grading.md has the rules.
+    /// last number, compared by value with the ground truth. docs/guides/data-and-rewards.md has the rules.
     Math,
     /// Python programs: the last code block is run in a sandbox and held against the tests that are the ground truth.
-    /// docs/code.md has their forms.
+    /// docs/guides/data-and-rewards.md has their forms.
     Code,
 }
 

@@ -48,9 +48,9 @@ pub enum Single {
     Math(MathSettings),
     /// The built-in verifier `code` with other options than the usual ones.
     Code(CodeVerifierSettings),
-    /// A program of your own; docs/rewards.md says what it is asked and what it answers.
+    /// A program of your own; docs/guides/data-and-rewards.md says what it is asked and what it answers.
     Command(command::CommandSettings),
-    /// A Python function of your own, as verl and TRL call them; docs/rewards.md has both forms.
+    /// A Python function of your own, as verl and TRL call them; docs/guides/data-and-rewards.md has both forms.
     Python(PythonSettings),
 }
 

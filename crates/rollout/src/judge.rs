@@ -15,12 +15,14 @@ pub struct Judge {
     pub verifier: Box<dyn BatchVerifier>,
     /// The penalty of long responses.
     pub overlong: Overlong,
-    /// Longest response, in tokens; to a prompt that leaves less of the context, a response of that length.
+    /// Longest response, in tokens; to a prompt that leaves less of the context, a response of that
+    /// length.
     pub max_tokens: usize,
 }
 
 impl Judge {
-    /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order of the batch.
+    /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order
+    /// of the batch.
     ///
     /// # Errors
     /// [`Error::Verifier`] when the verifier can judge nothing any more.
@@ -87,8 +89,8 @@ pub fn verifier_item(problem: &Problem) -> Item<'_> {
     }
 }
 
-/// Checks what a problem's row alone cannot tell: whether the verifier has a judge for the problem's data source, and
-/// whether that judge can use the ground truth.
+/// Checks what a problem's row alone cannot tell: whether the verifier has a judge for the
+/// problem's data source, and whether that judge can use the ground truth.
 ///
 /// # Errors
 /// [`Error::Problem`].

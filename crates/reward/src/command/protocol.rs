@@ -47,9 +47,9 @@ struct Question<'a> {
     columns: Option<&'a Map<String, Value>>,
 }
 
-/// A question's number and its line: to the shim of a function with all that is known, to a command with what docs/rewards.md
-/// promises. The number follows from the rest of the question, not from when it is asked or how many were asked before: an answer
-/// that depends on it depends on the question alone.
+/// A question's number and its line: to the shim of a function with all that is known, to a command with what
+/// docs/guides/data-and-rewards.md promises. The number follows from the rest of the question, not from when it is asked or how
+/// many were asked before: an answer that depends on it depends on the question alone.
 pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
     let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
     let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));

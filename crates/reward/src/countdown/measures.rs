@@ -48,7 +48,7 @@ impl Measures {
         is_there
     }
 
-    /// Under the names of docs/metrics.md; nothing where no step could be read.
+    /// Under the names of docs/reference/metrics.md; nothing where no step could be read.
     pub fn metrics(&self, gives_up: bool) -> BTreeMap<String, f64> {
         let metrics = [
             ("attempts", self.attempts as f64),

@@ -2,7 +2,7 @@
 
 Started with `-c`, this text, the place of the function (a file, or a module), its name, and further arguments of it as JSON. With
 the word `apart` behind them, each question has a process of its own, of which nothing is left for the next: it is then the first
-process of a jail, which has nothing but this in it. Reads a question per line from standard input and writes an answer per line to standard output, as docs/rewards.md has them. The
+process of a jail, which has nothing but this in it. Reads a question per line from standard input and writes an answer per line to standard output, as docs/guides/data-and-rewards.md has them. The
 question {"hello": true} is answered with how the function is called, {"hello": "..."}, or with why it cannot be, {"refused": "..."}.
 """
 

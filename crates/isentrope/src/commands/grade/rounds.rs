@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Most lines that are in memory together, for each thread.
 const LINES_PER_THREAD: usize = 512;
 
-/// Responses that a verifier is given at a time. A built-in one has no threads of its own for so few.
+/// Responses that a verifier is given at a time. A built-in one has no threads of its own for so
+/// few.
 const BATCH: usize = 64;
 
 /// After a round that took longer than this the next is smaller.
@@ -25,8 +26,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// A command or a function judges with its own workers: more threads would only wait for them, and fewer lines than workers
-    /// would leave some without work.
+    /// A command or a function judges with its own workers: more threads would only wait for them,
+    /// and fewer lines than workers would leave some without work.
     pub fn new(settings: &VerifierSettings, threads: usize) -> Self {
         match settings.workers() {
             Some(workers) => {
