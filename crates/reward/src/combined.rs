@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError};
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError};
 
 /// The weighted sum of several verifiers' scores, with the verdict of the first that applies.
-pub struct WeightedVerifier(pub Vec<(f64, Box<dyn BatchVerifier>)>);
+pub struct WeightedVerifier(pub Vec<(f64, Box<dyn Verifier>)>);
 
-impl BatchVerifier for WeightedVerifier {
+impl Verifier for WeightedVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         let mut sums: Vec<Option<Judgement>> = vec![None; batch.len()];
         for (number, (weight, verifier)) in (1..).zip(&self.0) {
@@ -69,12 +69,12 @@ fn with_finite_sum(sum: Judgement) -> Judgement {
 /// Another verifier for each data source.
 pub struct ByDataSourceVerifier {
     /// Of these sources.
-    pub by_data_source: BTreeMap<String, Box<dyn BatchVerifier>>,
+    pub by_data_source: BTreeMap<String, Box<dyn Verifier>>,
     /// Of all others.
-    pub otherwise: Option<Box<dyn BatchVerifier>>,
+    pub otherwise: Option<Box<dyn Verifier>>,
 }
 
-impl BatchVerifier for ByDataSourceVerifier {
+impl Verifier for ByDataSourceVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         // Places in the batch by their source, all that are not named together.
         let mut places: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();

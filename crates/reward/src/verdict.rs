@@ -120,20 +120,9 @@ impl Default for Item<'_> {
     }
 }
 
-/// A judge of single responses that needs nothing but them: it cannot fail as a whole.
+/// A judge of responses. Any number of threads may ask it at the same time. A judgement depends on the problem and the response
+/// alone, not on what else is asked or when.
 pub trait Verifier: Send + Sync {
-    /// Judges the text of a response, end-of-sequence token cut off.
-    fn verify(&self, item: &Item<'_>, response: &str) -> Judgement;
-
-    /// Whether two answers found in responses to the problem are one, whatever their spelling.
-    fn same_answer(&self, _item: &Item<'_>, a: &str, b: &str) -> bool {
-        a == b
-    }
-}
-
-/// A judge of many responses at a time. Every [`Verifier`] is one. Any number of threads may ask it at the same time. A judgement
-/// depends on the problem and the response alone, not on what else is asked or when.
-pub trait BatchVerifier: Send + Sync {
     /// Judges the text of each response by its problem. The judgements are in the order of the batch.
     ///
     /// # Errors
@@ -161,43 +150,32 @@ pub trait BatchVerifier: Send + Sync {
 /// Fewest responses that are worth a thread.
 const PER_THREAD: usize = 64;
 
-impl<V: Verifier> BatchVerifier for V {
-    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let verify = |part: &[(Item<'_>, &str)]| -> Vec<Judgement> {
-            part.iter().map(|(item, response)| self.verify(item, response)).collect()
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let share = batch.len().div_ceil(threads).max(PER_THREAD);
-        // The calling thread has a share too, which of a small batch is all.
-        let (own, rest) = batch.split_at(share.min(batch.len()));
-        Ok(thread::scope(|scope| {
-            let others: Vec<_> = rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
-            let mut judgements = verify(own);
-            for other in others {
-                judgements.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            }
-            judgements
-        }))
-    }
-
-    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
-        Verifier::same_answer(self, item, a, b)
-    }
+/// Judges each response with `verify`, on as many threads as are worth it. The judgements are in the order of the batch.
+pub fn in_threads(
+    batch: &[(Item<'_>, &str)],
+    verify: impl Fn(&Item<'_>, &str) -> Judgement + Sync,
+) -> Vec<Judgement> {
+    let verify = |part: &[(Item<'_>, &str)]| -> Vec<Judgement> {
+        part.iter().map(|(item, response)| verify(item, response)).collect()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = batch.len().div_ceil(threads).max(PER_THREAD);
+    // The calling thread has a share too, which of a small batch is all.
+    let (own, rest) = batch.split_at(share.min(batch.len()));
+    thread::scope(|scope| {
+        let verify = &verify;
+        let others: Vec<_> = rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
+        let mut judgements = verify(own);
+        for other in others {
+            judgements.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        judgements
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Tells who judged.
-    struct ByThread;
-
-    impl Verifier for ByThread {
-        fn verify(&self, _: &Item<'_>, response: &str) -> Judgement {
-            let reason = format!("{:?}", thread::current().id());
-            Judgement::new(Verdict::Wrong, Some(response.to_owned()), reason)
-        }
-    }
 
     #[test]
     fn a_verdict_is_written_by_its_name() {
@@ -213,7 +191,10 @@ mod tests {
         for count in [0, 1, PER_THREAD, PER_THREAD + 1, 1000] {
             let responses: Vec<String> = (0..count).map(|i| i.to_string()).collect();
             let batch: Vec<_> = responses.iter().map(|response| (item, response.as_str())).collect();
-            let judgements = ByThread.verify_batch(&batch).unwrap();
+            let judgements = in_threads(&batch, |_, response| {
+                let thread = format!("{:?}", thread::current().id());
+                Judgement::new(Verdict::Wrong, Some(response.to_owned()), thread)
+            });
             assert_eq!(judgements.len(), count);
             for (i, (judgement, response)) in judgements.iter().zip(&responses).enumerate() {
                 assert_eq!(judgement.extracted.as_ref(), Some(response));

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -52,11 +52,11 @@ fn settings(command: &[&str], workers: usize) -> VerifierSettings {
     .unwrap()
 }
 
-fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn BatchVerifier> {
+fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn Verifier> {
     settings(&["sh", script(directory, text).to_str().unwrap()], workers).build().unwrap()
 }
 
-fn judge(verifier: &dyn BatchVerifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
+fn judge(verifier: &dyn Verifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
     let item =
         Item { ground_truth: &json!({"a": [1]}), prompt: "why?\n", data_source: "s", ..Item::default() };
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ fn settings(directory: &TempDir, function: &str, others: Value) -> VerifierSetti
     serde_json::from_value(settings).unwrap()
 }
 
-fn start(directory: &TempDir, function: &str) -> Box<dyn BatchVerifier> {
+fn start(directory: &TempDir, function: &str) -> Box<dyn Verifier> {
     settings(directory, function, json!({})).build().unwrap()
 }
 
@@ -46,7 +46,7 @@ fn refusal(code: &str, function: &str, others: Value) -> String {
     error.replace(&format!("{}/", directory.path().display()), "")
 }
 
-fn judge(verifier: &dyn BatchVerifier, item: Item<'_>, responses: &[&str]) -> Vec<Judgement> {
+fn judge(verifier: &dyn Verifier, item: Item<'_>, responses: &[&str]) -> Vec<Judgement> {
     let batch: Vec<_> = responses.iter().map(|&response| (item, response)).collect();
     verifier.verify_batch(&batch).unwrap()
 }

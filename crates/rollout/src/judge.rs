@@ -5,14 +5,14 @@ use crate::response::Response;
 use crate::sequence::{Completion, FinishReason};
 use isentrope_data::Problem;
 use isentrope_reward::{
-    BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierSettings, overlong_penalty,
+    Item, Judgement, Overlong, Verdict, Verifier, VerifierSettings, overlong_penalty,
 };
 use isentrope_trace::span;
 
 /// A verifier and the penalties that turn its scores into rewards.
 pub struct Judge {
     /// Judges responses.
-    pub verifier: Box<dyn BatchVerifier>,
+    pub verifier: Box<dyn Verifier>,
     /// The penalty of long responses.
     pub overlong: Overlong,
     /// Longest response, in tokens; to a prompt that leaves less of the context, a response of that

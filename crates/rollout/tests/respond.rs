@@ -5,7 +5,7 @@ use isentrope_data::{Problem, Prompt};
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierError};
+use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
     Error, Groups, Interrupt, Judge, JudgeQueue, Keep, Key, Limits, PartialResponse, Phase, Progress,
     ProgressObserver, Request, Responded, Response, ResponseId, Result, Sampler, Sampling, SamplingRun,
@@ -67,7 +67,7 @@ struct Acting {
     act: Act,
 }
 
-impl BatchVerifier for Acting {
+impl Verifier for Acting {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         let judge = |(item, response): &(Item<'_>, &str)| {
             let mut number = 0;

@@ -182,7 +182,7 @@ impl TruncationStatistics {
 mod tests {
     use super::*;
     use isentrope_data::{Problem, Prompt};
-    use isentrope_reward::{Item, Judgement, Overlong, Verifier};
+    use isentrope_reward::{Item, Judgement, Overlong, Verifier, VerifierError, in_threads};
     use isentrope_rollout::{Completion, FinishReason, Judge};
     use serde_json::Value;
 
@@ -190,8 +190,9 @@ mod tests {
     struct Constant(f64);
 
     impl Verifier for Constant {
-        fn verify(&self, _: &Item<'_>, _: &str) -> Judgement {
-            Judgement { score: self.0, ..Judgement::new(Verdict::Correct, None, "") }
+        fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+            let correct = Judgement::new(Verdict::Correct, None, "");
+            Ok(in_threads(batch, |_, _| Judgement { score: self.0, ..correct.clone() }))
         }
     }
 

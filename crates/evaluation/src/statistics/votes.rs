@@ -7,13 +7,13 @@
 //! goes to the first class with an equal one.
 
 use super::outcome::Outcome;
-use isentrope_reward::{BatchVerifier, Item, Verdict};
+use isentrope_reward::{Item, Verdict, Verifier};
 use isentrope_rollout::Response;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Sets the vote of each response whose answer equals an earlier one's in another spelling.
-pub fn cast_votes(verifier: &dyn BatchVerifier, item: &Item<'_>, responses: &mut [Response]) {
+pub fn cast_votes(verifier: &dyn Verifier, item: &Item<'_>, responses: &mut [Response]) {
     let mut firsts: Vec<String> = Vec::new();
     // The place in `firsts` of each spelling.
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
 mod tests {
     use super::super::evaluation::Evaluation;
     use super::*;
-    use isentrope_reward::{Judgement, VerifierName, VerifierSettings};
+    use isentrope_reward::{Judgement, VerifierError, VerifierName, VerifierSettings};
     use serde_json::{Value, json};
 
     /// Judges boxed answers to a problem, and tells the votes and maj@k.
@@ -143,9 +143,9 @@ mod tests {
     #[test]
     fn every_answer_is_compared_with_the_first_of_a_class() {
         struct Near;
-        impl isentrope_reward::Verifier for Near {
-            fn verify(&self, _: &Item<'_>, response: &str) -> Judgement {
-                Judgement::new(Verdict::Wrong, Some(response.into()), "")
+        impl Verifier for Near {
+            fn verify_batch(&self, _: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+                Ok(Vec::new())
             }
             fn same_answer(&self, _: &Item<'_>, a: &str, b: &str) -> bool {
                 a.parse::<i32>().unwrap().abs_diff(b.parse().unwrap()) <= 1

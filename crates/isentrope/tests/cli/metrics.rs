@@ -5,7 +5,7 @@ use crate::text_model::text_model;
 use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_objective::Discernment;
 use isentrope_reward::countdown::Countdown;
-use isentrope_reward::{CodeVerdict, Item, Verifier};
+use isentrope_reward::{CodeVerdict, Item};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;

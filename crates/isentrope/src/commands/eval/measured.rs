@@ -89,13 +89,13 @@ impl Measured {
 
 /// Hashes of the files that commands and functions of the user's are in, such as scripts, as the
 /// verifier names them; none without any.
-fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
+fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<String, String>>> {
     let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
-    let hash = |file: &str| {
-        sha256_of_file(Path::new(file))
-            .map_err(io::Error::from)
-            .with_context(|| format!("--verifier: {file}"))
+    let hashed = |file: String| {
+        let hash = sha256_of_file(Path::new(&file)).map_err(io::Error::from);
+        let hash = hash.with_context(|| format!("--verifier: {file}"))?;
+        Ok((file, hash))
     };
-    let hashes: BTreeMap<&str, String> = files.map(|file| Ok((file, hash(file)?))).collect::<Result<_>>()?;
+    let hashes: BTreeMap<String, String> = files.map(hashed).collect::<Result<_>>()?;
     Ok((!hashes.is_empty()).then_some(hashes))
 }

@@ -1,7 +1,7 @@
 //! Judging lines in rounds, so that Ctrl-C, which is heeded between them, need not wait long.
 
 use super::row::Row;
-use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ impl Rounds {
     /// The judgements of all rows of a round, which are at least one, in their order.
     pub fn judge(
         &mut self,
-        verifier: &dyn BatchVerifier,
+        verifier: &dyn Verifier,
         rows: &[Row],
     ) -> Result<Vec<Judgement>, VerifierError> {
         let begun = Instant::now();

@@ -1,12 +1,46 @@
-//! The verifier of programs: the crate `isentrope-code`, asked about problems; and the verifier `auto`, which asks it where a
-//! problem's ground truth is the tests of a program.
+//! The verifier of programs: the crate `isentrope-code`, asked about problems.
 
-use std::sync::OnceLock;
-
-use isentrope_code::{CodeSettings, Judge, Report, Score, Verdict as Found};
+use isentrope_code::{CodeSettings, Judge, Report, Score, Tests, Verdict as Found};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierName};
+use super::Spec;
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError};
+
+/// The verifier `code` with options.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeVerifierSettings {
+    /// How programs are run and judged.
+    pub code: CodeSettings,
+}
+
+impl Spec for CodeVerifierSettings {
+    fn build(&self, key: &str, value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        Ok(Box::new(Code::start(&self.code, key, value)?))
+    }
+
+    fn claims(&self, ground_truth: &Value) -> bool {
+        Tests::is_form_of(ground_truth)
+    }
+
+    fn check_ground_truth(&self, ground_truth: &Value) -> Result<(), String> {
+        Tests::from_value(ground_truth).map(drop)
+    }
+
+    fn judges_programs(&self) -> bool {
+        true
+    }
+
+    fn workers(&self) -> Option<usize> {
+        Some(self.code.worker_count())
+    }
+
+    fn verify(&self, _item: &Item<'_>, _response: &str) -> Judgement {
+        Judgement::new(Verdict::Fault, None, "programs are judged in sandboxes alone")
+    }
+}
 
 /// The verifier of programs. Its sandboxes end with it.
 ///
@@ -49,9 +83,7 @@ impl Code {
             Found::FAILURES.iter().map(|name| (format!("code/{name}"), is_verdict(name))).collect();
         judgement
     }
-}
 
-impl Code {
     /// Which settings a program has met that went over a limit.
     fn limit(&self, verdict: &Found) -> String {
         let CodeSettings { timeout_s, total_timeout_s, memory_mib, output_mib, .. } = &self.settings;
@@ -68,7 +100,7 @@ fn error((key, value): &(String, String), problem: &str) -> VerifierError {
     VerifierError { key: key.clone(), value: value.clone(), problem: problem.to_owned(), stderr: None }
 }
 
-impl BatchVerifier for Code {
+impl Verifier for Code {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         let programs: Vec<(&Value, &str)> =
             batch.iter().map(|(item, response)| (item.ground_truth, *response)).collect();
@@ -82,55 +114,5 @@ impl BatchVerifier for Code {
 
     fn notes(&self) -> Vec<String> {
         vec![format!("{}: {}", self.setting.0, self.judge.says())]
-    }
-}
-
-/// The verifier `auto`. The one of programs is started when the first of them comes.
-pub(crate) struct Auto {
-    code: OnceLock<Result<Code, VerifierError>>,
-    key: String,
-}
-
-impl Auto {
-    pub(crate) fn new(key: &str) -> Self {
-        Self { code: OnceLock::new(), key: key.to_owned() }
-    }
-
-    fn code(&self) -> Result<&Code, VerifierError> {
-        let start = || {
-            Code::start(&CodeSettings::default(), &self.key, "\"auto\"").map_err(|e| VerifierError {
-                problem: format!(
-                    "the data has problems whose ground truth is the tests of a program: {}; the verifier \"math\" \
-                     leaves them out",
-                    e.problem
-                ),
-                ..e
-            })
-        };
-        self.code.get_or_init(start).as_ref().map_err(Clone::clone)
-    }
-}
-
-impl BatchVerifier for Auto {
-    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let is_code = |item: &Item<'_>| VerifierName::Auto.of(item.ground_truth) == VerifierName::Code;
-        let (programs, others): (Vec<usize>, Vec<usize>) =
-            (0..batch.len()).partition(|&i| is_code(&batch[i].0));
-        let part = |places: &[usize]| places.iter().map(|&i| batch[i]).collect::<Vec<_>>();
-        let mut judgements: Vec<(usize, Judgement)> = Vec::with_capacity(batch.len());
-        judgements.extend(others.iter().copied().zip(VerifierName::Auto.verify_batch(&part(&others))?));
-        if !programs.is_empty() {
-            judgements.extend(programs.iter().copied().zip(self.code()?.verify_batch(&part(&programs))?));
-        }
-        judgements.sort_unstable_by_key(|(place, _)| *place);
-        Ok(judgements.into_iter().map(|(_, judgement)| judgement).collect())
-    }
-
-    fn workers(&self) -> usize {
-        self.code.get().and_then(|code| code.as_ref().ok()).map_or(0, BatchVerifier::workers)
-    }
-
-    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
-        BatchVerifier::same_answer(&VerifierName::Auto, item, a, b)
     }
 }

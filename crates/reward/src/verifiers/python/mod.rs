@@ -10,8 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::command::{Launch, Workers, default_startup_s, default_timeout_s, default_workers};
-use crate::{Error, VerifierError};
+use super::Spec;
+use super::command::{CommandVerifier, Launch, WorkerSettings, Workers};
+use crate::{Error, Verifier, VerifierError};
 
 /// What workers run.
 const SHIM: &str = include_str!("shim.py");
@@ -33,18 +34,9 @@ pub struct PythonSettings {
     /// network. Each response has a process of its own there. Where no sandbox can be had, nothing starts.
     #[serde(default)]
     pub sandbox: bool,
-    /// Processes that judge at the same time.
-    #[serde(default = "default_workers")]
-    #[schemars(range(min = 1, max = 1024))]
-    pub workers: usize,
-    /// Longest time for an answer, in seconds; a worker that takes longer is replaced.
-    #[serde(default = "default_timeout_s")]
-    #[schemars(range(min = 0.001, max = 86400.0))]
-    pub timeout_s: f64,
-    /// What a fresh worker may take beyond that to load the function, in seconds, with all that it imports.
-    #[serde(default = "default_startup_s")]
-    #[schemars(range(min = 0.0, max = 86400.0))]
-    pub startup_s: f64,
+    /// The processes.
+    #[serde(flatten)]
+    pub processes: WorkerSettings,
 }
 
 /// What a keyword argument may be, and a variable of a chat template.
@@ -96,30 +88,11 @@ impl PythonSettings {
         self.parts().map(|(place, _)| place).filter(|place| is_file(place))
     }
 
-    /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
-    ///
-    /// # Errors
-    /// [`Error`] naming what is wrong.
-    pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
-        let wrong = |name: &str, value: &str, expected: &str| {
-            let (key, value) = (format!("{key}.{name}"), format!("{value:?}"));
-            Err(Error { key, value, expected: expected.into() })
-        };
-        if self.parts().is_none() {
-            let expected = "it must be a file and a function in it, such as \"reward.py:compute_score\"";
-            return wrong("python", &self.python, expected);
-        }
-        if self.interpreter.is_empty() {
-            return wrong("interpreter", "", "it must be a Python, such as \"python3\"");
-        }
-        Ok(())
-    }
-
     /// The workers that it asks for; `key` is the recipe's key of the table, for messages.
     ///
     /// # Errors
     /// When there is no such file.
-    pub(crate) fn workers(&self, key: &str) -> Result<Workers, VerifierError> {
+    fn start_with(&self, key: &str) -> Result<Workers, VerifierError> {
         let (place, function) = self.parts().unwrap_or((&self.python, ""));
         let arguments = serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
         let mut workers = Workers {
@@ -128,9 +101,7 @@ impl PythonSettings {
             launch: Launch::Shim(
                 [&self.interpreter, "-c", SHIM, place, function, &arguments].map(str::to_owned).to_vec(),
             ),
-            count: self.workers,
-            timeout_s: self.timeout_s,
-            startup_s: self.startup_s,
+            settings: self.processes.clone(),
         };
         let file = self.file().map(Path::new);
         if let Some(file) = file.filter(|file| !file.is_file()) {
@@ -147,6 +118,39 @@ impl PythonSettings {
                 .map_err(|problem| workers.error(problem, None))?;
         }
         Ok(workers)
+    }
+}
+
+impl Spec for PythonSettings {
+    fn build(&self, key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        Ok(Box::new(CommandVerifier::start(self.start_with(key)?)?))
+    }
+
+    fn check(&self, key: &str) -> Result<(), Error> {
+        let wrong = |name: &str, value: &str, expected: &str| {
+            let (key, value) = (format!("{key}.{name}"), format!("{value:?}"));
+            Err(Error { key, value, expected: expected.into() })
+        };
+        if self.parts().is_none() {
+            let expected = "it must be a file and a function in it, such as \"reward.py:compute_score\"";
+            return wrong("python", &self.python, expected);
+        }
+        if self.interpreter.is_empty() {
+            return wrong("interpreter", "", "it must be a Python, such as \"python3\"");
+        }
+        Ok(())
+    }
+
+    fn workers(&self) -> Option<usize> {
+        Some(self.processes.workers)
+    }
+
+    fn files(&self) -> Vec<&str> {
+        self.file().into_iter().collect()
+    }
+
+    fn takes_columns(&self) -> bool {
+        true
     }
 }
 

@@ -22,7 +22,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Item, Judgement, Verdict, Verifier};
+use super::Spec;
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
 
 /// An operation on non-negative integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -103,11 +104,6 @@ pub struct Challenge {
 }
 
 impl Challenge {
-    /// Whether a ground truth means to be of this form.
-    pub(crate) fn is_form_of(value: &Value) -> bool {
-        value.get("numbers").is_some() && value.get("target").is_some()
-    }
-
     /// Reads a ground truth.
     ///
     /// # Errors
@@ -153,8 +149,33 @@ impl Challenge {
 #[derive(Clone, Copy, Debug)]
 pub struct Countdown;
 
-impl Verifier for Countdown {
+impl Spec for Countdown {
+    fn build(&self, _key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        Ok(Box::new(*self))
+    }
+
+    fn claims(&self, ground_truth: &Value) -> bool {
+        ground_truth.get("numbers").is_some() && ground_truth.get("target").is_some()
+    }
+
+    fn check_ground_truth(&self, ground_truth: &Value) -> Result<(), String> {
+        Challenge::from_value(ground_truth).map(drop)
+    }
+
     fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
+        Self::verify(self, item, response)
+    }
+}
+
+impl Verifier for Countdown {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        Ok(in_threads(batch, |item, response| self.verify(item, response)))
+    }
+}
+
+impl Countdown {
+    /// Judges the text of a response.
+    pub fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
         let challenge = match Challenge::from_value(item.ground_truth) {
             Ok(challenge) => challenge,
             Err(reason) => return Judgement::new(Verdict::Fault, None, reason),

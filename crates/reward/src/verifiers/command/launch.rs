@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use isentrope_sandbox::{Ending, Jail, Program, Sandbox};
 
-use super::VerifierError;
 use super::processes::Process;
+use super::{VerifierError, WorkerSettings};
 
 /// The workers of a verifier.
 pub struct Workers {
@@ -19,12 +19,8 @@ pub struct Workers {
     pub value: String,
     /// How each is started.
     pub launch: Launch,
-    /// How many there are.
-    pub count: usize,
-    /// Longest time for an answer, in seconds.
-    pub timeout_s: f64,
-    /// What a fresh worker's first answer may take beyond that, in seconds.
-    pub startup_s: f64,
+    /// How many there are, and what they may take.
+    pub settings: WorkerSettings,
 }
 
 impl Workers {

@@ -1,8 +1,13 @@
 //! The verifier of mathematical answers: the crate `isentrope-grader`, asked about problems.
 
+use isentrope_code::Tests;
 use isentrope_grader::{Explanation, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{Item, Judgement, Verdict, Verifier};
+use super::Spec;
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError, in_threads};
 
 /// Where a problem may have options of its own, in its `extra_info`.
 pub const OF_PROBLEM: &str = "math_options";
@@ -16,13 +21,51 @@ pub struct Math {
     pub options: Options,
 }
 
-impl Verifier for Math {
+/// The verifier `math` with options.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MathSettings {
+    /// How answers are found and compared.
+    pub math: Options,
+}
+
+impl MathSettings {
+    fn verifier(&self) -> Math {
+        Math { options: self.math }
+    }
+}
+
+impl Spec for MathSettings {
+    fn build(&self, _key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        Ok(Box::new(self.verifier()))
+    }
+
+    fn check_ground_truth(&self, ground_truth: &Value) -> Result<(), String> {
+        if Tests::is_form_of(ground_truth) {
+            return Err(
+                "the ground truth is the tests of a program, which only the verifier code runs".into()
+            );
+        }
+        GroundTruth::from_value(ground_truth).map(drop)
+    }
+
+    /// Of the usual options, whatever the recipe's are.
+    fn concern(&self, item: &Item<'_>) -> Option<String> {
+        Math::default().concern(item)
+    }
+
     fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
-        let found = self.of_problem(item).and_then(|options| {
-            let ground_truth = GroundTruth::from_value(item.ground_truth)?;
-            Ok(grade(&ground_truth, response, &options))
-        });
-        judgement(found)
+        self.verifier().verify(item, response)
+    }
+
+    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
+        self.verifier().same_answer(item, a, b)
+    }
+}
+
+impl Verifier for Math {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        Ok(in_threads(batch, |item, response| self.verify(item, response)))
     }
 
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
@@ -31,6 +74,15 @@ impl Verifier for Math {
 }
 
 impl Math {
+    /// Judges the text of a response.
+    pub fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
+        let found = self.of_problem(item).and_then(|options| {
+            let ground_truth = GroundTruth::from_value(item.ground_truth)?;
+            Ok(grade(&ground_truth, response, &options))
+        });
+        judgement(found)
+    }
+
     /// Says, for people, what is seen in a ground truth and in a response, and then the verdict with its reason.
     pub fn explain(&self, ground_truth: &str, response: &str) -> String {
         let Explanation { seen, grade } = explain(ground_truth, response, &self.options);
@@ -78,7 +130,7 @@ fn judgement(grade: Result<Grade, String>) -> Judgement {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use isentrope_sandbox::{Limits, Program, Sandbox};
 use serde::Deserialize;
 
-use crate::command::{Launch, interpreter_failed};
+use super::super::command::{Launch, interpreter_failed};
 
 /// What an interpreter is asked outside of the jail.
 const WHERE: &str = "

@@ -28,7 +28,8 @@ use isentrope_code::in_order;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BatchVerifier, Error, Item, Judgement, Verdict};
+use super::Spec;
+use crate::{Error, Item, Judgement, Verdict, Verifier};
 use places::{Place, Places};
 use protocol::{Greeting, Misconduct};
 use worker::{Remains, Worker};
@@ -59,50 +60,44 @@ pub fn kill_all() {
 pub struct CommandSettings {
     /// The program and its arguments, such as `["python3", "reward.py"]`. Paths are relative to the current directory.
     pub command: Vec<String>,
+    /// The processes.
+    #[serde(flatten)]
+    pub processes: WorkerSettings,
+}
+
+/// The processes that judge, of a command and of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct WorkerSettings {
     /// Processes that judge at the same time.
-    #[serde(default = "default_workers")]
     #[schemars(range(min = 1, max = 1024))]
     pub workers: usize,
     /// Longest time for an answer, in seconds; a worker that takes longer is replaced.
-    #[serde(default = "default_timeout_s")]
     #[schemars(range(min = 0.001, max = 86400.0))]
     pub timeout_s: f64,
-    /// What a fresh worker's first answer may take beyond that, in seconds, for what it loads.
-    #[serde(default = "default_startup_s")]
+    /// What a fresh worker may take beyond that for what it loads, in seconds.
     #[schemars(range(min = 0.0, max = 86400.0))]
     pub startup_s: f64,
 }
 
-pub(crate) fn default_workers() -> usize {
-    2
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self { workers: 2, timeout_s: 10.0, startup_s: 20.0 }
+    }
 }
 
-pub(crate) fn default_timeout_s() -> f64 {
-    10.0
-}
-
-pub(crate) fn default_startup_s() -> f64 {
-    20.0
-}
-
-impl CommandSettings {
-    /// The workers that it asks for; `key` is the recipe's key of the table, for messages.
-    pub(crate) fn workers(&self, key: &str) -> Workers {
-        Workers {
+impl Spec for CommandSettings {
+    fn build(&self, key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        let workers = Workers {
             key: format!("{key}.command"),
             value: format!("{:?}", self.command),
             launch: Launch::Command(self.command.clone()),
-            count: self.workers,
-            timeout_s: self.timeout_s,
-            startup_s: self.startup_s,
-        }
+            settings: self.processes.clone(),
+        };
+        Ok(Box::new(CommandVerifier::start(workers)?))
     }
 
-    /// Checks what ranges do not say; `key` is the recipe's key below `reward`, for messages.
-    ///
-    /// # Errors
-    /// [`Error`] naming what is wrong.
-    pub(crate) fn check(&self, key: &str) -> Result<(), Error> {
+    fn check(&self, key: &str) -> Result<(), Error> {
         if self.command.first().is_some_and(|program| !program.is_empty()) {
             return Ok(());
         }
@@ -111,6 +106,14 @@ impl CommandSettings {
             value: format!("{:?}", self.command),
             expected: "it must be a program and its arguments, such as [\"python3\", \"reward.py\"]".into(),
         })
+    }
+
+    fn workers(&self) -> Option<usize> {
+        Some(self.processes.workers)
+    }
+
+    fn files(&self) -> Vec<&str> {
+        self.command.iter().map(String::as_str).collect()
     }
 }
 
@@ -154,7 +157,7 @@ impl CommandVerifier {
     pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
         let (notes, places) = (Vec::new(), Places::default());
         let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
-        for _ in 0..verifier.workers.count {
+        for _ in 0..verifier.workers.settings.workers {
             let place = Place { worker: Some(verifier.worker()?), failures: 0 };
             verifier.places.all().push(place);
         }
@@ -210,7 +213,8 @@ impl CommandVerifier {
 
     /// Waits until a fresh worker has loaded its function.
     fn load(&self, worker: &mut Worker) -> Result<Greeting, Misconduct> {
-        let limit = Duration::from_secs_f64(self.workers.startup_s + self.workers.timeout_s);
+        let limit =
+            Duration::from_secs_f64(self.workers.settings.startup_s + self.workers.settings.timeout_s);
         worker.ask(protocol::HELLO.into(), limit).and_then(|line| protocol::greeting(&line))
     }
 
@@ -242,8 +246,8 @@ impl CommandVerifier {
                 (worker, loaded)
             }
         };
-        let startup = if greets || worker.has_answered { 0.0 } else { self.workers.startup_s };
-        let limit = Duration::from_secs_f64(self.workers.timeout_s + startup);
+        let startup = if greets || worker.has_answered { 0.0 } else { self.workers.settings.startup_s };
+        let limit = Duration::from_secs_f64(self.workers.settings.timeout_s + startup);
         let (id, line) = protocol::question(item, response, greets);
         let asked = loaded.and_then(|()| worker.ask(line, limit));
         let misconduct = match asked.and_then(|line| protocol::answer(&line, id)) {
@@ -305,7 +309,7 @@ fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'stat
     }
 }
 
-impl BatchVerifier for CommandVerifier {
+impl Verifier for CommandVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         in_order(batch, self.workers(), |(item, response)| {
             self.judge(&mut self.places.take().place, item, response)
@@ -313,7 +317,7 @@ impl BatchVerifier for CommandVerifier {
     }
 
     fn workers(&self) -> usize {
-        self.workers.count.max(1)
+        self.workers.settings.workers.max(1)
     }
 
     fn notes(&self) -> Vec<String> {
