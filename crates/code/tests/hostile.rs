@@ -124,16 +124,29 @@ impl Judges {
     }
 }
 
+/// Every program and every variant, each by one of its forms of tests in turn.
 #[test]
 fn hostile_programs_come_to_nothing() {
+    attack_all(false);
+}
+
+#[test]
+#[ignore = "deep: every program by every form of tests"]
+fn hostile_programs_come_to_nothing_in_every_form() {
+    attack_all(true);
+}
+
+fn attack_all(in_every_form: bool) {
     let bait = Bait::lay();
     let fixtures = fixture::all();
     assert!(fixtures.len() >= 40, "{} programs", fixtures.len());
     let only = std::env::var("HOSTILE").unwrap_or_default(); // a part of a name, to look at one
     let mut attacks = Vec::new();
-    for fixture in fixtures.iter().filter(|fixture| fixture.name.contains(&only)) {
+    for (number, fixture) in fixtures.iter().filter(|fixture| fixture.name.contains(&only)).enumerate() {
         for variant in 0..fixture.variants {
-            attacks.extend(fixture.forms.iter().map(|form| (fixture, variant, form)));
+            let (forms, turn) = (&fixture.forms, (number + variant) % fixture.forms.len());
+            let forms = if in_every_form { &forms[..] } else { &forms[turn..=turn] };
+            attacks.extend(forms.iter().map(|form| (fixture, variant, form)));
         }
     }
     let next = AtomicUsize::new(0);

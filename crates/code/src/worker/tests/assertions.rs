@@ -186,7 +186,7 @@ def test_c(): assert f(3) == 3
         ],
         ..AssertionTest::default()
     };
-    let limits = RunLimits { wall: Duration::from_secs(3), ..limits() };
+    let limits = RunLimits { wall: Duration::from_secs(1), ..limits() };
     let ended = || Err(Failure::Ended(error("it ended itself in the middle of a call")));
     let expected = [
         Ok(()),
@@ -216,12 +216,6 @@ def test_c(): assert f(3) == 3
 #[test]
 fn limits_hold_for_assertions() {
     let mut worker = shared();
-    let limits = RunLimits {
-        wall: Duration::from_secs(2),
-        memory_bytes: 256 << 20,
-        output_bytes: 1 << 20,
-        ..limits()
-    };
     for (program, expected) in [
         ("def f(x): return 'x' * 10 ** 12", End::MemoryLimit),
         ("def f(x): return 'x' * (2 << 20)", End::OutputLimit),
@@ -229,6 +223,8 @@ fn limits_hold_for_assertions() {
         ("def f(x):\n    yield 1\n    while True: pass", End::TimeLimit),
         ("while True: pass", End::TimeLimit),
     ] {
+        let wall = Duration::from_millis(if expected == End::TimeLimit { 500 } else { 20_000 });
+        let limits = RunLimits { wall, memory_bytes: 256 << 20, output_bytes: 1 << 20, ..limits() };
         let test = AssertionTest { parts: vec!["for x in f(1): pass".into()], ..AssertionTest::default() };
         let units = worker.units(program, &test, &limits);
         let [Err(Failure::Ended(end))] = &units[..] else { panic!("{program}: {units:?}") };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{AssertionTest, End, Failure, RunLimits, error, limits, shared, worker};
 
 fn run(program: &str) -> (String, End) {
-    let limits = RunLimits { wall: Duration::from_secs(5), ..limits() };
+    let limits = RunLimits { wall: Duration::from_secs(2), ..limits() };
     shared().script(program, "", &limits)
 }
 
