@@ -1,4 +1,5 @@
-//! Hostile programs: each file of `hostile/` is one. It says what it tries and what must come of it, in the form
+//! Hostile programs: each file of `hostile/` is one. It says what it tries and what must come of
+//! it, in the form
 //!
 //! ```text
 //! # Tries: <what>
@@ -12,10 +13,11 @@
 //! # Greedy: yes                           it takes all of the machine that it can
 //! ```
 //!
-//! A verdict is the name of one, or several with " or " between them, each with a part of the reason behind a colon if that is
-//! to be seen too. A form that is not named is not run.
+//! A verdict is the name of one, or several with " or " between them, each with a part of the
+//! reason behind a colon if that is to be seen too. A form that is not named is not run.
 //!
-//! What the programs want is bait: the answers are random, and lie in files and behind sockets of this machine.
+//! The programs are after bait: random answers, which lie in files and behind sockets of this
+//! machine.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
@@ -41,8 +43,8 @@ use fixture::{Fixture, Form};
 /// How often a right program is judged again that a busy machine has kept from its verdict.
 const RETRIES: usize = 10;
 
-/// What a response of two tests may take at the very most: there are limits of half a second, of half a minute on a busy machine,
-/// and of ten seconds for a jail to be cleaned.
+/// Most time for a response of two tests: limits are half a second, half a minute on a busy
+/// machine, and ten seconds to clean a jail.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Memory that this process may ever have, in KiB, whatever programs print and return.
@@ -170,7 +172,8 @@ fn attack_all(in_every_form: bool) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own judgement.
+/// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own
+/// judgement.
 #[test]
 fn hostile_tests_spoil_nothing() {
     let bait = Bait::lay();
@@ -205,7 +208,8 @@ fn hostile_tests_spoil_nothing() {
     }
 }
 
-/// What is bait in a jail is food outside of it: otherwise it would show nothing that the programs do not get it.
+/// Outside of a jail the bait can be taken: otherwise it would prove nothing that programs in jails
+/// do not get it.
 #[test]
 fn the_bait_can_be_taken() {
     let fixtures = fixture::all();
@@ -220,7 +224,8 @@ fn the_bait_can_be_taken() {
     }
 }
 
-/// Who shares the machine with programs that take all they can is slowed, but not beyond what a limit of some seconds covers.
+/// Who shares the machine with programs that take all they can is slowed, but not beyond what a
+/// limit of some seconds covers.
 #[test]
 fn others_are_not_slowed_beyond_reason() {
     let bait = Bait::lay();

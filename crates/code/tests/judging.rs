@@ -223,7 +223,7 @@ fn tests_that_say_nonsense_stop_no_run() {
     }
 }
 
-/// What one program does is nothing to the next, and order does not depend on who is fast.
+/// No program changes the next one's verdict, and order does not depend on who is fast.
 #[test]
 fn programs_are_apart_and_reports_in_order() {
     let tests = json!({"inputs": ["1"], "outputs": ["1"]});
@@ -280,7 +280,8 @@ fn no_test_outlasts_the_time_of_all() {
     let hasty = CodeSettings { timeout_s: 30.0, total_timeout_s: 1.0, ..settings() };
     let hasty = start(CodeSettings { workers: Some(6), ..hasty });
     let sleeper = "import time\ndef f(x):\n    time.sleep(30)\n    return 1";
-    // Foreign tests that never say that they end: they go on from unit to unit, or count units faster than they are read.
+    // Foreign tests that never say that they end: they go on from unit to unit, or count units
+    // faster than they are read.
     let onward = "import os, struct, time\nassert f(1) == 1\nfor n in range(99):\n    \
                   place = b'[%d,-1]' % (n + 1)\n    os.write(4, struct.pack('<cI', b'p', len(place)) + place)\n    \
                   time.sleep(0.3)";

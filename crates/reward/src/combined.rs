@@ -23,7 +23,8 @@ impl Verifier for WeightedVerifier {
         self.0.iter().flat_map(|(_, verifier)| verifier.notes()).collect()
     }
 
-    /// A response is with one part at a time, so that it takes so many to give the workers of all parts something to do.
+    /// A response is with one part at a time, so that it takes so many to give the workers of all
+    /// parts something to do.
     fn workers(&self) -> usize {
         self.0.iter().map(|(_, verifier)| verifier.workers()).sum()
     }
@@ -33,7 +34,8 @@ impl Verifier for WeightedVerifier {
     }
 }
 
-/// Adds what part `number` found, unless the response could not be judged by that part or one before, or the part does not apply.
+/// Adds what part `number` found, unless the response could not be judged by that part or one
+/// before, or the part does not apply.
 fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement) {
     if !part.applies {
         return;
@@ -68,9 +70,9 @@ fn with_finite_sum(sum: Judgement) -> Judgement {
 
 /// Another verifier for each data source.
 pub struct ByDataSourceVerifier {
-    /// Of these sources.
+    /// The verifiers of these sources.
     pub by_data_source: BTreeMap<String, Box<dyn Verifier>>,
-    /// Of all others.
+    /// The verifier of all other sources.
     pub otherwise: Option<Box<dyn Verifier>>,
 }
 

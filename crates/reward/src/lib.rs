@@ -1,11 +1,13 @@
-//! What a response is worth: verifiers and the penalty of overlong responses. Knows no network.
+//! Verifiers, which say what a response is worth, and the penalty of overlong responses. Knows no
+//! network.
 //!
-//! `verdict` has what a verifier is asked and answers. `verifiers` has the verifiers and their registry, `combined` makes one of
-//! several, and `verifier_settings` the one that a recipe asks for; `by_metric` sums up what they measure beside. The crate
-//! `isentrope-grader` decides when two answers of mathematics are the same.
+//! `verdict` has what a verifier is asked and answers. `verifiers` has the verifiers and their
+//! registry, `combined` makes one of several, and `verifier_settings` the one that a recipe asks
+//! for; `by_metric` sums up what they measure beside. The crate `isentrope-grader` decides when two
+//! answers of mathematics are the same.
 //!
-//! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a response is left out
-//! of the loss and counted, never scored 0 in silence.
+//! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a
+//! response is left out of the loss and counted, never scored 0 in silence.
 
 mod by_metric;
 mod combined;

@@ -11,10 +11,11 @@ use crate::VerifierSettings;
 pub struct RewardSettings {
     /// Which verifier judges responses.
     pub verifier: VerifierSettings,
-    /// Leaves responses that were cut off at the longest length out of the loss. They count in advantages all the same.
+    /// Leaves responses that were cut off at the longest length out of the loss. They count in
+    /// advantages all the same.
     pub mask_truncated: bool,
-    /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation 13): 0 up to the
-    /// buffer, then falling in a straight line to -factor.
+    /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation
+    /// 13): 0 up to the buffer, then falling in a straight line to -factor.
     pub overlong: Overlong,
 }
 
@@ -22,8 +23,9 @@ pub struct RewardSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overlong {
-    /// Tokens before the longest length over which the penalty grows; 0 is no penalty. The longest length is
-    /// `rollout.max_tokens`, or what the prompt leaves of the model's context if that is less.
+    /// Tokens before the longest length over which the penalty grows; 0 is no penalty. The longest
+    /// length is `rollout.max_tokens`, or what the prompt leaves of the model's context if that is
+    /// less.
     pub buffer: usize,
     /// Penalty of a response of the longest length.
     #[schemars(range(min = 0.0))]
@@ -42,9 +44,9 @@ impl Default for Overlong {
 pub struct Error {
     /// The setting, below `reward`.
     pub key: String,
-    /// What it is.
+    /// Its value.
     pub value: String,
-    /// What it must be.
+    /// The requirement that it breaks.
     pub expected: String,
 }
 
@@ -74,8 +76,9 @@ impl From<isentrope_settings::Error> for Error {
     }
 }
 
-/// What is added to the score of a response of `length` tokens: 0 up to `max_tokens - buffer`, then falling in a
-/// straight line to `-factor` at `max_tokens` and beyond (DAPO, arXiv 2503.14476, equation 13). Without a buffer, 0.
+/// Penalty that is added to the score of a response of `length` tokens: 0 up to `max_tokens -
+/// buffer`, then falling in a straight line to `-factor` at `max_tokens` and beyond (DAPO, arXiv
+/// 2503.14476, equation 13). Without a buffer, 0.
 pub fn overlong_penalty(length: usize, max_tokens: usize, buffer: usize, factor: f64) -> f64 {
     if buffer == 0 {
         return 0.0;

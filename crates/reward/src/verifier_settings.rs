@@ -14,9 +14,10 @@ use crate::{Error, Item, Single, Verifier, VerifierError, VerifierName};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum VerifierSettings {
-    /// The same for all problems.
+    /// One choice for all problems.
     All(Combined),
-    /// Another verifier for each source of problems, by the exact text of the data's column `data_source`.
+    /// Another verifier for each source of problems, by the exact text of the data's column
+    /// `data_source`.
     ByDataSource(ByDataSource),
 }
 
@@ -26,9 +27,10 @@ pub enum VerifierSettings {
 pub enum Combined {
     /// One.
     Single(Single),
-    /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The verdict and the answer are
-    /// the first part's, so the one that decides what is correct comes first. What one part cannot judge is not judged at
-    /// all; a part that does not apply to a problem is left out.
+    /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The
+    /// verdict and the answer are the first part's, so the one that decides what is correct comes
+    /// first. What one part cannot judge is not judged at all; a part that does not apply to a
+    /// problem is left out.
     Weighted(Weighted),
 }
 
@@ -46,7 +48,8 @@ pub struct Weighted {
 pub struct Part {
     /// A built-in verifier, a command or a function.
     pub verifier: Single,
-    /// What its score is multiplied with. A negative weight makes a penalty of it; with 0 it is only measured.
+    /// The factor of its score. A negative weight makes a penalty of it; with 0 it is only
+    /// measured.
     pub weight: f64,
 }
 
@@ -127,8 +130,9 @@ impl VerifierSettings {
         }
     }
 
-    /// Whether the verifier of a problem's data source can use the ground truth; null is none. Commands and functions can use any
-    /// and none. Of a source without a verifier, any is fine: see [`check_data_source`](Self::check_data_source).
+    /// Whether the verifier of a problem's data source can use the ground truth; null is none.
+    /// Commands and functions can use any and none. Of a source without a verifier, any is fine:
+    /// see [`check_data_source`](Self::check_data_source).
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
@@ -147,8 +151,8 @@ impl VerifierSettings {
         self.singles().any(judges_programs)
     }
 
-    /// What keeps right responses to a problem from being judged right although its ground truth can be used, as part of a
-    /// sentence. Known of mathematical answers alone.
+    /// A reason why right responses to a problem may be judged wrong although its ground truth can
+    /// be used, as part of a sentence. Only mathematical answers have one.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {
         self.singles_of(item.data_source).find_map(|single| single.with_spec(|spec, _| spec.concern(item)))
     }
@@ -158,7 +162,8 @@ impl VerifierSettings {
         self.singles().filter_map(|single| single.with_spec(|spec, _| spec.workers())).max()
     }
 
-    /// What of the settings may be a file that says how responses are judged: the arguments of commands, the files of functions.
+    /// Names in the settings that may be files on which verdicts depend: the arguments of commands,
+    /// the files of functions.
     pub fn files(&self) -> Vec<String> {
         let files = |spec: &dyn Spec| spec.files().into_iter().map(str::to_owned).collect::<Vec<_>>();
         self.singles().flat_map(|single| single.with_spec(|spec, _| files(spec))).collect()
@@ -180,7 +185,7 @@ impl VerifierSettings {
         combined.into_iter().flat_map(Combined::singles)
     }
 
-    /// Those that judge a data source's problems; none of a source without a verifier.
+    /// The verifiers of a data source's problems; none for a source without a verifier.
     fn singles_of(&self, data_source: &str) -> impl Iterator<Item = &Single> {
         self.of(data_source).into_iter().flat_map(Combined::singles)
     }
@@ -196,7 +201,7 @@ impl VerifierSettings {
 }
 
 impl Combined {
-    /// Those that it is made of.
+    /// The verifiers that it is made of.
     fn singles(&self) -> Vec<&Single> {
         match self {
             Self::Single(single) => vec![single],

@@ -12,7 +12,8 @@ use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, Verifi
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A worker in the shell. What it does depends on the response; `$id` and `$line` are the question's.
+/// A worker in the shell. What it does depends on the response; `$id` and `$line` are the
+/// question's.
 const WORKER: &str = r#"
 while read -r line; do
     id=${line#*:}; id=${id%%,*}
@@ -62,7 +63,8 @@ fn judge(verifier: &dyn Verifier, responses: &[&str]) -> Result<Vec<Judgement>, 
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
 }
 
-/// The verdict and the reason of what a fresh verifier says of a response after one that is right, and that it goes on.
+/// The verdict and the reason of what a fresh verifier says of a response after one that is right,
+/// and that it goes on.
 fn misconduct(response: &str) -> (Verdict, String) {
     let directory = TempDir::new().unwrap();
     let verifier = start(&directory, WORKER, 1);
@@ -316,7 +318,8 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Workers write their numbers and those of what they start into a file; none is left when they are done with.
+/// Workers write their numbers and those of what they start into a file; none is left when they are
+/// done with.
 #[test]
 fn nothing_is_left_of_workers() {
     let directory = TempDir::new().unwrap();

@@ -11,7 +11,8 @@ use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, Verifi
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Whether there is a Python to test with. Where there is none, says so, past the capture of the test's output.
+/// Whether there is a Python to test with. Where there is none, says so, past the capture of the
+/// test's output.
 fn has_python() -> bool {
     let found = Command::new("python3").args(["-c", ""]).status().is_ok_and(|status| status.success());
     if !found {
@@ -119,7 +120,8 @@ def short(solution_str, ground_truth):
     );
 }
 
-/// In the data there is the text that verl's trainer would give, in the problem what follows its ####.
+/// In the data there is the text that verl's trainer would give, in the problem what follows its
+/// ####.
 #[test]
 fn a_function_for_verl_gets_the_ground_truth_as_the_data_has_it() {
     if !has_python() {
@@ -579,7 +581,7 @@ def hungry(solution_str):
     assert!(judged[1].reason.starts_with(memory), "{judged:?}");
 }
 
-/// What judged code leaves behind could speak for or against the next response.
+/// Files and processes that judged code leaves behind could speak for or against the next response.
 #[test]
 fn in_a_sandbox_nothing_of_a_response_is_left_for_the_next() {
     if !has_python() {

@@ -104,12 +104,13 @@ fn numbers_of_any_size() {
         (json::text(&arguments[0]), json::text(&accepted[0])),
         ("18446744073709551616".into(), "-9223372036854775809".into())
     );
-    // What a row has outside of a text was rounded before.
+    // A number that stands in a row outside of a text was rounded before.
     let rounded = json!({"fn_name": "f", "inputs": [[1]], "outputs": [18446744073709551616.0]});
     assert!(problem(&rounded).ends_with("give them as a text of JSON"));
 }
 
-/// `{"a": [[1, 2]]}` and so on are small; a text of many values takes a hundred times its length in memory.
+/// `{"a": [[1, 2]]}` and so on are small; a text of many values takes a hundred times its length in
+/// memory.
 #[test]
 fn tests_of_millions_of_values_are_not_read() {
     let many = format!("[{}0]", "{\"\": 0},".repeat(MOST_LISTED));
@@ -147,7 +148,8 @@ fn pairs_of_a_function() {
     );
 }
 
-/// `base64(zlib(pickle.dumps(json.dumps(...), protocol)))` by Python 3.11, of one test of standard input.
+/// `base64(zlib(pickle.dumps(json.dumps(...), protocol)))` by Python 3.11, of one test of standard
+/// input.
 const PACKED: [&str; 5] = [
     "eJyLsGJgYIiuVsrMKygtUbJSUDJUMIrJU9JRUMovLYEKGUMESlKLS0oqC1JBQsUlKZl5SrWxhQx6AFjUEu8=",
     "eJxrYIqwYmBgiK5WyswrKC1RslJQMlQwislT0lFQyi8tgQoZQwRKUotLSioLUkFCxSUpmXlKtbGFDHoAe1wTcQ==",
@@ -156,13 +158,13 @@ const PACKED: [&str; 5] = [
     "eJxrYJ1qxwABPVbR1UqZeQWlJUpWCkqGCkYxeUo6Ckr5pSVQIWOIQElqcUlJZUEqSKi4JCUzT6k2dooeALFyFJ4=",
 ];
 
-/// The same by protocol 4, of 40000 lines, which stand outside of the pickle's frames.
+/// Tests packed by protocol 4, of 40000 lines, which stand outside of the pickle's frames.
 const PACKED_LONG: &str = "\
     eNrtzLEJwlAUQFEFBwmvlhBLM4lg7EyR5hvI+4WI4BCu5j6SBSysDxxueV+7U/vZbs6PmMpcM/omDkMBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\
     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAOCH2DdxqznXjL6J\
     oXbdePyv6ynHJfM+j+tryetU4nl5t18B0l/j";
 
-/// The same of an object that prints when it is loaded, and of a list.
+/// Pickles of an object that prints when it is loaded, and of a list.
 const PACKED_OTHERS: [&str; 2] = [
     "eJxrYJmqwAABPRxJpZk5JZl5xVN6WAuKMvNKpkye0sNcVJo3pXVK0BQ9AA+NDuo=",
     "eJxrYJnKywABsVM0ehgTp/QwJk1J1QMAO9IF2A==",

@@ -1,4 +1,5 @@
-//! Assertion code in one jail about a program in another. All that the two say to each other passes through here.
+//! Assertion code in one jail about a program in another. All that the two say to each other passes
+//! through here.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -16,7 +17,7 @@ const QUESTION: usize = 256 << 20;
 /// Units of a test for whose time a process may compute. Each is watched by itself.
 const UNITS: usize = 10_000;
 
-/// Where a test is.
+/// A place in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The part; -1 for what comes before the first.
@@ -26,10 +27,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a test begins.
+    /// The beginning of a test.
     pub const START: Self = Self { part: 0, test: -1 };
 
-    /// Where its process is that has not said so yet: no place that it could say comes earlier.
+    /// Stands before every place that a process could name.
     const BEFORE: Self = Self { part: -1, test: -2 };
 
     /// The unit after this one. Nothing comes after the setup that did not succeed.
@@ -47,7 +48,7 @@ impl Place {
     }
 }
 
-/// What is found of a test while it runs.
+/// A finding about a test while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// So many units it has at least. Said before the first of them.
@@ -61,12 +62,13 @@ pub enum Found {
 pub struct Counts(Vec<usize>);
 
 impl Counts {
-    /// Of so many parts, each of which is one unit at least.
+    /// Counts one unit for each part, which has one at least.
     pub fn new(parts: usize) -> Self {
         Self(vec![1; parts])
     }
 
-    /// Takes down what a process says of a part, which may have found it before; the units of all parts.
+    /// Takes down what a process says of a part, which may have found it before; the units of all
+    /// parts.
     fn add(&mut self, body: &[u8]) -> Option<usize> {
         let (part, units): (usize, u32) = serde_json::from_slice(body).ok()?;
         let known = self.0.get_mut(part)?;
@@ -75,8 +77,8 @@ impl Counts {
     }
 }
 
-/// Runs the test from `from` on with a fresh process of the program, and tells `observe` what is found, until all is done, that
-/// breaks off, or one of the processes does not survive.
+/// Runs the test from `from` on with a fresh process of the program, and tells `observe` what is
+/// found, until all is done, that breaks off, or one of the processes does not survive.
 pub fn run(
     worker: &mut Worker,
     program: &str,
@@ -115,7 +117,8 @@ struct Talk<'a> {
 }
 
 impl Talk<'_> {
-    /// Waits for the program to be loaded and tells the test its names; how it ended, if it was not.
+    /// Waits for the program to be loaded and tells the test its names; how it ended, if it was
+    /// not.
     fn load(&mut self) -> Result<Option<End>, Broken> {
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
         let message = match self.message(said) {
@@ -130,7 +133,8 @@ impl Talk<'_> {
         Ok(error)
     }
 
-    /// Passes on questions and answers, and tells `observe` how units went. `from` is then where to go on.
+    /// Passes on questions and answers, and tells `observe` how units went. `from` is then where to
+    /// go on.
     fn units(
         &mut self,
         from: &mut Place,
@@ -188,7 +192,8 @@ impl Talk<'_> {
         }
     }
 
-    /// Passes a question on to the program and its answer back; how the program ended if it does not answer.
+    /// Passes a question on to the program and its answer back; how the program ended if it does
+    /// not answer.
     fn answer(&mut self, question: &[u8]) -> Result<Result<(), End>, Broken> {
         self.programs.tell(b'q', question);
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;

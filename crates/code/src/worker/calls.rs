@@ -15,11 +15,12 @@ use crate::wire::Frame;
 /// Longest message beside an answer: the names of a program.
 const NAMES: usize = 1 << 20;
 
-/// Most values and keys of what a program says. Each takes about a hundred bytes here, of which a message may have millions.
+/// Most values and keys of what a program says. Each takes about a hundred bytes here, of which a
+/// message may have millions.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Calls the function from call `next` on in a fresh process of the program, and tells `observe`, until all is done, that breaks
-/// off, or the process does not survive.
+/// Calls the function from call `next` on in a fresh process of the program, and tells `observe`,
+/// until all is done, that breaks off, or the process does not survive.
 pub fn run(
     worker: &mut Worker,
     program: &str,
@@ -71,7 +72,7 @@ pub fn loading_error(body: &[u8]) -> Option<End> {
     }
 }
 
-/// What the process of a program says.
+/// Reads a message of a program's process.
 fn said(body: &[u8]) -> Result<Value, End> {
     let text = std::str::from_utf8(body).map_err(|error| unreadable(&error.to_string()))?;
     json::read(text, MOST_VALUES).map_err(|error| match error {

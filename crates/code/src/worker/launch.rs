@@ -1,4 +1,4 @@
-//! What a jail is started with: the interpreter, and the Python modules that it is given.
+//! The interpreter of a jail, and the Python modules that it is given.
 
 use isentrope_sandbox::{Limits, Program};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::WorkerLimits;
 use crate::Python;
 
-/// What the interpreter runs first.
+/// The interpreter's first code.
 const LOADER: &str = include_str!("../../python/loader.py");
 
 /// Python modules of both jails, each after those that it imports.
@@ -27,7 +27,7 @@ const TEST_MODULES: [(&str, &str); 3] = [
     ("checker", include_str!("../../python/checker.py")),
 ];
 
-/// What a jail is for.
+/// The purpose of a jail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Runs programs.
@@ -39,7 +39,7 @@ pub enum Role {
 /// The interpreter, waiting for its first frame.
 pub fn program(python: &Python, limits: &WorkerLimits) -> Program {
     let variables = [
-        // The same programs must do the same every time.
+        // Programs must hash alike in every run.
         ("PYTHONHASHSEED", "0"),
         ("PYTHONUTF8", "1"),
         ("OPENBLAS_NUM_THREADS", "1"),

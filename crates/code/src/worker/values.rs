@@ -15,8 +15,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// A list of arguments. An object whose keys are all whole numbers gets numbers as its keys, as in the harnesses of the sets
-    /// that have such arguments.
+    /// A list of arguments. An object whose keys are all whole numbers gets numbers as its keys, as
+    /// in the harnesses of the sets that have such arguments.
     pub fn arguments(&mut self, arguments: &[Value]) -> Value {
         let elements = arguments.iter().map(|argument| match argument {
             Value::Object(object) if !object.is_empty() && object.keys().all(|key| is_whole(key)) => {
@@ -69,9 +69,10 @@ fn is_whole(key: &str) -> bool {
     key.parse::<i64>().is_ok_and(|number| number.to_string() == key)
 }
 
-/// The value of an answer in JSON: tuples as lists, keys as texts, and what JSON has nothing for as an object that says what it
-/// is, which equals nothing that is expected. An object that is referred to many times is written as often: no value has more
-/// bytes than `longest`, if it were printed.
+/// The value of an answer in JSON: tuples as lists, keys as texts, and what JSON has nothing for as
+/// an object that says what it is, which equals nothing that is expected. An object that is
+/// referred to many times is written as often: no value has more bytes than `longest`, if it were
+/// printed.
 ///
 /// # Errors
 /// [`Unread`] when there is something wrong with it.

@@ -15,10 +15,10 @@ use std::{fs, thread};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 
-/// What programs are asked about.
+/// The numbers that programs are asked about.
 const NUMBERS: [u32; 2] = [3, 8];
 
-/// Where programs would leave something behind.
+/// Begins the names of files that programs would leave behind.
 const TRACE: &str = "isentrope-hostile";
 
 /// The kinds of assertion code.
@@ -34,7 +34,7 @@ pub struct Bait {
     abstract_name: String,
     /// Who has come to the sockets.
     visitors: Arc<AtomicUsize>,
-    /// What there was in the run directory.
+    /// The names in the run directory at first.
     files: Vec<String>,
 }
 
@@ -157,7 +157,7 @@ impl Bait {
         }
     }
 
-    /// What programs have taken or changed.
+    /// Bait that programs have taken or changed.
     pub fn taken(&self) -> impl Iterator<Item = String> {
         let mut taken = Vec::new();
         let visitors = self.visitors.load(Ordering::SeqCst);

@@ -1,4 +1,5 @@
-//! The verifier `auto`: each problem is judged by the built-in verifier that its ground truth asks for.
+//! The verifier `auto`: each problem is judged by the built-in verifier that its ground truth asks
+//! for.
 
 use std::sync::OnceLock;
 

@@ -48,12 +48,13 @@ impl Spec for CodeVerifierSettings {
 pub(crate) struct Code {
     judge: Judge,
     settings: CodeSettings,
-    /// What recipes call it, for messages: the key and what stands there.
+    /// The recipe's key and its value, for messages.
     setting: (String, String),
 }
 
 impl Code {
-    /// Finds what is needed to run programs; `key` is the recipe's key, and `value` what it has there, for messages.
+    /// Finds what is needed to run programs; `key` is the recipe's key, and `value` what it has
+    /// there, for messages.
     ///
     /// # Errors
     /// When there is no sandbox or no Python, with what to install or to enable.

@@ -6,8 +6,9 @@
 //! step     = number ("+" | "-" | "*" | "/") number "=" number
 //! ```
 //!
-//! "!" claims that the last attempt reaches the target, "?" gives up. The attempts before the last may be anything that
-//! the grammar allows. For 3, 5, 7 and target 22: `3*5=15,15-7=9;3*5=15,15+7=22!`
+//! "!" claims that the last attempt reaches the target, "?" gives up. The attempts before the last
+//! may be anything that the grammar allows. For 3, 5, 7 and target 22:
+//! `3*5=15,15-7=9;3*5=15,15+7=22!`
 //!
 //! `response.rs` reads responses; `measures.rs` counts attempts, and steps that are false.
 
@@ -72,11 +73,11 @@ impl Operation {
 pub struct Step {
     /// First operand.
     pub a: u64,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// Second operand.
     pub b: u64,
-    /// What is said to come out.
+    /// The result that is claimed.
     pub result: u64,
 }
 
@@ -97,9 +98,9 @@ impl fmt::Display for Step {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Challenge {
-    /// What is given, at least one; each must be used once.
+    /// The given numbers, at least one; each must be used once.
     pub numbers: Vec<u64>,
-    /// What the last step must give.
+    /// The number that the last step must give.
     pub target: u64,
 }
 
@@ -309,7 +310,8 @@ mod tests {
             ("3*5=15,15+7=22?", [1.0, 1.0, 0.0]),
             // A false result makes what it says: the step that goes on from it is true.
             ("3*5=16,16+7=23!", [1.0, 0.0, 0.5]),
-            // Not there: never given, given once and used, used in an earlier attempt and so there again.
+            // Not there: never given, given once and used, used in an earlier attempt and so there
+            // again.
             ("3*4=12!", [1.0, 0.0, 1.0]),
             ("3+3=6!", [1.0, 0.0, 1.0]),
             ("3+5=8,3+7=10?", [1.0, 1.0, 0.5]),
@@ -369,7 +371,8 @@ mod tests {
             }
         }
 
-        /// The verifier against an evaluator of another kind: a formula built by substitution, in i128.
+        /// The verifier against an evaluator of another kind: a formula built by substitution, in
+        /// i128.
         #[test]
         fn agrees_with_evaluation_of_the_formula(
             numbers in proptest::collection::vec(1u64..10, 3..=6),

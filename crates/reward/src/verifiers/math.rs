@@ -14,7 +14,8 @@ pub const OF_PROBLEM: &str = "math_options";
 
 /// The verifier of mathematical answers.
 ///
-/// A ground truth is whatever [`GroundTruth::from_value`] reads. A problem may have options of its own ([`OF_PROBLEM`]).
+/// A ground truth is whatever [`GroundTruth::from_value`] reads. A problem may have options of its
+/// own ([`OF_PROBLEM`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Math {
     /// How answers are found and compared.
@@ -49,7 +50,7 @@ impl Spec for MathSettings {
         GroundTruth::from_value(ground_truth).map(drop)
     }
 
-    /// Of the usual options, whatever the recipe's are.
+    /// Goes by the usual options, whatever the recipe's are.
     fn concern(&self, item: &Item<'_>) -> Option<String> {
         Math::default().concern(item)
     }
@@ -83,15 +84,16 @@ impl Math {
         judgement(found)
     }
 
-    /// Says, for people, what is seen in a ground truth and in a response, and then the verdict with its reason.
+    /// Says, for people, what is seen in a ground truth and in a response, and then the verdict
+    /// with its reason.
     pub fn explain(&self, ground_truth: &str, response: &str) -> String {
         let Explanation { seen, grade } = explain(ground_truth, response, &self.options);
         let Judgement { verdict, reason, .. } = judgement(grade);
         format!("{seen}{verdict:?}: {reason}")
     }
 
-    /// What keeps right responses to a problem from being judged right: options of its own that are none, or a ground truth
-    /// that can be read, but not as the formula that it is.
+    /// A reason why right responses to a problem may be judged wrong: options of its own that
+    /// cannot be read, or a ground truth that can be read, but not as the formula that it is.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {
         match self.of_problem(item) {
             Ok(_) => GroundTruth::from_value(item.ground_truth).ok()?.concern(),
@@ -112,7 +114,8 @@ impl Math {
     }
 }
 
-/// A grade as a judgement; an error, which says why nothing can be said of the response, is a fault.
+/// A grade as a judgement; an error, which says why nothing can be said of the response, is a
+/// fault.
 fn judgement(grade: Result<Grade, String>) -> Judgement {
     match grade {
         Ok(Grade { outcome, extracted, reason }) => {

@@ -1,7 +1,7 @@
 //! The verifiers that are not made of others, a file each, and their registry.
 //!
-//! A verifier is a file here that implements [`Spec`] for its settings and [`Verifier`] for itself, and a line in the registry
-//! below.
+//! A verifier is a file here that implements [`Spec`] for its settings and [`Verifier`] for itself,
+//! and a line in the registry below.
 
 mod auto;
 mod code;
@@ -41,7 +41,8 @@ pub(crate) trait Spec {
         Ok(())
     }
 
-    /// What keeps right responses to a problem from being judged right although its ground truth can be used.
+    /// A reason why right responses to a problem may be judged wrong although its ground truth can
+    /// be used.
     fn concern(&self, _item: &Item<'_>) -> Option<String> {
         None
     }
@@ -56,7 +57,7 @@ pub(crate) trait Spec {
         None
     }
 
-    /// What of its settings may be a file that says how responses are judged.
+    /// Names in the settings that may be files on which verdicts depend.
     fn files(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -145,9 +146,11 @@ registry! {
         math: Math => MathSettings;
         /// The built-in verifier `code` with other options than the usual ones.
         code: Code => CodeVerifierSettings;
-        /// A program of your own; docs/guides/data-and-rewards.md says what it is asked and what it answers.
+        /// A program of your own; docs/guides/data-and-rewards.md says what it is asked and what it
+        /// answers.
         command: Command => CommandSettings;
-        /// A Python function of your own, as verl and TRL call them; docs/guides/data-and-rewards.md has both forms.
+        /// A Python function of your own, as verl and TRL call them;
+        /// docs/guides/data-and-rewards.md has both forms.
         python: Python => PythonSettings;
     }
 }

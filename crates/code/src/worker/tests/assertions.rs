@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AssertionTest, End, Failure, Found, RunLimits, error, limits, shared};
 
-/// What must become of a unit: it passes, or fails in this way with a text that begins so.
+/// The expected result of a unit: a pass, or a kind of failure and how its text begins.
 type Expected = Option<(&'static str, &'static str)>;
 
 struct Case {
@@ -131,7 +131,8 @@ fn no_object_passes_for_a_value() {
 
 #[test]
 fn a_program_hears_of_nothing_that_it_is_compared_with() {
-    // Whatever reaches the program is printed into its own answers: the test sees the program's whole diary.
+    // Whatever reaches the program is printed into its own answers: the test sees the program's
+    // whole diary.
     let program = r#"
 heard = []
 class A:

@@ -85,7 +85,7 @@ print('noise')
     assert_eq!(worker.all_calls("x = 1", "f", &[vec![]]), [Err(error("NameError: name 'f' is not defined"))]);
 }
 
-/// What is in scope anyway was not written by the program, and hides no method.
+/// A name that is in scope anyway was not written by the program, and hides no method.
 #[test]
 fn a_function_is_the_program_s_own() {
     let mut worker = shared();

@@ -1,4 +1,5 @@
-//! Programs that would like to outlive their run, to spoil the next one, or to see what is not theirs.
+//! Programs that would like to outlive their run, to spoil the next one, or to see what is not
+//! theirs.
 
 use std::time::{Duration, Instant};
 
@@ -149,7 +150,8 @@ print(len(seen) > 5000, found)
 
 #[test]
 fn programs_find_neither_the_test_nor_its_process() {
-    // The test holds a word that the program looks for in everything that it can reach: objects, frames, files, processes.
+    // The test holds a word that the program looks for in everything that it can reach: objects,
+    // frames, files, processes.
     let program = r#"
 import gc, os, sys
 def texts():

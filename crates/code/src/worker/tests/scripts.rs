@@ -36,7 +36,8 @@ fn input_is_read_in_every_way() {
     }
 }
 
-/// How programs of competitions replace the standard output: by objects that write when they are flushed.
+/// How programs of competitions replace the standard output: by objects that write when they are
+/// flushed.
 const FAST: &str = r#"
 import os
 import sys
@@ -103,7 +104,7 @@ fn errors_are_named_by_the_last_line() {
         let End::RuntimeError(says) = &end else { panic!("{program}: {end:?}") };
         assert!(says.starts_with(line), "{program}: {says}");
     }
-    // What was printed before is still there.
+    // Output from before the error is still there.
     assert_eq!(
         run("print(1, flush=True)\n1 / 0", ""),
         ("1\n".into(), error("ZeroDivisionError: division by zero"))

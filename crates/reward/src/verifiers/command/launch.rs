@@ -1,5 +1,5 @@
-//! What a worker is, how it is started, and how it ends: a command, or an interpreter with the shim in front of a function, in a
-//! jail or not.
+//! How a worker is started and ends: a command, or an interpreter with the shim in front of a
+//! function, in a jail or not.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ use super::{VerifierError, WorkerSettings};
 pub struct Workers {
     /// The recipe's key that names them, for messages.
     pub key: String,
-    /// What the recipe has there, as it is written.
+    /// The recipe's value of that key, as it is written.
     pub value: String,
     /// How each is started.
     pub launch: Launch,
@@ -64,7 +64,7 @@ impl Launch {
         !matches!(self, Self::Command(_))
     }
 
-    /// What stands around a worker, as it follows a sentence about it.
+    /// Describes the sandbox around a worker, as it follows a sentence about it.
     pub fn walls(&self) -> String {
         match self {
             Self::Command(_) | Self::Shim(_) => String::new(),
@@ -113,7 +113,7 @@ pub fn interpreter_failed(interpreter: &str, error: &io::Error) -> String {
     format!("the interpreter {interpreter:?} cannot be started: {error}{hint}")
 }
 
-/// What a worker runs in.
+/// The process or jail of a worker.
 pub enum Body {
     /// A process with all that the user may do.
     Process(Process),

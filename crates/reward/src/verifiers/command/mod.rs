@@ -1,9 +1,11 @@
-//! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one JSON line out.
+//! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one
+//! JSON line out.
 //!
-//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers begin and end, `supervisor`
-//! what ends with them; `printed` shows what functions print. A worker that does anything but answer is ended and replaced; the
-//! response it was asked about counts as one that could not be judged. `launch` says how a worker is started: as a command, or as
-//! the shim in front of a function (`crate::python`).
+//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers
+//! begin and end, `supervisor` what ends with them; `printed` shows what functions print. A worker
+//! that does anything but answer is ended and replaced; the response it was asked about counts as
+//! one that could not be judged. `launch` says how a worker is started: as a command, or as the
+//! shim in front of a function (`crate::python`).
 
 mod launch;
 mod places;
@@ -34,18 +36,19 @@ use places::{Place, Places};
 use protocol::{Greeting, Misconduct};
 use worker::{Remains, Worker};
 
-/// How long a fresh worker is watched before the run begins. A program that cannot work, such as one whose script is
-/// not there, mostly ends within it.
+/// How long a fresh worker is watched before the run begins. A program that cannot work, such as
+/// one whose script is not there, mostly ends within it.
 const WATCHED: Duration = Duration::from_millis(200);
 
 /// How long workers may take to end by themselves when the run is over.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Workers that may fail at their first question, one after the other in the same place, before the run is stopped.
+/// Workers that may fail at their first question, one after the other in the same place, before the
+/// run is stopped.
 const MAX_FAILURES: u32 = 8;
 
-/// Failures among the last 64 questions at which the run is stopped: workers that answer and then fail are no better than
-/// workers that never answer.
+/// Failures among the last 64 questions at which the run is stopped: workers that answer and then
+/// fail are no better than workers that never answer.
 const MAX_RECENT_FAILURES: u32 = 32;
 
 /// Ends all workers and lets none be started any more: for a program that ends without unwinding.
@@ -58,7 +61,8 @@ pub fn kill_all() {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandSettings {
-    /// The program and its arguments, such as `["python3", "reward.py"]`. Paths are relative to the current directory.
+    /// The program and its arguments, such as `["python3", "reward.py"]`. Paths are relative to the
+    /// current directory.
     pub command: Vec<String>,
     /// The processes.
     #[serde(flatten)]
@@ -75,7 +79,7 @@ pub struct WorkerSettings {
     /// Longest time for an answer, in seconds; a worker that takes longer is replaced.
     #[schemars(range(min = 0.001, max = 86400.0))]
     pub timeout_s: f64,
-    /// What a fresh worker may take beyond that for what it loads, in seconds.
+    /// Time that a fresh worker may take beyond that for what it loads, in seconds.
     #[schemars(range(min = 0.0, max = 86400.0))]
     pub startup_s: f64,
 }
@@ -123,9 +127,10 @@ impl Spec for CommandSettings {
 pub struct VerifierError {
     /// The recipe's key.
     pub key: String,
-    /// What the recipe has there, as it is written: of a command the program and its arguments.
+    /// The recipe's value of that key, as it is written: of a command the program and its
+    /// arguments.
     pub value: String,
-    /// What happened.
+    /// The problem.
     pub problem: String,
     /// The end of the last worker's standard error, if there was a worker.
     pub stderr: Option<String>,
@@ -142,10 +147,11 @@ fn tail(stderr: Option<&str>) -> String {
 /// The verifier. Its processes end with it.
 pub(crate) struct CommandVerifier {
     workers: Workers,
-    /// What the workers say of themselves before they are asked anything.
+    /// The workers' notes before they are asked anything.
     notes: Vec<String>,
     places: Places,
-    /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the worker failed.
+    /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the
+    /// worker failed.
     recent: AtomicU64,
 }
 
@@ -153,7 +159,8 @@ impl CommandVerifier {
     /// Starts the workers.
     ///
     /// # Errors
-    /// When they cannot be started, end or speak before they are asked, or have no function that can be used.
+    /// When they cannot be started, end or speak before they are asked, or have no function that
+    /// can be used.
     pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
         let (notes, places) = (Vec::new(), Places::default());
         let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
@@ -241,7 +248,8 @@ impl CommandVerifier {
             Some(worker) => (worker, Ok(())),
             None => {
                 let mut worker = self.worker()?;
-                // Loading has a time of its own. What cannot be loaded any more fails at the question.
+                // Loading has a time of its own. What cannot be loaded any more fails at the
+                // question.
                 let loaded = if greets { self.load(&mut worker).map(drop) } else { Ok(()) };
                 (worker, loaded)
             }
@@ -281,7 +289,7 @@ impl CommandVerifier {
     }
 }
 
-/// What a worker did, as it follows "the worker": of one that ended, with how.
+/// A worker's misconduct, as it follows "the worker", with the status of one that ended.
 fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
     match (misconduct, &remains.status) {
         (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
@@ -290,7 +298,7 @@ fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
     }
 }
 
-/// The same in one line, of one that ended with the last that it said.
+/// The misconduct in one line, with the last words of a worker that ended.
 fn told(misconduct: &Misconduct, remains: &Remains) -> String {
     let last = match misconduct {
         Misconduct::Ended => remains.stderr.lines().last(),
@@ -299,7 +307,8 @@ fn told(misconduct: &Misconduct, remains: &Remains) -> String {
     with_status(misconduct, remains) + &last.map_or(String::new(), |line| format!(": {line}"))
 }
 
-/// What a program should do that ended as if it had done all it is for, such as one that answers a single line.
+/// Advice for a program that ended as if its work were done, such as one that answers a single
+/// line.
 fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'static str {
     match (misconduct, launch) {
         (Misconduct::Ended, Launch::Command(_)) if remains.seems_done() => {

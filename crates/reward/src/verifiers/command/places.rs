@@ -13,7 +13,8 @@ pub struct Place {
     pub failures: u32,
 }
 
-/// Places that nobody is asking in. A thread takes one for a question, so that any number of threads can ask.
+/// Places that nobody is asking in. A thread takes one for a question, so that any number of
+/// threads can ask.
 #[derive(Default)]
 pub struct Places {
     free: Mutex<Vec<Place>>,

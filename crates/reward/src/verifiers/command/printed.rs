@@ -1,4 +1,4 @@
-//! What functions print while they judge, for whoever wants to show it.
+//! The output that functions print while they judge, for whoever wants to show it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +16,8 @@ static SHOW: OnceLock<Box<Show>> = OnceLock::new();
 /// Lines that have been shown.
 static SHOWN: AtomicUsize = AtomicUsize::new(0);
 
-/// Has lines that functions print, or write to standard error, shown by `show`, as many as are of use. Only the first call
-/// counts; without one they are kept for errors alone.
+/// Has lines that functions print, or write to standard error, shown by `show`, as many as are of
+/// use. Only the first call counts; without one they are kept for errors alone.
 pub fn show_printed(show: impl Fn(&str) + Send + Sync + 'static) {
     let _ = SHOW.set(Box::new(show));
 }
@@ -32,7 +32,7 @@ impl Printed {
     /// Takes what has come.
     pub fn push(&mut self, bytes: &[u8]) {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            // What is longer than a line that is shown is not kept.
+            // Only as much of a line is kept as is shown.
             let room = (4 * MOST_CHARACTERS).saturating_sub(self.line.len());
             self.line.extend(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {

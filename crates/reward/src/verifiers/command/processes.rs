@@ -1,5 +1,5 @@
-//! The processes of all workers of this program, each the head of a process group, so that Ctrl-C in the terminal does not
-//! reach it and whatever it starts ends with it.
+//! The processes of all workers of this program, each the head of a process group, so that Ctrl-C
+//! in the terminal does not reach it and whatever it starts ends with it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -94,7 +94,8 @@ impl Process {
     /// Ends it with all that it has started; how it ended, by itself or now.
     pub fn end(&mut self) -> Option<ExitStatus> {
         if self.head.supervises {
-            // While it is known to run and has not been waited for, no other process can have its number.
+            // While it is known to run and has not been waited for, no other process can have its
+            // number.
             let running = running();
             if running.heads.contains(&self.head) {
                 ask(self.head);
@@ -136,7 +137,8 @@ pub fn kill_all() {
 /// How the variables begin that launchers of MPI set for their ranks.
 const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD"];
 
-/// What a rank starts is none: a worker that uses MPI itself must not take the rank's place.
+/// A command that a rank starts is no rank: a worker that uses MPI itself must not take the rank's
+/// place.
 fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
     let (mut command, is_supervised) = supervised(program, arguments)?;
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

@@ -1,4 +1,4 @@
-//! What is said between a run and its workers: one JSON object per line, a question in, an answer out.
+//! The lines between a run and its workers: one JSON object each, a question in, an answer out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::{Item, Judgement, Verdict};
 /// Longest line that a worker may print, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
 
-/// Largest score, in magnitude. Sums and squares of such scores over any batch are far from the end of what floating-point
-/// numbers hold.
+/// Largest score, in magnitude. Sums and squares of such scores over any batch are far from the end
+/// of what floating-point numbers hold.
 const MAX_SCORE: f64 = 1e6;
 
 /// Longest name of a metric, in bytes.
@@ -29,7 +29,7 @@ const TAKEN: [&str; 4] = ["mean", "score", "solved_all", "solved_none"];
 /// Most characters of a worker's line that a message shows.
 const SHOWN: usize = 120;
 
-/// What to do about printing that was not meant as an answer.
+/// Advice about printing that was not meant as an answer.
 pub const STRAY: &str =
     "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
 
@@ -47,9 +47,10 @@ struct Question<'a> {
     columns: Option<&'a Map<String, Value>>,
 }
 
-/// A question's number and its line: to the shim of a function with all that is known, to a command with what
-/// docs/guides/data-and-rewards.md promises. The number follows from the rest of the question, not from when it is asked or how
-/// many were asked before: an answer that depends on it depends on the question alone.
+/// A question's number and its line: to the shim of a function with all that is known, to a command
+/// with what docs/guides/data-and-rewards.md promises. The number follows from the rest of the
+/// question, not from when it is asked or how many were asked before: an answer that depends on it
+/// depends on the question alone.
 pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
     let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
     let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
@@ -66,7 +67,7 @@ pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>
 /// The line by which the shim of a function is asked whether it can use it.
 pub const HELLO: &str = "{\"hello\":true}\n";
 
-/// What the shim of a function says to [`HELLO`].
+/// The answer of a function's shim to [`HELLO`].
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Greeting {
@@ -100,7 +101,7 @@ struct Answer {
     metrics: BTreeMap<String, f64>,
 }
 
-/// What a worker did instead of answering. `Display` follows "the worker".
+/// A worker's misconduct in the place of an answer. `Display` follows "the worker".
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Misconduct {
     /// It ended, or closed its standard output.
@@ -128,7 +129,7 @@ pub enum Misconduct {
     Rubbish {
         /// The beginning of the line.
         line: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
 }

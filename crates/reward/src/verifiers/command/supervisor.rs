@@ -1,10 +1,11 @@
-//! What stands between this program and a worker: a process that ends with either of them, and ends everything that the worker
-//! has started.
+//! The process between this program and a worker: it ends with either of them, and ends everything
+//! that the worker has started.
 //!
-//! A program cannot do this for itself: when it is killed it does nothing any more, and a process that its worker's child has
-//! put into a session of its own is in no group that it knows. So this program starts itself once more in front of each
-//! worker. That process adopts whatever loses its parent below it, so that nothing gets away, and the kernel tells it when the
-//! program has gone. If it is killed itself, the kernel kills the worker.
+//! A program cannot do this for itself: when it is killed it does nothing any more, and a process
+//! that its worker's child has put into a session of its own is in no group that it knows. So this
+//! program starts itself once more in front of each worker. That process adopts whatever loses its
+//! parent below it, so that nothing gets away, and the kernel tells it when the program has gone.
+//! If it is killed itself, the kernel kills the worker.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -28,16 +29,18 @@ use nix::unistd::{Pid, dup2_stderr, dup2_stdout, getppid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-/// What the program is started with to supervise a command, which follows.
+/// The argument by which the program supervises the command that follows.
 const SUPERVISE: &str = "__worker";
-/// What it is started with to become the command, which follows the number of its supervisor's process.
+/// The argument by which it becomes the command, which follows the number of its supervisor's
+/// process.
 const BECOME: &str = "__worker-command";
 
 /// A child of the supervisor has ended.
 const ENDED: i32 = SIGCHLD;
 /// The program asks the supervisor to end its worker, by [`ask`].
 const ASKED: i32 = SIGUSR2;
-/// What schedulers send to every process of a job. The program heeds them: it may still need the worker.
+/// Signals that schedulers send to every process of a job. The program heeds them: it may still
+/// need the worker.
 const PASSED_OVER: [i32; 4] = [SIGHUP, SIGINT, SIGTERM, SIGUSR1];
 
 /// How long a worker that was not told to end otherwise may go on once nobody is there to ask it.
@@ -50,9 +53,10 @@ const LOOK: Duration = Duration::from_millis(5);
 /// The program that supervises workers: this one, if its `main` begins with [`supervision`].
 static SUPERVISOR: OnceLock<PathBuf> = OnceLock::new();
 
-/// Does the work of a process that this program was started as in front of a worker, and returns how to end; `None` in any
-/// other process, whose workers are supervised from then on. For the beginning of `main`: without it workers still end with
-/// their verifier, but not when the program is killed, and not what has left their process group.
+/// Does the work of a process that this program was started as in front of a worker, and returns
+/// how to end; `None` in any other process, whose workers are supervised from then on. For the
+/// beginning of `main`: without it workers still end with their verifier, but not when the program
+/// is killed, and not what has left their process group.
 pub fn supervision() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let role = arguments.next();
@@ -71,7 +75,8 @@ pub fn supervision() -> Option<ExitCode> {
     }
 }
 
-/// The command that starts `program` with a supervisor in front of it, if there is one in this process.
+/// The command that starts `program` with a supervisor in front of it, if there is one in this
+/// process.
 ///
 /// # Errors
 /// When the program cannot be started, which nobody could tell later.
@@ -108,7 +113,7 @@ fn check_program(program: &str) -> io::Result<()> {
     Err(error)
 }
 
-/// What a supervisor waits for.
+/// An event that a supervisor waits for.
 enum Event {
     /// A child has ended.
     Ended,
@@ -165,7 +170,8 @@ fn start(command: &[OsString]) -> io::Result<Child> {
     worker.arg(BECOME).arg(std::process::id().to_string()).args(command).process_group(0).spawn()
 }
 
-/// Closes standard output and standard error, so that they are closed for their reader when the worker has closed them.
+/// Closes standard output and standard error, so that they are closed for their reader when the
+/// worker has closed them.
 fn let_go_of_output() -> io::Result<()> {
     let nothing = File::options().write(true).open("/dev/null")?;
     dup2_stdout(&nothing)?;
@@ -223,8 +229,8 @@ fn kill_group(worker: Pid) {
     let _ = killpg(worker, Signal::SIGKILL); // it may have ended
 }
 
-/// Kills all that the worker has left. A process that loses its parent by this becomes a child of this one, and is killed in
-/// the next round.
+/// Kills all that the worker has left. A process that loses its parent by this becomes a child of
+/// this one, and is killed in the next round.
 fn kill_adopted() {
     let started = Instant::now();
     while started.elapsed() < DYING {
@@ -273,7 +279,8 @@ fn children() -> Vec<Pid> {
 /// Ends as the worker has, so that whoever started the supervisor sees how that was.
 fn end_like(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
-        // The worker has left a core file if it may: another one, of this process, would take its place.
+        // The worker has left a core file if it may: another one, of this process, would take its
+        // place.
         if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_CORE) {
             let _ = setrlimit(Resource::RLIMIT_CORE, 0, hard);
         }

@@ -17,13 +17,15 @@ const TAIL: usize = 8 << 10;
 
 /// How long the last words of a worker that has ended may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long a worker may take to end that has closed its standard output: gigabytes of memory are given back before that.
+/// How long a worker may take to end that has closed its standard output: gigabytes of memory are
+/// given back before that.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// A worker process.
 pub struct Worker {
     process: Body,
-    /// To the thread that writes. One question may wait there, no more: a worker that answers is one that has read.
+    /// To the thread that writes. One question may wait there, no more: a worker that answers is
+    /// one that has read.
     questions: SyncSender<Vec<u8>>,
     /// From the thread that reads; closed when standard output is.
     answers: Receiver<Result<Vec<u8>, Misconduct>>,
@@ -32,7 +34,7 @@ pub struct Worker {
     pub has_answered: bool,
 }
 
-/// What is left of a worker.
+/// The remains of a worker.
 pub struct Remains {
     /// How it ended, if by itself.
     pub status: Option<Status>,
@@ -41,7 +43,8 @@ pub struct Remains {
 }
 
 impl Remains {
-    /// Whether it seems to have done what it is for, or does not say why not: it ended without an error, or without a word.
+    /// Whether it seems to have done what it is for, or does not say why not: it ended without an
+    /// error, or without a word.
     pub fn seems_done(&self) -> bool {
         let code = self.status.as_ref().and_then(Status::code);
         code.is_some_and(|code| code == 0 || self.stderr.is_empty())
@@ -74,7 +77,8 @@ impl Worker {
     /// What it does instead. It must then be ended: what else it says would answer something else.
     pub fn ask(&mut self, line: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Misconduct> {
         match self.questions.try_send(line) {
-            // One that has closed its standard input may end without a word, or may have an answer left.
+            // One that has closed its standard input may end without a word, or may have an answer
+            // left.
             Ok(()) | Err(TrySendError::Disconnected(_)) => {}
             Err(TrySendError::Full(_)) => return Err(Misconduct::NotReading),
         }
@@ -85,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// What it does unasked before `deadline`, such as ending.
+    /// Its misconduct before `deadline` without a question, such as ending.
     pub fn unasked(&self, deadline: Instant) -> Option<Misconduct> {
         match self.answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Ok(line)) => {
@@ -98,7 +102,8 @@ impl Worker {
         }
     }
 
-    /// Ends it with everything that it has started: now, or once it has had a moment to end by itself if it seems about to.
+    /// Ends it with everything that it has started: now, or once it has had a moment to end by
+    /// itself if it seems about to.
     pub fn end(mut self, misconduct: &Misconduct) -> Remains {
         let status = match misconduct {
             Misconduct::Ended => self.process.wait_until(Instant::now() + ENDING),
@@ -112,7 +117,8 @@ impl Worker {
     pub fn dismiss(self, deadline: Instant) {
         let Self { mut process, questions, answers, .. } = self;
         drop(questions);
-        // Its standard output is closed when it has ended; what it may still print is nothing to anyone.
+        // Its standard output is closed when it has ended; what it may still print is nothing to
+        // anyone.
         while let left @ 1.. = deadline.saturating_duration_since(Instant::now()).as_millis()
             && answers.recv_timeout(Duration::from_millis(left as u64)).is_ok()
         {}
@@ -176,7 +182,7 @@ impl Tail {
         Self { kept, reading }
     }
 
-    /// What has come, once the stream is closed or has had its time.
+    /// The text so far, once the stream is closed or has had its time.
     fn text(&self) -> String {
         let _ = self.reading.recv_timeout(LAST_WORDS); // nothing is ever sent
         let bytes: Vec<u8> =

@@ -1,14 +1,15 @@
-//! What is measured of a response beside the verdict: how it searches, and how well it calculates.
+//! Measures a response beside its verdict: how it searches, and how well it calculates.
 
 use super::Step;
 use std::collections::BTreeMap;
 
-/// Counts the steps of a response as they are read. The time for a step is logarithmic in what came before, however many numbers
-/// the problem gives.
+/// Counts the steps of a response as they are read. The time for a step is logarithmic in what came
+/// before, however many numbers the problem gives.
 pub(super) struct Measures {
     /// How often the problem gives each number.
     given: BTreeMap<u64, i64>,
-    /// How often the attempt's steps so far have added each number, less how often they have used it.
+    /// How often the attempt's steps so far have added each number, less how often they have used
+    /// it.
     made: BTreeMap<u64, i64>,
     attempts: usize,
     steps: usize,
@@ -16,7 +17,7 @@ pub(super) struct Measures {
 }
 
 impl Measures {
-    /// Of a problem that gives these numbers.
+    /// Begins to measure a response to a problem with these numbers.
     pub fn new(numbers: &[u64]) -> Self {
         let mut given = BTreeMap::new();
         for &number in numbers {
@@ -25,9 +26,10 @@ impl Measures {
         Self { given, made: BTreeMap::new(), attempts: 0, steps: 0, false_steps: 0 }
     }
 
-    /// Takes in the next step. It is false where its result is, or where it uses a number that is not there: given, or made by
-    /// a step before it in its attempt, and not used by one. A step that is false makes what it says all the same, so that the
-    /// steps that go on from it are not false for its sake.
+    /// Takes in the next step. It is false where its result is, or where it uses a number that is
+    /// not there: given, or made by a step before it in its attempt, and not used by one. A step
+    /// that is false makes what it says all the same, so that the steps that go on from it are not
+    /// false for its sake.
     pub fn add(&mut self, step: Step, opens_attempt: bool) {
         if opens_attempt {
             self.attempts += 1;

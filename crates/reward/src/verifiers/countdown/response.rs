@@ -6,7 +6,7 @@ use super::{Operation, Step};
 /// Most digits of a number; all such numbers fit 64 bits.
 const MAX_DIGITS: usize = 18;
 
-/// What the verdict is about: a response's last attempt and its mark.
+/// The part of a response that is judged: its last attempt and its mark.
 pub(super) struct Response<'a> {
     /// Steps of the last attempt.
     pub last: Vec<Step>,
@@ -17,7 +17,8 @@ pub(super) struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Reads a response. Every step that could be read is counted in `measures`, also where an error follows.
+    /// Reads a response. Every step that could be read is counted in `measures`, also where an
+    /// error follows.
     ///
     /// # Errors
     /// Where the text is not of the form, as a sentence.
@@ -53,7 +54,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next byte; the end counts as one too, so that [`Reader::error`] finds what was taken last.
+    /// The next byte; the end counts as one too, so that [`Reader::error`] finds what was taken
+    /// last.
     fn next(&mut self) -> Option<u8> {
         self.position += 1;
         self.text.as_bytes().get(self.position - 1).copied()
@@ -92,7 +94,7 @@ impl Reader<'_> {
         Ok(rest[..digits].iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
     }
 
-    /// What is wrong with the byte taken last. Everything before it is ASCII.
+    /// Describes what is wrong with the byte taken last. Everything before it is ASCII.
     fn error(&self, expected: &str) -> String {
         match self.text[self.position - 1..].chars().next() {
             Some(found) => format!("{found:?} at character {} where {expected} should be", self.position),

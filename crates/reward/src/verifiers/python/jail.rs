@@ -1,4 +1,5 @@
-//! The shim in a jail, which shows it the directory of the function's file and what Python itself needs.
+//! The shim in a jail, which shows it the directory of the function's file and what Python itself
+//! needs.
 
 use std::env::join_paths;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 
 use super::super::command::{Launch, interpreter_failed};
 
-/// What an interpreter is asked outside of the jail.
+/// Code by which an interpreter outside of the jail says where it is.
 const WHERE: &str = "
 import json, os, sys
 modules = [os.path.abspath(place) for place in sys.path if place and os.path.exists(place)]
@@ -18,21 +19,21 @@ prefixes = [sys.prefix, sys.base_prefix]
 print(json.dumps({'program': sys.executable, 'prefixes': prefixes, 'modules': modules}))
 ";
 
-/// Where an interpreter is.
+/// An interpreter's places.
 #[derive(Deserialize)]
 struct Interpreter {
     /// Its own file.
     program: PathBuf,
     /// Where it is installed, and where what it is a virtual environment of is.
     prefixes: [PathBuf; 2],
-    /// Where it finds modules.
+    /// The folders in which it finds modules.
     modules: Vec<PathBuf>,
 }
 
 /// Prefixes that hold more than an interpreter. Of these a jail shows the libraries anyway.
 const SHARED: [&str; 3] = ["/", "/usr", "/usr/local"];
 
-/// What a function may take: enough for one that judges with NumPy or PyTorch, which reserve far more addresses than memory.
+/// A function's limits: enough for NumPy or PyTorch, which reserve far more addresses than memory.
 const LIMITS: Limits = Limits {
     memory_bytes: 4 << 30,
     address_space_bytes: 64 << 30,
@@ -44,7 +45,8 @@ const LIMITS: Limits = Limits {
     cpu_s: None,
 };
 
-/// How an interpreter is started in a jail with these arguments, for a function in `file`, an absolute path, or of a module.
+/// How an interpreter is started in a jail with these arguments, for a function in `file`, an
+/// absolute path, or of a module.
 ///
 /// # Errors
 /// When there is no sandbox or no such interpreter, as a sentence without a full stop.
@@ -54,7 +56,7 @@ pub fn launch(interpreter: &str, arguments: &[&str], file: Option<&Path>) -> Res
     let own = prefixes.into_iter().filter(|prefix| SHARED.iter().all(|shared| prefix != Path::new(shared)));
     let beside = file.and_then(Path::parent).map(Path::to_owned);
     let readable = own.chain(modules.iter().cloned()).chain(beside).collect();
-    // What it would find by its environment, and by the home of whoever runs it.
+    // A jail has no environment and no home, by which it would find these.
     let modules = join_paths(&modules).map_err(|e| format!("the interpreter {interpreter:?} has {e}"))?;
     let environment = vec![("PYTHONPATH".into(), modules), ("PYTHONUNBUFFERED".into(), "1".into())];
     let arguments = arguments.iter().map(OsString::from).collect();

@@ -1,5 +1,5 @@
-//! A function of the user's own, written for verl or for TRL, as a verifier: the workers are Python interpreters that run
-//! `shim.py`, which calls the function as those trainers call it.
+//! A function of the user's own, written for verl or for TRL, as a verifier: the workers are Python
+//! interpreters that run `shim.py`, which calls the function as those trainers call it.
 
 mod jail;
 
@@ -14,24 +14,28 @@ use super::Spec;
 use super::command::{CommandVerifier, Launch, WorkerSettings, Workers};
 use crate::{Error, Verifier, VerifierError};
 
-/// What workers run.
+/// The workers' program.
 const SHIM: &str = include_str!("shim.py");
 
 /// A Python function that judges responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PythonSettings {
-    /// The file and the function in it, such as "reward.py:compute_score"; or a module that can be imported, such as
-    /// "trl.rewards:think_format_reward". Paths are relative to the current directory.
+    /// The file and the function in it, such as "reward.py:compute_score"; or a module that can be
+    /// imported, such as "trl.rewards:think_format_reward". Paths are relative to the current
+    /// directory.
     pub python: String,
-    /// Further keyword arguments of the function, as verl's `reward_kwargs`: texts, numbers, true or false, or arrays of texts.
+    /// Further keyword arguments of the function, as verl's `reward_kwargs`: texts, numbers, true
+    /// or false, or arrays of texts.
     #[serde(default)]
     pub arguments: BTreeMap<String, Argument>,
-    /// The Python that runs it, 3.8 or later: the name of a program, or its path, such as ".venv/bin/python".
+    /// The Python that runs it, 3.8 or later: the name of a program, or its path, such as
+    /// ".venv/bin/python".
     #[serde(default = "default_interpreter")]
     pub interpreter: String,
-    /// Runs the function in a sandbox, which needs Linux: it sees the directory of its file and Python's own files, and has no
-    /// network. Each response has a process of its own there. Where no sandbox can be had, nothing starts.
+    /// Runs the function in a sandbox, which needs Linux: it sees the directory of its file and
+    /// Python's own files, and has no network. Each response has a process of its own there. Where
+    /// no sandbox can be had, nothing starts.
     #[serde(default)]
     pub sandbox: bool,
     /// The processes.
@@ -39,7 +43,7 @@ pub struct PythonSettings {
     pub processes: WorkerSettings,
 }
 
-/// What a keyword argument may be, and a variable of a chat template.
+/// A keyword argument, or a variable of a chat template.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Argument {
