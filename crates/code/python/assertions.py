@@ -6,12 +6,12 @@ import symtable
 
 from values import BASES, FIXED, SCALARS
 
-# What tests call the module with the program.
+# Names by which tests import the program's module.
 SOLUTION_NAMES = ("solution", "main", "your_module", "submission", "program", "answer", "candidate")
 CAMEL_CASE = re.compile("[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 PLAIN_ATTRIBUTES = {name for kind in (*BASES, *FIXED, *SCALARS) for name in dir(kind)
                     if not name.startswith("__")}
-# What has to do with the streams of a program.
+# Names for the streams of a program.
 STREAMS = {"redirect_stdout", "contextlib.redirect_stdout", "sys.stdin", "sys.stdout"}
 MOST_SHOWN = 300
 
@@ -69,8 +69,8 @@ class Part:
         return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "…"
 
     def needs(self, names, has_records):
-        """What a part needs that is more than functions of plain data under these names of the
-        program; "" if that is enough. Only the text decides: a program could return anything."""
+        """The need of a part for more than functions of plain data under these names of the
+        program; "" if it has none. Only the text decides: a program could return anything."""
         def is_program(node):
             is_module = isinstance(node, ast.Attribute) and path(node.value) in self.modules
             return is_module or isinstance(node, ast.Name) and node.id in names

@@ -25,7 +25,7 @@ from pytest_names import TestError
 from run_process import Channel, last_line
 from values import Decoder, Encoder, Malformed, Side, UNREADABLE
 
-# What tests call modules that they may take for granted, whatever the program has there.
+# Names of modules that tests may take for granted, whatever the program has there.
 MODULE_NAMES = {"np": "numpy", "numpy": "numpy", "pytest": "pytest"}
 # Names beside the builtins by which a test says what it wants of a value.
 TOOLS = {"isclose", "fabs", "floor", "ceil", "sqrt", "copy", "deepcopy", "Counter", "OrderedDict",
@@ -65,13 +65,13 @@ class Checker(Side):
     """All parts of a test, and the module in which they run."""
 
     def __init__(self, channel, content):
-        self.channel, self.asking, self.instances = channel, threading.RLock(), itertools.count(1)
+        self.channel, self.asking, self.instances = channel, threading.Lock(), itertools.count(1)
         module = sys.modules["__main__"] = types.ModuleType("__main__")
         self.space = module.__dict__
         self.space.update(PRELUDE, __builtins__=builtins, __file__="test.py")
         before = dict(self.space)
         exec(compile(content["preamble"], "preamble.py", "exec", dont_inherit=True), self.space)
-        self.preamble = {name for name, value in self.space.items() if before.get(name, self) is not value}
+        self.preamble = {name for name in self.space if before.get(name, self) is not self.space[name]}
         super().__init__(dict(self.space), "__main__")
         self.asserted = 0  # assertions that the part has come to
         self.space["__asserted__"] = self.count_assertion
@@ -208,7 +208,7 @@ class Checker(Side):
                 raise
         if part.defines_check() and not part.calls_of("check"):
             if not self.entry_point:
-                raise TestError("it defines check(candidate) and does not call it, and no entry point is named")
+                raise TestError("it defines check(candidate), does not call it and names no entry point")
             self.space["check"](eval(self.entry_point, self.space))
 
     def tests(self, part, before):
@@ -247,7 +247,8 @@ class Checker(Side):
         if isinstance(error, (NameError, ImportError, MemoryError)):
             return {"error": line}
         place = self.place(error)
-        return {"assertion": place if place and line == "AssertionError" else f"{place} ({line})".strip()}
+        is_plain = place and line == "AssertionError"
+        return {"assertion": place if is_plain else f"{place} ({line})".strip()}
 
     def place(self, error):
         """The text of the innermost statement of the test that an error has passed through."""
@@ -260,14 +261,14 @@ class Checker(Side):
 
 
 def undefined(name):
-    """What a test finds under a usual name that the program was to define and has not."""
+    """Stands under a usual name that the program was to define and has not."""
     def call(*_, **__):
         raise NameError(f"name {name!r} is not defined")
     return call
 
 
 def shown(text):
-    """A text in a length that can be shown, without the halves of characters, which nobody else can read."""
+    """A text short enough to be shown, without halves of characters, which nobody can read."""
     return text[:MOST_SHOWN].encode("utf-8", "replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""Where a jail's interpreter begins."""
+"""The first code of a jail's interpreter behind the loader."""
 
 import os
 import sys

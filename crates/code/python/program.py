@@ -1,6 +1,6 @@
-"""The process of a program: it runs it as a script, or loads it once and answers questions about it.
+"""The process of a program: runs it as a script, or loads it and answers questions about it.
 
-    q  a question: {"op": name, "v": its operands, "o": objects}
+    q  a question: {"op": name, "v": operands, "o": objects}
     a  its answer: {"v": the value, or "x": the error, "o": objects, "m": the objects of the
        question that have changed, "line": the last line of the error's traceback}
 
@@ -22,10 +22,10 @@ from prelude import PRELUDE, RECURSION
 from run_process import Channel, last_line, standard_streams
 from values import MUTABLE, Decoder, Encoder, Side, has_changed, parts
 
-# Where programs find names without defining them.
+# Modules in which programs find names without defining them.
 LIBRARY = [builtins, *(value for value in PRELUDE.values() if isinstance(value, types.ModuleType))]
 OPEN = open
-# What a script may open by name, and its descriptors.
+# Streams that a script may open by name, and their descriptors.
 STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -133,7 +133,7 @@ class Program(Side):
                 and name not in ("stdin", "stdout", "stderr")}
 
     def function(self, path, instance):
-        """What a data set calls a function: a name, a method of `Solution`, or a path. Paths with
+        """The function of a path: a name, a method of `Solution`, or names with dots. Paths with
         the same number find their methods in the same object."""
         if (path, instance) not in self.found:
             first, *rest = path.split(".")

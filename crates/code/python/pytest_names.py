@@ -6,7 +6,7 @@ import types
 
 
 class Failed(BaseException):
-    """What `fail` raises, and `raises` when nothing was raised. It passes `except Exception`."""
+    """Raised by `fail`, and by `raises` when nothing was raised. It passes `except Exception`."""
 
     __module__ = "builtins"  # so that nobody is shown ours
 

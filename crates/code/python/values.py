@@ -49,7 +49,7 @@ VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 # Modules whose exceptions have the same name in both processes.
 EXCEPTIONS = {"builtins", "decimal", "json.decoder", "re", "re._constants", "sre_constants", "struct",
               "binascii", "zlib", "queue", "_queue", "statistics", "dataclasses", "copy"}
-# What a message can do to whoever reads it, if it was made to.
+# Errors that a hostile message can cause where it is read.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError)
 
 
@@ -93,7 +93,7 @@ def is_iterator(x):
 
 
 def parts(x):
-    """What a container or a record holds, to see later whether it still does."""
+    """The parts of a container or a record, to see later whether it has changed."""
     if type(x) in (list, set):
         return list(x)
     pairs = x if type(x) is dict else x.__dict__

@@ -25,12 +25,12 @@ import signal
 import traceback
 from collections.abc import Mapping
 
-# What verl gives every function, and what it gives those of its batch reward manager.
+# Arguments that verl gives every function, and those of its batch reward manager.
 VERL = ("data_source", "solution_str", "ground_truth", "extra_info")
 VERL_BATCH = ("data_sources", "solution_strs", "ground_truths", "extra_infos")
-# What data sets call the ground truth: parameters of these names get it where the data has no such column.
+# Names of the ground truth in data sets: parameters of these names get it where the data has no such column.
 ANSWERS = ("ground_truth", "answer", "final_answer", "expected_answer", "Answer", "solution")
-# What trainers have and a verifier has not.
+# Things of a trainer that a verifier lacks.
 ABSENT = ("completion_ids", "trainer_state", "environments", "reward_router_address", "reward_model_tokenizer")
 # Names of metrics that every run writes itself.
 TAKEN = ("mean", "score", "solved_all", "solved_none")
@@ -149,7 +149,7 @@ def empty(directory, given):
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
                 continue
-            # What is inside moves up beside it, so that no path is ever long.
+            # Its folders move up beside it, so that no path is ever long.
             os.chmod(entry.path, 0o700)
             for inner in list(os.scandir(entry.path)):
                 if inner.is_dir(follow_symlinks=False):
@@ -240,7 +240,7 @@ class Function:
         self.takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
 
     def taken(self, given):
-        """What it takes of keyword arguments."""
+        """The keyword arguments that it takes."""
         return {name: value for name, value in given.items() if self.takes_any or name in self.names}
 
     def __call__(self, given):
@@ -329,7 +329,7 @@ def ask_trl(function, arguments, question):
 
 
 def only(function, returned):
-    """What a function that judges batches returned for a batch of one."""
+    """The result for a batch of one of a function that judges batches."""
     try:
         values = None if isinstance(returned, (str, bytes, Mapping)) else list(returned)
     except TypeError:
@@ -382,7 +382,7 @@ def metric_name(name):
     return f"function_{name}" if name in TAKEN else name
 
 
-# What may be refused by a sandbox, or not be there in it.
+# Errors of what a sandbox refuses or lacks.
 REFUSALS = (ImportError, OSError)
 
 
