@@ -12,7 +12,7 @@ use crate::known::Known;
 use crate::pool::Pool;
 use crate::settings::CodeSettings;
 use crate::verdict::{Report, Verdict};
-use crate::{End, Python, PythonError, StartError, Worker};
+use crate::{End, Python, PythonError, Runner, StartError, Worker};
 
 /// Responses in a row that a failing sandbox may leave without a verdict before there is no use in
 /// going on.

@@ -10,65 +10,13 @@ use crate::forms::{Call, Kind, Script, Tests};
 use crate::response::{Program, program};
 use crate::settings::{CodeSettings, Score};
 use crate::verdict::{Report, Verdict};
-use crate::{AssertionTest, End, Found, RunLimits, Worker};
+use crate::{Found, RunLimits, Runner};
 
 /// How often a response is tried again whose sandbox has failed.
 const RETRIES: usize = 2;
 
 /// Errors by which a text shows that it is no Python. What is not fenced may be prose.
 const NO_PYTHON: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
-
-/// Runs programs; a [`Worker`] does.
-pub trait Runner {
-    /// See [`Worker::script`].
-    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
-
-    /// See [`Worker::calls`].
-    fn calls(
-        &mut self,
-        program: &str,
-        function: &str,
-        arguments: &[Vec<Value>],
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-    );
-
-    /// See [`Worker::assertions`].
-    fn assertions(
-        &mut self,
-        program: &str,
-        test: &AssertionTest,
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    );
-}
-
-impl Runner for Worker {
-    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
-        self.script(program, input, limits)
-    }
-
-    fn calls(
-        &mut self,
-        program: &str,
-        function: &str,
-        arguments: &[Vec<Value>],
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-    ) {
-        self.calls(program, function, arguments, limits, observe);
-    }
-
-    fn assertions(
-        &mut self,
-        program: &str,
-        test: &AssertionTest,
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    ) {
-        self.assertions(program, test, limits, observe);
-    }
-}
 
 /// The settings by which a response is judged.
 #[derive(Clone, Debug)]

@@ -28,4 +28,5 @@ pub use python::{Python, PythonError};
 pub use response::program;
 pub use settings::{CodeSettings, Score};
 pub use verdict::{Report, Verdict};
-pub use worker::{AssertionTest, End, Failure, Found, RunLimits, StartError, Worker, WorkerLimits};
+pub use worker::StartError;
+pub(crate) use worker::{AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits};

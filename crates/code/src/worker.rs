@@ -130,6 +130,39 @@ pub struct Worker {
     tests: Option<Server>,
 }
 
+/// Runs programs.
+pub trait Runner {
+    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
+    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
+
+    /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed
+    /// without arguments) once for each list of arguments, and tells `observe` the number of the
+    /// call and its value, until that breaks off. All calls share a process; after one that the
+    /// process does not survive, the others have a fresh one. An argument that is an object whose
+    /// keys are all whole numbers arrives with numbers as its keys, since JSON has none; tuples
+    /// come back as lists.
+    fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    );
+
+    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether
+    /// it passed, until that breaks off. A part that defines test functions has a unit for
+    /// each, and `observe` hears how many before the first; any other part is one. There is at
+    /// least one. Where the program does not survive a unit, those after it find it started anew.
+    fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    );
+}
+
 impl Worker {
     /// Starts the jail for programs. The one for assertion code is started when it is first needed.
     ///
@@ -140,14 +173,6 @@ impl Worker {
         let mut worker = Self { sandbox, python, limits, programs: None, tests: None };
         worker.programs()?;
         Ok(worker)
-    }
-
-    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
-    pub fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
-        let mut output = Vec::new();
-        let end = self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
-        self.finish();
-        (String::from_utf8_lossy(&output).into_owned(), end)
     }
 
     fn run_script(
@@ -167,63 +192,6 @@ impl Worker {
                 Event::Output(bytes) => output.extend(bytes),
                 Event::Ended(ended) => return Ok(ended.end(cpu_s)),
                 Event::Late => return Ok(End::TimeLimit),
-            }
-        }
-    }
-
-    /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed
-    /// without arguments) once for each list of arguments, and tells `observe` the number of the
-    /// call and its value, until that breaks off. All calls share a process; after one that the
-    /// process does not survive, the others have a fresh one. An argument that is an object whose
-    /// keys are all whole numbers arrives with numbers as its keys, since JSON has none; tuples
-    /// come back as lists.
-    pub fn calls(
-        &mut self,
-        program: &str,
-        function: &str,
-        arguments: &[Vec<Value>],
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-    ) {
-        let mut next = 0;
-        while next < arguments.len() {
-            // One process after the other, each for as many calls as it survives.
-            let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
-                .unwrap_or_else(|Broken(end)| {
-                    next += 1;
-                    observe(next - 1, Err(end))
-                });
-            self.finish();
-            if flow.is_break() {
-                return;
-            }
-        }
-    }
-
-    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether
-    /// it passed, until that breaks off. A part that defines test functions or cases has a unit for
-    /// each, and `observe` hears how many before the first; any other part is one. There is at
-    /// least one. Where the program does not survive a unit, those after it find it started anew.
-    pub fn assertions(
-        &mut self,
-        program: &str,
-        test: &AssertionTest,
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    ) {
-        if test.parts.is_empty() {
-            let _ = observe(Found::Unit(Err(Failure::Test("it has no assertions".into()))));
-        }
-        let (mut from, mut counts) = (Place::START, Counts::new(test.parts.len()));
-        while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
-            let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
-            let flow = run.unwrap_or_else(|Broken(end)| {
-                from = from.after();
-                observe(Found::Unit(Err(Failure::Ended(end))))
-            });
-            self.finish();
-            if flow.is_break() {
-                return;
             }
         }
     }
@@ -250,6 +218,62 @@ impl Worker {
         let programs = there(programs, || Server::start(sandbox, python, limits, Role::Programs))?;
         let tests = there(tests, || Server::start(sandbox, python, limits, Role::Tests))?;
         Ok((programs, tests))
+    }
+}
+
+impl Runner for Worker {
+    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
+        let mut output = Vec::new();
+        let end = self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
+        self.finish();
+        (String::from_utf8_lossy(&output).into_owned(), end)
+    }
+
+    fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    ) {
+        let mut next = 0;
+        while next < arguments.len() {
+            // One process after the other, each for as many calls as it survives.
+            let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
+                .unwrap_or_else(|Broken(end)| {
+                    next += 1;
+                    observe(next - 1, Err(end))
+                });
+            self.finish();
+            if flow.is_break() {
+                return;
+            }
+        }
+    }
+
+    fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) {
+        if test.parts.is_empty() {
+            let _ = observe(Found::Unit(Err(Failure::Test("it has no assertions".into()))));
+        }
+        let (mut from, mut counts) = (Place::START, Counts::new(test.parts.len()));
+        while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
+            let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
+            let flow = run.unwrap_or_else(|Broken(end)| {
+                from = from.after();
+                observe(Found::Unit(Err(Failure::Ended(end))))
+            });
+            self.finish();
+            if flow.is_break() {
+                return;
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::*;
-use crate::Failure;
+use crate::{AssertionTest, End, Failure};
 
 /// Answers what it was told to, and keeps what it was asked.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use super::super::Runner;
 use super::{AssertionTest, End, Failure, Found, RunLimits, error, limits, shared};
 
 /// The expected result of a unit: a pass, or a kind of failure and how its text begins.

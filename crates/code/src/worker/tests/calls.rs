@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::super::Runner;
 use super::{End, RunLimits, error, limits, shared};
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::super::Runner;
 use super::{AssertionTest, End, Failure, RunLimits, error, limits, shared, worker};
 
 fn run(program: &str) -> (String, End) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::super::Runner;
 use super::{End, RunLimits, error, limits, shared};
 
 fn run(program: &str, input: &str) -> (String, End) {
