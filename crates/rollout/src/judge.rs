@@ -4,9 +4,7 @@ use crate::error::{Error, Result};
 use crate::response::Response;
 use crate::sequence::{Completion, FinishReason};
 use isentrope_data::Problem;
-use isentrope_reward::{
-    Item, Judgement, Overlong, Verdict, Verifier, VerifierSettings, overlong_penalty,
-};
+use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierSettings, overlong_penalty};
 use isentrope_trace::span;
 
 /// A verifier and the penalties that turn its scores into rewards.

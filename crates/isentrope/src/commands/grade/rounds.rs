@@ -47,11 +47,7 @@ impl Rounds {
     }
 
     /// The judgements of all rows of a round, which are at least one, in their order.
-    pub fn judge(
-        &mut self,
-        verifier: &dyn Verifier,
-        rows: &[Row],
-    ) -> Result<Vec<Judgement>, VerifierError> {
+    pub fn judge(&mut self, verifier: &dyn Verifier, rows: &[Row]) -> Result<Vec<Judgement>, VerifierError> {
         let begun = Instant::now();
         let judge = |share: &[Row]| -> Result<Vec<Judgement>, VerifierError> {
             let mut judgements = Vec::with_capacity(share.len());
