@@ -30,8 +30,6 @@ fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_ends_a_run_is_said_once() {
-    let bench = Bench::train();
-    bench.run("there", &["run.steps=1"], &[]);
     let cases: [(&str, &[&str], &[&str]); 5] = [
         // Of the first rank alone.
         ("there", &["update.shards=2"], &["holds a run", "--resume"]),
@@ -42,6 +40,9 @@ fn what_ends_a_run_is_said_once() {
         ("data", &["update.shards=2", "eval.files=['nowhere.jsonl']"], &["nowhere.jsonl"]),
     ];
     for launcher in Launcher::installed() {
+        // A run that fails leaves its directory, so each launcher has its own.
+        let bench = Bench::train();
+        bench.run("there", &["run.steps=1"], &[]);
         for (out, sets, parts) in &cases {
             let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
             let said = stderr(&output);
