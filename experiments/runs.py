@@ -1,4 +1,4 @@
-"""The runs of a sweep, of its directory or of a table in docs/results, and means over their seeds: what figures.py and tables.py share."""
+"""The runs of a sweep, of its directory or of a table in docs/paper/results, and means over their seeds: what figures.py and tables.py share."""
 
 import csv
 import functools
@@ -9,7 +9,7 @@ import math
 import re
 
 
-# What the pictures and the tables of docs/results.md need of metrics.jsonl.
+# What the pictures and the tables of docs/paper/results.md need of metrics.jsonl.
 KEPT = re.compile(
     r"policy/entropy|theory/.+|cov/(fraction|mean|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
     r"|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts|gave_up|false_steps|entropy_initial_states|kl_initial)"

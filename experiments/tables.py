@@ -1,17 +1,17 @@
-"""The numbers of docs/results.md, as Markdown tables, from the runs of sweeps that are done or from the tables in docs/results.
+"""The numbers of docs/paper/results.md, as Markdown tables, from the runs of sweeps that are done or from the tables in docs/paper/results.
 
-    python3 experiments/tables.py ends docs/results/countdown-methods.csv.gz
-    python3 experiments/tables.py less docs/results/countdown-methods.csv.gz clip-cov no-clipping
-    python3 experiments/tables.py spent docs/results/countdown-methods.csv.gz
-    python3 experiments/tables.py at docs/results/countdown-methods.csv.gz 0.25
-    python3 experiments/tables.py at docs/results/smollm2-rivals.csv.gz 1.0 grpo
-    python3 experiments/tables.py foretold docs/results/countdown-law.csv.gz 0.15
-    python3 experiments/tables.py law docs/results/countdown-methods.csv.gz
-    python3 experiments/tables.py held docs/results/countdown-autopilot.csv.gz 0.25
-    python3 experiments/tables.py held docs/results/countdown-steps.csv.gz 0.18 --since 80 --until 160
-    python3 experiments/tables.py course docs/results/countdown-methods.csv.gz attempts
-    python3 experiments/tables.py tokens docs/results/countdown-strength.csv.gz --group grpo --group clip-cov-0.02
-    python3 experiments/tables.py theory docs/results/smollm2-rivals.csv.gz --group on-policy
+    python3 experiments/tables.py ends docs/paper/results/countdown-methods.csv.gz
+    python3 experiments/tables.py less docs/paper/results/countdown-methods.csv.gz clip-cov no-clipping
+    python3 experiments/tables.py spent docs/paper/results/countdown-methods.csv.gz
+    python3 experiments/tables.py at docs/paper/results/countdown-methods.csv.gz 0.25
+    python3 experiments/tables.py at docs/paper/results/smollm2-rivals.csv.gz 1.0 grpo
+    python3 experiments/tables.py foretold docs/paper/results/countdown-law.csv.gz 0.15
+    python3 experiments/tables.py law docs/paper/results/countdown-methods.csv.gz
+    python3 experiments/tables.py held docs/paper/results/countdown-autopilot.csv.gz 0.25
+    python3 experiments/tables.py held docs/paper/results/countdown-steps.csv.gz 0.18 --since 80 --until 160
+    python3 experiments/tables.py course docs/paper/results/countdown-methods.csv.gz attempts
+    python3 experiments/tables.py tokens docs/paper/results/countdown-strength.csv.gz --group grpo --group clip-cov-0.02
+    python3 experiments/tables.py theory docs/paper/results/smollm2-rivals.csv.gz --group on-policy
 
 `ends`: before the first step and after the last. `less`: one group less another, over the seeds that both have, with p of the
 paired t test and of the exact sign-flip test. `spent`: how much of all entropy that is spent, and of all accuracy that is gained,
@@ -354,7 +354,7 @@ TABLES = {table.__name__: table for table in (ends, less, spent, at, foretold, l
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("what", choices=TABLES)
-    arguments.add_argument("source", type=Path, help="directory of a sweep, or a table in docs/results")
+    arguments.add_argument("source", type=Path, help="directory of a sweep, or a table in docs/paper/results")
     arguments.add_argument("rest", nargs="*", help="what the table wants: groups, nats, a part of 1, a metric")
     arguments.add_argument("--group", action="append", help="a group of the sweep's, once for each; default all")
     arguments.add_argument("--since", type=int, default=0, metavar="STEP", help="as if the runs had begun there")

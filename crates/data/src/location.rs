@@ -441,12 +441,18 @@ mod tests {
             ),
             (
                 "hf://datasets/org/name@refs%2Fpr%2f3/a@b/c.json",
-                DataLocation::Hub { id: "org/name@refs/pr/3".into(), files: FileChoice::Beginning("a@b/c.json".into()) },
+                DataLocation::Hub {
+                    id: "org/name@refs/pr/3".into(),
+                    files: FileChoice::Beginning("a@b/c.json".into()),
+                },
             ),
             ("hf://datasets/org/name@refs/pr/3", hub("org/name@refs/pr/3", &[])),
             (
                 "hf://datasets/org/name/a@b/c.json",
-                DataLocation::Hub { id: "org/name".into(), files: FileChoice::Beginning("a@b/c.json".into()) },
+                DataLocation::Hub {
+                    id: "org/name".into(),
+                    files: FileChoice::Beginning("a@b/c.json".into()),
+                },
             ),
         ] {
             assert_eq!(DataLocation::parse(text), place, "{text}");

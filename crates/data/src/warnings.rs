@@ -15,9 +15,8 @@ impl DataSettings {
         let others = "it is of another task than data.task";
         let no_template =
             if has_template { "data.template is \"none\"" } else { "the model has no chat template" };
-        let tables = self
-            .changed_tables()
-            .map(move |table| (table.name(), true, *task == Some(table), others));
+        let tables =
+            self.changed_tables().map(move |table| (table.name(), true, *task == Some(table), others));
         // Each key, whether it is set, whether it is read, and why not.
         let before = [
             ("limit", self.limit.is_some(), !is_task, of_files),

@@ -10,7 +10,7 @@ use isentrope_data::{
     evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
-use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
+use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isentrope_data::benchmark::Benchmark;
 use isentrope_data::{DataSettings, Problem, Prompt, Report, Source};
-use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
+use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
 use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {

@@ -1,5 +1,5 @@
 //! Fuzz targets: every reader of untrusted bytes (model files, rows, recipes, responses), as a
-//! function that must return for any bytes. docs/fuzzing.md tells how to run them.
+//! function that must return for any bytes. CONTRIBUTING.md tells how to run them.
 
 mod mutate;
 mod targets;

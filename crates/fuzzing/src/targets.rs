@@ -42,12 +42,7 @@ const fn plain(name: &'static str, run: fn(&[u8]), executions: u32) -> Target {
     Target { name, run, repair: None, executions }
 }
 
-const fn framed(
-    name: &'static str,
-    run: fn(&[u8]),
-    repair: fn(&mut [u8]),
-    executions: u32,
-) -> Target {
+const fn framed(name: &'static str, run: fn(&[u8]), repair: fn(&mut [u8]), executions: u32) -> Target {
     Target { name, run, repair: Some(repair), executions }
 }
 

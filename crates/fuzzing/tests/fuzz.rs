@@ -87,6 +87,18 @@ macro_rules! targets {
 }
 
 targets!(
-    safetensors, config, tokenizer, template, jsonl, json, parquet, recipe, grader, event_file,
-    log_lines, log_state, log_table, tokens
+    safetensors,
+    config,
+    tokenizer,
+    template,
+    jsonl,
+    json,
+    parquet,
+    recipe,
+    grader,
+    event_file,
+    log_lines,
+    log_state,
+    log_table,
+    tokens
 );

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::repository::{
-    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, failure, hub, plain, serve, settings, sharded,
-    tokenizer_json, weights,
+    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, failure, hub, plain, serve, settings,
+    sharded, tokenizer_json, weights,
 };
 use crate::server::{Reply, Server};
 use isentrope_hub::{HubConfig, complete, describe, resolve};

@@ -1,4 +1,5 @@
-//! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that matter.
+//! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that
+//! matter.
 
 use crate::messages;
 use crate::visible::capped;

@@ -16,11 +16,11 @@ const TOKENS: [u32; 24] =
 
 static CPU: LazyLock<Arc<Cpu>> = LazyLock::new(|| Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
 
-fn load(dir: &Path) -> Result<Model<Cpu>> {
+fn load(dir: &Path) -> Result<Model> {
     Model::load(dir, CPU.clone())
 }
 
-fn scores(model: &Model<Cpu>) -> Scores {
+fn scores(model: &Model) -> Scores {
     model.score(&Packed::new(&[Sequence { tokens: &TOKENS, score_from: 1 }]), 1.0)
 }
 
@@ -29,10 +29,10 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// Bits of every tensor, by name.
-fn weights(model: &Model<Cpu>) -> Vec<(String, Vec<u32>)> {
+fn weights(model: &Model) -> Vec<(String, Vec<u32>)> {
     let tensors = model.layout.tensors();
     tensors
-        .map(|(id, p, t)| (t.name.clone(), bits(&model.weights.tensor(&model.backend, id, p, t))))
+        .map(|(id, p, t)| (t.name.clone(), bits(&model.weights.tensor(&*model.backend, id, p, t))))
         .collect()
 }
 

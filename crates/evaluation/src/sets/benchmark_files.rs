@@ -51,7 +51,7 @@ impl BenchmarkFiles {
         Ok((problems, report))
     }
 
-    /// What is in the files now.
+    /// The contents of the files now.
     ///
     /// # Errors
     /// When one cannot be read.

@@ -15,10 +15,11 @@ use std::path::PathBuf;
 
 /// Fit the entropy law R = -a exp(H) + b to runs, and predict where they end
 ///
-/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run: a, b and the ceiling b - a with
-/// 95 % intervals, what the beginning of the run predicts of its rest beside forms that fit as easily, and a plot. Where the law
-/// does not hold, the reasons stand instead of its numbers. Runs whose accuracy and entropy have the same names are fitted
-/// together as well. docs/law.md explains all of it.
+/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run:
+/// a, b and the ceiling b - a with 95 % intervals, what the beginning of the run predicts of its
+/// rest beside forms that fit as easily, and a plot. Where the law does not hold, the reasons stand
+/// instead of its numbers. Runs whose accuracy and entropy have the same names are fitted together
+/// as well. docs/concepts/entropy.md explains all of it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope law runs/quickstart
@@ -38,11 +39,12 @@ pub struct Law {
     /// Column of entropies in --points, in nats; of a RUN, the metric that is entropy
     #[arg(long, value_name = "KEY")]
     entropy: Option<String>,
-    /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as eval/test/pass@8
+    /// Column of accuracies in --points; of a RUN, the metric that is accuracy, such as
+    /// eval/test/pass@8
     #[arg(long, value_name = "KEY")]
     accuracy: Option<String>,
-    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands for what was sampled for
-    /// training [default: every set, without parts]
+    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands
+    /// for what was sampled for training [default: every set, without parts]
     #[arg(long, value_name = "NAME", conflicts_with = "points")]
     set: Option<String>,
     /// Share of a run's points that its rest is predicted from, at least three points
@@ -51,7 +53,7 @@ pub struct Law {
     /// Prints one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Of the bootstrap's random numbers; the default is what train, show and report draw with
+    /// Seed of the bootstrap's random numbers; train, show and report use the default
     #[arg(long, value_name = "S", default_value_t = SEED)]
     seed: u64,
 }
@@ -93,7 +95,7 @@ impl Law {
                     studied.extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
                 }
                 Err(why) if *is_alone => return Err(why),
-                // Of a directory nobody can leave one out, such as a run of a sweep that has just begun.
+                // A directory may hold a run that has just begun, and nobody can leave it out.
                 Err(why) => without_points.push(why),
             }
         }
@@ -119,7 +121,7 @@ impl Law {
         print(&table::text(&studied, &together))
     }
 
-    /// What a run has measured, as far as it is asked for.
+    /// The metrics of a run that the flags select.
     fn measured(&self, log: &RunLog) -> Result<Vec<Measured>> {
         let path = log.path.display();
         let all = match self.set.as_deref() {
@@ -160,8 +162,9 @@ impl Law {
         Studied { run, measured, study }
     }
 
-    /// Those of the same accuracy and entropy, where there are several. The same points do not count twice: of runs that have
-    /// them, as those of one seed do after their first evaluation, the first is taken.
+    /// Those of the same accuracy and entropy, where there are several. The same points do not
+    /// count twice: of runs that have them, as those of one seed do after their first evaluation,
+    /// the first is taken.
     fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {

@@ -10,7 +10,7 @@ fn what_micro_batches_pick_is_held_against_what_the_run_has_picked() {
     let bench = Bench::train();
     // Records are of the first pass over a rollout, metrics of all of them.
     let sets = [
-        "run.steps=3",
+        "run.steps=2",
         "update.epochs=1",
         "lab.record_tokens=100000",
         "objective.covariance.method=kl-cov",
@@ -23,7 +23,7 @@ fn what_micro_batches_pick_is_held_against_what_the_run_has_picked() {
     assert_eq!((&found["rule"]["method"], &found["rule"]["fraction"]), (&json!("kl-cov"), &json!(0.05)));
     assert_eq!(found["incomplete"], 0);
     let steps = found["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 3);
+    assert_eq!(steps.len(), 2);
     // Inside the whole minibatch it is what the run itself has picked.
     for (step, metrics) in steps.iter().zip(metrics(&out).iter().filter(|line| line["step"] != 0)) {
         let whole = &step["compared"][0];
@@ -45,18 +45,8 @@ fn what_micro_batches_pick_is_held_against_what_the_run_has_picked() {
     for part in ["what KL-Cov picks, fraction 0.05", "the whole minibatch", "each 1 response", "by step"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let asked = [
-        "lab",
-        "selection",
-        run,
-        "--micro-batch",
-        "2",
-        "--method",
-        "clip-cov",
-        "--fraction",
-        "0.5",
-        "--json",
-    ];
+    let clip_cov = ["--micro-batch", "2", "--method", "clip-cov", "--fraction", "0.5", "--json"];
+    let asked = [&["lab", "selection", run], &clip_cov[..]].concat();
     let found: Value = serde_json::from_str(&stdout_of(&mut isentrope(&asked))).unwrap();
     assert_eq!(found["rule"], json!({"method": "clip-cov", "fraction": 0.5, "band": [1.0, 5.0]}));
     assert_eq!(found["all"].as_array().unwrap().len(), 3, "the minibatch, and both groupings");
@@ -66,12 +56,13 @@ fn what_micro_batches_pick_is_held_against_what_the_run_has_picked() {
     assert_eq!(found["rule"]["fraction"], 2e-4);
 }
 
-/// An autopilot steers the fraction: what each step picked is compared, not what the recipe began with.
+/// An autopilot steers the fraction: what each step picked is compared, not what the recipe began
+/// with.
 #[test]
 fn a_steered_fraction_is_that_of_each_step() {
     let bench = Bench::train();
     let sets = [
-        "run.steps=3",
+        "run.steps=2",
         "update.epochs=1",
         "lab.record_tokens=100000",
         "objective.covariance.method=clip-cov",
@@ -93,7 +84,7 @@ fn a_steered_fraction_is_that_of_each_step() {
         assert_eq!(step["fraction"], metrics["cov/fraction"], "{step}");
         fractions.push(step["fraction"].as_f64().unwrap());
     }
-    assert!(fractions.len() == 3 && fractions.iter().any(|fraction| *fraction != 0.05), "{fractions:?}");
+    assert!(fractions.len() == 2 && fractions.iter().any(|fraction| *fraction != 0.05), "{fractions:?}");
     let asked = found(&["--fraction", "0.5"]);
     assert!(asked["steps"].as_array().unwrap().iter().all(|step| step["fraction"] == 0.5), "{asked}");
 }
@@ -101,7 +92,7 @@ fn a_steered_fraction_is_that_of_each_step() {
 #[test]
 fn what_is_no_run_of_all_tokens_is_refused() {
     let bench = Bench::train();
-    let out = bench.run("sample", &["run.steps=2", "lab.record_tokens=40"], &[]);
+    let out = bench.run("sample", &["run.steps=1", "lab.record_tokens=40"], &[]);
     let run = out.to_str().unwrap();
     failure_saying(&mut isentrope(&["lab", "selection", run]), &["are a sample", "--set lab.record_tokens="]);
     fs::remove_dir_all(out.join("tokens")).unwrap();

@@ -1,4 +1,5 @@
-//! `experiments/tables.py` on what docs/results keeps of the experiments: the tables of docs/results.md can be made.
+//! `experiments/tables.py` on what docs/paper/results keeps of the experiments: the tables of
+//! docs/paper/results.md can be made.
 
 use crate::program::{names, skipped};
 use std::fs;
@@ -36,6 +37,7 @@ fn table(arguments: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "deep: runs the script of the experiments"]
 fn every_command_of_its_help_makes_a_table() {
     let script = fs::read_to_string(root().join("experiments/tables.py")).unwrap();
     let shown: Vec<&str> =
@@ -49,10 +51,11 @@ fn every_command_of_its_help_makes_a_table() {
 }
 
 #[test]
+#[ignore = "deep: runs the script of the experiments"]
 fn what_is_kept_of_each_experiment_has_ends() {
     if has_python() {
-        for file in names(&root().join("docs/results")) {
-            let said = table(&["ends", &format!("docs/results/{file}")]);
+        for file in names(&root().join("docs/paper/results")) {
+            let said = table(&["ends", &format!("docs/paper/results/{file}")]);
             assert!(said.contains("| before | "), "{file}: {said}");
         }
     }

@@ -1,9 +1,10 @@
-//! What a run has measured, step by step, under this project's names ([docs/metrics.md]).
+//! What a run has measured, step by step, under this project's names ([docs/reference/metrics.md]).
 //!
-//! [`RunLog::open`] reads what a path leads to, of this program or of another trainer (docs/logs.md): `place.rs` tells the forms
-//! apart, and each has a file here. What they say goes through `points.rs`, and `names.rs` puts it under our names.
+//! [`RunLog::open`] reads what a path leads to, of this program or of another trainer (docs/guides/coming-from-trl-or-verl.md):
+//! `place.rs` tells the forms apart, and each has a file here. What they say goes through `points.rs`, and `names.rs` puts it
+//! under our names.
 //!
-//! [docs/metrics.md]: ../../../docs/metrics.md
+//! [docs/reference/metrics.md]: ../../../docs/reference/metrics.md
 
 pub(crate) mod csv_rows;
 mod csv_table;
@@ -19,21 +20,13 @@ mod sets;
 mod tensorboard;
 mod verl_console;
 
+pub use isentrope_run::{ENTROPIES, Origin};
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-
-/// Entropies of the policy that sampled, the mean over responses first; those of all that was sampled before those of what is
-/// trained on, which the filter has chosen.
-pub const ENTROPIES: [&str; 4] = [
-    "policy/entropy",
-    "policy/entropy_token_mean",
-    "policy/entropy_filtered",
-    "policy/entropy_token_mean_filtered",
-];
 
 /// The numbers of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,19 +40,6 @@ pub struct RunLog {
     /// What the reader should know of it, in sentences: a line that was cut off, names that are not known.
     pub notes: Vec<String>,
     series: BTreeMap<String, Series>,
-}
-
-/// Who has written a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// This program.
-    Isentrope,
-    /// verl.
-    Verl,
-    /// TRL, or Hugging Face's Trainer, which is below it.
-    Trl,
-    /// Somebody whose names tell nothing; they are kept as they are.
-    Unknown,
 }
 
 /// A metric's values over the steps at which it was measured and finite; steps ascend, each is there once.

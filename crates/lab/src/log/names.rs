@@ -1,4 +1,4 @@
-//! What other trainers call the quantities of docs/metrics.md, whose last two columns these tables are.
+//! What other trainers call the quantities of docs/reference/metrics.md, whose last two columns these tables are.
 //!
 //! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names are the nearest to one of
 //! theirs, the table has the one that is the same quantity under that trainer's defaults.
@@ -80,8 +80,8 @@ pub const TRL_SFT: &[Pair] = &[
     ("eval_loss", "eval/loss"),
 ];
 
-/// Names of docs/metrics.md whose quantity is too far from ours to go by our name: a sum from the start, a rate of another
-/// time.
+/// Names of docs/reference/metrics.md whose quantity is too far from ours to go by our name: a sum from the start, a rate of
+/// another time.
 pub const KEPT: &[&str] = &["num_tokens", "perf/throughput"];
 
 /// The evaluation set of a trainer that has only one and does not name it.

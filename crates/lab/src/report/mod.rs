@@ -162,7 +162,7 @@ impl Report {
             ));
         }
         items.push("Entropies, covariances and divergences are in nats. The names of metrics are those of this project, and \
-                    docs/metrics.md says what each is and what TRL and verl call it.".to_owned());
+                    docs/reference/metrics.md says what each is and what TRL and verl call it.".to_owned());
         items.push("This page is one file, and nothing in it is fetched from anywhere.".to_owned());
         let items: String = items.iter().map(|item| format!("<li>{item}</li>\n")).collect();
         format!("<section id=\"notes\">\n<h2>Notes</h2>\n<ul>\n{items}</ul>\n</section>\n")

@@ -4,7 +4,7 @@ use crate::law::Point;
 use crate::log::{RunLog, Series};
 use serde_json::Value;
 
-/// What the controller steers unless the recipe says otherwise, with the bounds that it then has (docs/autopilot.md).
+/// What the controller steers unless the recipe says otherwise, with the bounds that it then has (docs/concepts/entropy.md).
 const STEERED: [(&str, &str, [f64; 2]); 2] =
     [("fraction", "cov/fraction", [1e-5, 0.5]), ("coefficient", "cov/coefficient", [0.01, 100.0])];
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// A number of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
-    /// The metric that it is taken from (docs/metrics.md); the accuracy of a set where it is of the law.
+    /// The metric that it is taken from (docs/reference/metrics.md); the accuracy of a set where it is of the law.
     pub metric: String,
     /// How.
     pub taken: Taken,

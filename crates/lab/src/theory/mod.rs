@@ -1,7 +1,7 @@
 //! The theory of covariance (arXiv:2505.22617, section 3): what a small change of a softmax policy does to its entropy.
 //!
 //! [`Claim`]s are checked on small policies where everything can be computed exactly ([`check`]); [`Agreement`] says how well
-//! they foresee the entropy of a run that has tracked them. docs/theory.md has the formulas.
+//! they foresee the entropy of a run that has tracked them. docs/concepts/entropy.md has the formulas.
 
 mod agreement;
 mod case;

@@ -98,9 +98,9 @@ mod tests {
         for model_type in listed {
             let checkpoints = fs::read_dir(root.join("tests/fixtures/models")).unwrap();
             let quoted = format!("\"{model_type}\"");
-            let has_one = checkpoints.map(|dir| dir.unwrap().path().join("config.json")).any(|config| {
-                fs::read_to_string(config).is_ok_and(|json| json.contains(&quoted))
-            });
+            let has_one = checkpoints
+                .map(|dir| dir.unwrap().path().join("config.json"))
+                .any(|config| fs::read_to_string(config).is_ok_and(|json| json.contains(&quoted)));
             assert!(has_one, "add a tiny {model_type} checkpoint of transformers to tests/fixtures/models");
         }
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use isentrope_reward::countdown::Operation;
-use isentrope_reward::{Item, Verdict, Verifier};
+use isentrope_reward::{Item, Verdict};
 use proptest::prelude::*;
 
 fn text(problem: &Problem) -> &str {

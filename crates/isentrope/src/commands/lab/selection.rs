@@ -10,20 +10,24 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What Clip-Cov or KL-Cov would pick inside micro-batches, against the whole minibatch
+/// Compare the tokens that Clip-Cov or KL-Cov picks inside micro-batches with those of the whole
+/// minibatch
 ///
-/// The paper picks tokens by their covariance over a batch. Its reference implementation centres log-probs and advantages, and
-/// picks, inside each micro-batch, so that the memory setting changes the algorithm. This command reads the token records of a
-/// run, picks both ways for each step, and says how many tokens are picked, how many are the same, how large their covariance is
-/// by the means of the minibatch, and which quadrants they are from. Each micro-batch picks the fraction of its tokens, rounded
-/// down, but at least one: the smaller it is, the more are picked in all.
+/// The paper picks tokens by their covariance over a batch. Its reference implementation centres
+/// log-probs and advantages, and picks, inside each micro-batch, so that the memory setting changes
+/// the algorithm. This command reads the token records of a run, picks both ways for each step, and
+/// says how many tokens are picked, how many are the same, how large their covariance is by the
+/// means of the minibatch, and which quadrants they are from. Each micro-batch picks the fraction
+/// of its tokens, rounded down, but at least one: the smaller it is, the more are picked in all.
 ///
-/// KL-Cov picks the tokens of largest covariance. Clip-Cov draws at random from those within its band that ratio clipping has
-/// left a gradient: for it the tokens that may be drawn are compared, and the number is that of an average draw.
+/// KL-Cov picks the tokens of largest covariance. Clip-Cov draws at random from those within its
+/// band that ratio clipping has left a gradient: for it the tokens that may be drawn are compared,
+/// and the number is that of an average draw.
 ///
-/// The run must have recorded every response: train with --set lab.record_tokens=N, where N is at least all response tokens of a
-/// step. Records say in which update a response was first used, so minibatches are those of the run; micro-batches are responses
-/// in the order of the records (step of sampling, problem, number), which is that of the reference before it balances lengths.
+/// The run must have recorded every response: train with --set lab.record_tokens=N, where N is at
+/// least all response tokens of a step. Records say in which update a response was first used, so
+/// minibatches are those of the run; micro-batches are responses in the order of the records (step
+/// of sampling, problem, number), which is that of the reference before it balances lengths.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope train recipes/quickstart.toml --set run.steps=10 --set lab.record_tokens=1000000
@@ -40,8 +44,9 @@ pub struct Selection {
     /// The method [default: the run's, else kl-cov]
     #[arg(long, value_name = "METHOD")]
     method: Option<ChosenMethod>,
-    /// Fraction of the tokens that is picked, above 0 and at most 1 [default: for the run's own method the run's, of each step
-    /// where it was steered; else the paper's: 2e-4 for clip-cov, 2e-3 for kl-cov]
+    /// Fraction of the tokens that is picked, above 0 and at most 1 [default: for the run's own
+    /// method the run's, of each step where it was steered; else the paper's: 2e-4 for clip-cov,
+    /// 2e-3 for kl-cov]
     #[arg(long, value_name = "F", value_parser = fraction)]
     fraction: Option<f64>,
     /// Prints one JSON object, with every step, instead of tables
@@ -52,7 +57,8 @@ pub struct Selection {
 /// The covariance methods.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ChosenMethod {
-    /// Draws from the tokens within a band of covariances, objective.covariance.low to high of the run's recipe
+    /// Draws from the tokens within a band of covariances, objective.covariance.low to high of the
+    /// run's recipe
     ClipCov,
     /// Takes the tokens of largest covariance
     KlCov,
@@ -94,11 +100,11 @@ impl Selection {
         }
         let log = RunLog::open(&path)?;
         let recorded = log.series("cov/fraction").into_iter().flat_map(isentrope_lab::log::Series::iter);
-        // Those of a file that something else has written may be anything.
+        // A file from elsewhere may hold anything.
         Ok(recorded.filter(|(_, fraction)| *fraction > 0.0 && *fraction <= 1.0).collect())
     }
 
-    /// What is asked for, and as in the run otherwise.
+    /// The flags' rule; the run's own where no flag is given.
     fn rule(&self, recipe: &Value) -> Rule {
         let covariance = &recipe["objective"]["covariance"];
         let own = own_method(recipe);

@@ -21,7 +21,7 @@ fn covered(n: usize, decay: f64, correlation: f64) -> [u32; 3] {
     covered
 }
 
-/// docs/law.md has these numbers.
+/// docs/concepts/entropy.md has these numbers.
 #[test]
 fn intervals_cover_the_planted_law_in_95_of_100_runs() {
     // Points, how fast the entropy is spent (8: nearly all of it at once; 1: evenly), correlation of the noise.
@@ -53,7 +53,7 @@ fn intervals_cover_the_planted_law_in_95_of_100_runs() {
     }
 }
 
-/// The table of docs/law.md. Takes a minute: `cargo test --workspace --test lab -- --ignored --nocapture coverage`.
+/// The table of docs/concepts/entropy.md. Takes a minute: `cargo test --workspace --test lab -- --ignored --nocapture coverage`.
 #[test]
 #[ignore = "takes a minute"]
 fn coverage_at_other_lengths_and_correlations() {
@@ -94,7 +94,7 @@ fn runs_of_one_law_are_not_told_apart() {
     }
 }
 
-/// The table of docs/law.md.
+/// The table of docs/concepts/entropy.md.
 #[test]
 #[ignore = "takes a minute"]
 fn coverage_of_the_test_of_one_law() {

@@ -29,7 +29,7 @@ fn leap(seed: u64, before: usize, step: f64) -> Vec<Point> {
     })
 }
 
-/// docs/law.md has these numbers, of more runs.
+/// docs/concepts/entropy.md has these numbers, of more runs.
 #[test]
 fn whole_runs_that_obey_the_law_hardly_ever_raise_an_alarm() {
     for (n, decay, correlation) in
@@ -50,7 +50,7 @@ fn steps_are_found_the_sooner_the_larger() {
     }
 }
 
-/// The tables of docs/law.md: `cargo test --workspace --test lab -- --ignored --nocapture alarms`.
+/// The tables of docs/concepts/entropy.md: `cargo test --workspace --test lab -- --ignored --nocapture alarms`.
 #[test]
 #[ignore = "takes a minute"]
 fn alarms_at_other_lengths_and_correlations() {

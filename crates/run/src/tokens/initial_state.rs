@@ -1,0 +1,28 @@
+//! A line of `initial-states.jsonl`.
+
+use super::numbers;
+use serde::{Deserialize, Serialize};
+
+/// A response that a run's policy has given before the first step. Its states are where the run
+/// measures its entropy again and again; `isentrope score --in` takes the file as it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InitialState {
+    /// The evaluation set.
+    pub set: String,
+    /// Place of the problem in the set, from 0.
+    pub problem: usize,
+    /// Its number among the responses to the problem, from 0.
+    pub sample: usize,
+    /// Divisor of the logits where it is scored: that of the evaluation, and 1 for a greedy
+    /// response.
+    pub temperature: f32,
+    /// How many of `tokens` are the prompt's.
+    pub prompt_tokens: usize,
+    /// Token ids of the prompt and of the response.
+    pub tokens: Vec<u32>,
+    /// Log-prob of each token of the response under the policy that has given it, of the whole
+    /// vocabulary at the temperature, in nats, `[tokens]`.
+    #[serde(with = "numbers")]
+    pub logprobs: Vec<f32>,
+}
