@@ -1,4 +1,4 @@
-# The program and nothing else, run by a user who is not root. docs/install.md says how to use it.
+# The program and nothing else, run by a user who is not root. docs/start/first-model.md says how to use it.
 #
 #     docker build --tag isentrope .
 FROM rust:1-slim-bookworm AS build

@@ -5,7 +5,7 @@
 #   bench/gpu.sh [DIRECTORY [PARTS]] on the machine with the GPU: measures, prints a table, leaves gpu.md, gpu.json and the tests'
 #                                    output in DIRECTORY/results; of all parts or of some, such as models,GRPO,opponents
 #
-# DIRECTORY is target/gpu unless told otherwise. docs/cuda.md says what is measured. transformers and TRL are measured at the same work where
+# DIRECTORY is target/gpu unless told otherwise. docs/guides/gpus.md says what is measured. transformers and TRL are measured at the same work where
 # ISENTROPE_PYTHON, or else python3, has them. Ends with 1 where nothing can be measured, or where not everything is right.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -2,7 +2,7 @@
 bytes. Prints Markdown tables.
 
 Needs a launcher of MPI and two idle cores. Every rank has one thread. The table of the large model is computed from the figures
-in `CLUSTER` alone, and measures nothing. docs/scaling.md says what the model is and what comes out.
+in `CLUSTER` alone, and measures nothing. docs/guides/several-machines.md says what the model is and what comes out.
 """
 
 import argparse

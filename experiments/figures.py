@@ -1,30 +1,30 @@
-"""The pictures of README.md and docs/results.md, from the runs of sweeps that are done.
+"""The pictures of README.md and docs/paper/results.md, from the runs of sweeps that are done.
 
     pip install matplotlib
-    python3 experiments/figures.py methods runs/countdown-methods docs/figures/countdown-methods.svg
-    python3 experiments/figures.py cooler runs/countdown-methods docs/figures/countdown-methods-cooler.svg
-    python3 experiments/figures.py law runs/countdown-methods docs/figures/countdown-law.svg
-    python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-estimators.svg --group grpo --group rloo \\
+    python3 experiments/figures.py methods runs/countdown-methods docs/paper/figures/countdown-methods.svg
+    python3 experiments/figures.py cooler runs/countdown-methods docs/paper/figures/countdown-methods-cooler.svg
+    python3 experiments/figures.py law runs/countdown-methods docs/paper/figures/countdown-law.svg
+    python3 experiments/figures.py law runs/countdown-law docs/paper/figures/countdown-estimators.svg --group grpo --group rloo \\
         --group reinforce --group on-policy --group base-brief --group base-early --group prime
-    python3 experiments/figures.py law runs/countdown-law docs/figures/countdown-mixtures.svg --group grpo --group easy --group hard
-    python3 experiments/figures.py methods runs/countdown-strength docs/figures/countdown-strength.svg --group grpo \\
+    python3 experiments/figures.py law runs/countdown-law docs/paper/figures/countdown-mixtures.svg --group grpo --group easy --group hard
+    python3 experiments/figures.py methods runs/countdown-strength docs/paper/figures/countdown-strength.svg --group grpo \\
         --group clip-cov-0.005 --group clip-cov-0.02 --group clip-cov-0.05 --group kl-cov-0.1-by-5 --group entropy-bonus-0.03 \\
         --group reference-kl-0.05
-    python3 experiments/figures.py autopilot runs/countdown-autopilot docs/figures/autopilot.svg
-    python3 experiments/figures.py methods docs/results/smollm2-rivals.csv.gz docs/figures/smollm2-rivals.svg --group grpo \\
+    python3 experiments/figures.py autopilot runs/countdown-autopilot docs/paper/figures/autopilot.svg
+    python3 experiments/figures.py methods docs/paper/results/smollm2-rivals.csv.gz docs/paper/figures/smollm2-rivals.svg --group grpo \\
         --group clip-cov-0.02 --group clip-cov-0.1 --group kl-cov-0.1-by-1 --group kl-cov-0.1-by-5 --group entropy-bonus-0.01 \\
         --group reference-kl-0.05 --group reference-kl-0.2
-    python3 experiments/figures.py methods docs/results/smollm2-held.csv.gz docs/figures/smollm2-held.svg
-    python3 experiments/figures.py kinds docs/results/smollm2-methods.csv.gz docs/figures/smollm2-kinds.svg --group grpo --group clip-cov
-    python3 experiments/figures.py kinds docs/results/smollm2-word-problems.csv.gz docs/figures/word-problems.svg \\
+    python3 experiments/figures.py methods docs/paper/results/smollm2-held.csv.gz docs/paper/figures/smollm2-held.svg
+    python3 experiments/figures.py kinds docs/paper/results/smollm2-methods.csv.gz docs/paper/figures/smollm2-kinds.svg --group grpo --group clip-cov
+    python3 experiments/figures.py kinds docs/paper/results/smollm2-word-problems.csv.gz docs/paper/figures/word-problems.svg \\
         --group grpo --group clip-cov --group kl-cov --group shown
-    python3 experiments/figures.py seeds docs/results/qwen2.5-coder-1.5b.csv.gz docs/figures/qwen2.5-coder-1.5b.svg --group grpo \\
+    python3 experiments/figures.py seeds docs/paper/results/qwen2.5-coder-1.5b.csv.gz docs/paper/figures/qwen2.5-coder-1.5b.svg --group grpo \\
         --group kl-cov --group clip-cov
-    python3 experiments/figures.py difficulty docs/results/smollm2-rivals.csv.gz docs/figures/smollm2-difficulty.svg --group on-policy
-    python3 experiments/figures.py keep runs/countdown-methods docs/results/countdown-methods.csv.gz
+    python3 experiments/figures.py difficulty docs/paper/results/smollm2-rivals.csv.gz docs/paper/figures/smollm2-difficulty.svg --group on-policy
+    python3 experiments/figures.py keep runs/countdown-methods docs/paper/results/countdown-methods.csv.gz
 
-`keep` writes the metrics that pictures and tables need as a table, which the others take in the sweep's place: `docs/results` has
-the tables of docs/results.md, so that its pictures can be drawn without hours of runs. With `--add` the runs that the table has
+`keep` writes the metrics that pictures and tables need as a table, which the others take in the sweep's place: `docs/paper/results` has
+the tables of docs/paper/results.md, so that its pictures can be drawn without hours of runs. With `--add` the runs that the table has
 already stay in it: groups and seeds may be made one after the other, on several machines. Lines are means over the seeds that have
 finished, bands their 95 % intervals by Student's t, as `isentrope lab seeds` computes them; ISENTROPE names the program, default
 `isentrope`. Thin lines are the seeds of groups of two or three. `--group` chooses groups.

@@ -1,4 +1,4 @@
-"""Runs of a sweep, from its directory or from a table in docs/results, and what `isentrope lab seeds` computes of them.
+"""Runs of a sweep, from its directory or from a table in docs/paper/results, and what `isentrope lab seeds` computes of them.
 
 No statistics are made here: means, intervals, tests and fits are the program's. ISENTROPE names it; the default is `isentrope`.
 """
@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-# The metrics that the pictures and the tables of docs/results.md need.
+# The metrics that the pictures and the tables of docs/paper/results.md need.
 KEPT = re.compile(
     r"policy/entropy|theory/.+|cov/(fraction|mean|(top|quadrant)_.+)|reward/(attempts|gave_up|false_steps)"
     r"|eval/.+/(mean@\d+|pass@\d+|maj@\d+|entropy|length_mean|attempts|gave_up|false_steps|entropy_initial_states|kl_initial)"

@@ -1,5 +1,5 @@
-# What an interpreter says of itself, in one line of JSON: its program, its version, and what it must be able to read to run.
-# It is also run by interpreters that are too old for anything else, Python 2 among them.
+# Describes an interpreter in one line of JSON: its program, its version, and the files it needs.
+# Interpreters that are too old for anything else run it too, Python 2 among them.
 import json, os, sys, sysconfig
 
 def inside(path, directories):

@@ -1,258 +1,330 @@
-"""What the process of a test does: runs assertion code in which proxies stand for what the program defines.
+"""The process of a test: it runs assertion code, which calls the program in the other process.
 
-    in    n  the names that the program has defined and what they are, as JSON
+    in    n  the names that the program has defined, and what they are, as JSON
     out   p  where the test is: [part, test function], as JSON; -1 for a part itself
-          c  how many tests a part has that has any, before the first of them: [part, tests], as JSON
+          c  how many tests a part has, before the first of them: [part, tests], as JSON
           u  how that went, as JSON: {} passed; otherwise "assertion", "error" or "test" with a text
           z  all is done
           x  what the program says cannot be read, and why
-and the questions and answers of the bridge.
+and the questions of `program.py`, which are answered before anything else is said.
 """
 
 import builtins
 import importlib
-import io
+import itertools
 import json
 import os
 import random
 import sys
+import threading
 import types
-import unittest
 
-import collecting
-import prelude
-from attributes import MUTABLE, is_unchanged, snapshot
-from bridge import Bridge, last_line
-from objects import BUILTIN_ITERATORS, CLASSES
-from patching import PATCHING
-from program import PRELUDE
-from run_process import Channel
-from test_code import TestCode
-from test_part import MOST_SHOWN
-from verdicts import Failed, TestError
+from assertions import MOST_SHOWN, Part, SOLUTION_NAMES
+from prelude import PRELUDE, RECURSION
+from pytest_names import TestError
+from run_process import Channel, last_line
+from values import Decoder, Encoder, Malformed, Side, UNREADABLE
 
-# Modules that a test finds under the name that the program has given them.
-MODULES = CLASSES | {
-    "math", "cmath", "random", "re", "string", "heapq", "bisect", "itertools", "functools", "operator", "copy", "json", "typing",
-    "statistics", "time", "array", "enum", "dataclasses", "numpy",
-}
-# As many copies are remembered, and of those that come together so many items.
-MOST_COPIES, MOST_ITEMS = 1024, 16384
-OF_ITERATORS = {"batch", "next", "iter", "send", "is_iterator", "await"}
-OF_ATTRIBUTES = {"getattr", "setattr", "delattr"}
-OF_ANYTHING = {"str", "repr", "hash", "eq", "bool", "is_iterator"}
+# Names of modules that tests may take for granted, whatever the program has there.
+MODULE_NAMES = {"np": "numpy", "numpy": "numpy", "pytest": "pytest"}
+# Names beside the builtins by which a test says what it wants of a value.
+TOOLS = {"isclose", "fabs", "floor", "ceil", "sqrt", "copy", "deepcopy", "Counter", "OrderedDict",
+         "defaultdict", "deque", "namedtuple", "date", "datetime", "timedelta", "chain", "islice", "eq",
+         "ne", "lt", "le", "gt", "ge", "is_", "is_not", "contains", "loads", "dumps"}
 
 
-class Checker(Bridge):
-    """The test's end of the talk. It answers the program's questions about functions and objects that the test gave it, and no
-    others: what a test holds beside them is not the program's to know."""
+class Opaque:
+    """A value of the program that is no plain data. It equals nothing, and may be given back."""
 
-    careful = True
+    def __init__(self, number):
+        self._number = number
 
-    def __init__(self, channel, code):
-        super().__init__(channel, code.space)
-        self.code = code
-        self.failure = None  # of a function of the test that the program has called
-        self.copies = []  # of containers that are the program's, each with what it held when it came
+    def __repr__(self):
+        return "<no plain data>"
 
-    def is_cause(self, error):
-        return self.code.is_cause(error)
 
-    def received(self, op, objects):
-        if op in ("getattr", "global"):
-            containers = [thing for thing in objects if type(thing) in MUTABLE]
-            if len(self.copies) + len(containers) <= MOST_COPIES and sum(map(len, containers)) <= MOST_ITEMS:
-                self.copies += [(thing, snapshot(thing)) for thing in containers]
+class Function:
+    """A function of the program. `Solution()` makes an object, whose methods are functions."""
 
-    def forget_copies(self):
-        """Forgets those that nobody else has any more."""
-        self.copies = [copy for copy in self.copies if sys.getrefcount(copy[0]) > 2]  # the pair's and the call's
+    def __init__(self, checker, path, instance=0):
+        self._ask, self._checker, self._path, self._instance = checker.ask, checker, path, instance
+        self.__name__ = path.rpartition(".")[2]
 
-    def has_changed_copies(self):
-        """Whether the test has changed what it got as an attribute of an object or of the program: that was a copy, and the
-        program does not see it."""
-        return any(not is_unchanged(thing, before) for thing, before in self.copies)
+    def __call__(self, *arguments, **named):
+        if self._path == "Solution" and not arguments and not named:
+            return Function(self._checker, "Solution", next(self._checker.instances))
+        return self._ask("call", self._path, self._instance, list(arguments), named)
 
-    def share(self, names):
-        """Says under which names both sides define the same classes."""
-        self.shared = names
-        if names:
-            self.ask("share", sorted(names))
+    def __getattr__(self, name):
+        if name.startswith("_") or self._path != "Solution":
+            raise AttributeError(name)
+        return Function(self._checker, f"Solution.{name}", self._instance)
 
-    def perform(self, op, operands):
-        if op == "stdin":
-            how, argument = operands
-            read = {"input": builtins.input, "readline": sys.stdin.readline, "read": sys.stdin.read}
-            return read[how](argument)
-        target, *others = operands
-        if id(target) not in self.export_numbers:
-            raise TypeError("this is no object of the test")
-        if isinstance(target, (types.GeneratorType, types.CoroutineType, BUILTIN_ITERATORS)):
-            allowed = op in OF_ITERATORS
-        elif self.is_open(target):
-            allowed = op not in OF_ATTRIBUTES or not others[0].startswith("_") and (op == "getattr" or is_data(target, others[0]))
-        else:
-            allowed = op in OF_ANYTHING
-        if op != "call" and not allowed:
-            refusal = AttributeError if op in OF_ATTRIBUTES else TypeError
-            raise refusal(f"{op} is not for this object of the test")
+
+class Checker(Side):
+    """All parts of a test, and the module in which they run."""
+
+    def __init__(self, channel, content):
+        self.channel, self.asking, self.instances = channel, threading.Lock(), itertools.count(1)
+        module = sys.modules["__main__"] = types.ModuleType("__main__")
+        self.space = module.__dict__
+        self.space.update(PRELUDE, __builtins__=builtins, __file__="test.py")
+        before = dict(self.space)
+        exec(compile(content["preamble"], "preamble.py", "exec", dont_inherit=True), self.space)
+        self.preamble = {name for name in self.space if before.get(name, self) is not self.space[name]}
+        super().__init__(dict(self.space), "__main__")
+        self.asserted = 0  # assertions that the part has come to
+        self.space["__asserted__"] = self.count_assertion
+        self.entry_point = content["entry_point"]
+        self.entry = Part(self.entry_point or "None", "entry_point.py")
+        sources = [content["setup"], *content["parts"]]
+        self.parts = [Part(source, f"{number}.test.py") for number, source in enumerate(sources)]
+        self.codes = [part.compiled() for part in self.parts]
+        self.called = set().union(*(part.called() for part in self.parts))
+        self.imported = {name for part in self.parts for name in part.imported.values()}
+        defined = set().union(*(part.defined for part in self.parts))
+        read = set().union(*(part.read for part in self.parts))
+        self.read = {name for name in read if not name.startswith("__")} - defined - self.preamble
+
+    def count_assertion(self):
+        self.asserted += 1
+
+    # The talk with the program.
+
+    def ask(self, op, *operands):
+        """The value of an operation there, or its error."""
+        encoder = Encoder(self)
+        question = {"op": op, "v": encoder.element(operands), "o": encoder.complete()}
+        with self.asking:  # threads of a test may ask, too
+            self.channel.send(b"q", json.dumps(question).encode())
+            _, data = self.channel.receive()
         try:
-            return super().perform(op, operands)
-        except (AssertionError, Failed) as error:
-            if not hasattr(error, "_arrived") and not self.is_cause(error):
-                self.failure = failed(self.code, error)
-            raise
-        except TestError as error:
-            self.failure = {"test": str(error)}
-            raise
+            message = json.loads(data)
+            decoder = Decoder(self, message, encoder.objects)
+            for number, content in message.get("m", ()):
+                decoder.fill(encoder.objects[number], *content)
+            value, error = decoder.element(message.get("v")), decoder.element(message.get("x"))
+            if "x" in message and not isinstance(error, BaseException):
+                raise Malformed("an error that is none")
+        except UNREADABLE as problem:
+            text = shown(f"what the program returned cannot be read: {problem}")
+            self.channel.send(b"x", text.encode())
+            os._exit(0)
+        if isinstance(error, (StopIteration, StopAsyncIteration, GeneratorExit)):
+            # In an iterator of the test, such an error would say that all is done.
+            error = RuntimeError(f"a call raised {type(error).__name__}")
+            error._arrived = True
+        if error is not None:
+            raise error
+        return value
 
-    @staticmethod
-    def is_open(thing):
-        """Whether a program may look into it: what tests define to be used by programs."""
-        kind = thing if isinstance(thing, type) else type(thing)
-        return kind.__module__ in ("__main__", "unittest.mock") or kind in (io.StringIO, io.BytesIO)
+    def export(self, x):
+        if type(x) is Function:
+            return ["p", x._path, x._instance]
+        if type(x) is Opaque:
+            return ["x", x._number]
+        raise TestError(f"it gives the program a {type(x).__name__}, which is no plain data")
 
-    def export(self, x, encoder):
-        if isinstance(x, (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)):
-            raise TypeError(f"a {type(x).__name__} cannot be given to a program")
-        return super().export(x, encoder)
+    def read_element(self, tag, *parts):
+        if tag == "x":
+            return Opaque(*parts)
+        raise Malformed(f"{tag!r} is no tag")
 
-    def module(self, name):
-        if name not in MODULES:
-            raise ModuleNotFoundError(name)
-        return importlib.import_module(name)
+    def global_value(self, name):
+        return self.ask("global", name) if self.defined[name] == "value" else Function(self, name)
 
-    def arrived(self, error):
-        object.__setattr__(error, "_arrived", True)
-        return error
+    # The names that the test finds.
 
-    def misspoken(self, problem):
-        self.channel.send(b"x", shown(f"what the program returned cannot be read: {problem}").encode())
-        os._exit(0)
+    def bind(self, defined):
+        """Puts what the program has defined where the test looks for it. Only the text of the test
+        decides which usual names, such as `abs`, are the program's: a program could define any."""
+        self.defined = {name: what for name, what in defined.items() if not name.startswith("__")}
+        roots = self.roots()
+        about = roots or self.only_usual_name()
+        self.space.update({name: undefined(name) for name in about if self.is_usual(name)})
+        used = set().union(self.entry.used, *(part.used for part in self.parts)) - self.preamble
+        used = {name for name in used if not self.is_usual(name)}
+        used -= {"candidate"} if self.entry_point else set()
+        found = (used | about) & set(self.defined)
+        self.space.update({name: self.global_value(name) for name in found})
+        for name in set(MODULE_NAMES) & self.read - set(self.space):
+            try:
+                self.space[name] = importlib.import_module(MODULE_NAMES[name])
+            except ImportError:
+                pass
+        wanted = self.imported | set().union(*(part.attributes() for part in self.parts))
+        here = {name: self.global_value(name) for name in wanted & set(self.defined)}
+        starred = sorted(found.difference(*(part.defined for part in self.parts)))
+        here.update({name: self.space[name] for name in starred}, __all__=starred)
+        for name in SOLUTION_NAMES:
+            sys.modules[name] = types.ModuleType(name)
+            vars(sys.modules[name]).update(here)
+        about |= {name for name in self.read if not self.is_usual(name)}
+        about |= {alias for part in self.parts for alias in part.imported}
+        return about - {"Solution"}
 
+    def is_usual(self, name):
+        """Whether a name means something without the program. A constant such as `re.A` means
+        nothing to a test that calls it."""
+        is_called = name in self.called and not callable(PRELUDE.get(name))
+        is_taken = "*" in self.imported and name not in TOOLS  # with `import *`, from the program
+        is_prelude = name in PRELUDE and not is_called and not is_taken
+        return hasattr(builtins, name) or name in MODULE_NAMES or is_prelude
 
-def is_data(thing, name):
-    """Whether an attribute may be changed: it is no method, and the thing is no class, which would be all of its instances."""
-    return not isinstance(thing, type) and not callable(getattr(type(thing), name, None))
+    def roots(self):
+        """The names that the test says it is about: those of its entry point or given to `check`."""
+        checked = set().union(*(part.checked() for part in self.parts)) & self.read
+        roots = self.entry.used if self.entry_point else checked
+        return {name for name in roots if not self.is_usual(name)} or roots
 
+    def only_usual_name(self):
+        """The name that a test is about that uses no other than usual ones, as a set: one that is
+        no tool of tests if there is one, and one that all parts use if there are several."""
+        imports = self.imported or any(part.modules for part in self.parts)
+        if imports or any(not self.is_usual(name) for name in self.read):
+            return set()
+        things = {name: getattr(builtins, name, PRELUDE.get(name)) for name in self.read}
+        names = {name for name, thing in things.items()
+                 if callable(thing) and getattr(thing, "__module__", "") != "typing"}
+        tools = {name for name in names if hasattr(builtins, name) or name in TOOLS}
+        names = names - tools or tools
+        if len(names) > 1:
+            everywhere = {name for name in names if all(name in part.read for part in self.parts[1:])}
+            if len(everywhere) != 1:
+                choice = ", ".join(sorted(names))
+                raise TestError(f"the tests do not say which of {choice} the program is to define")
+            names = everywhere
+        return names
 
-def shown(text):
-    """A text in a length that can be shown, without the halves of characters, which nobody else can read."""
-    return text[:MOST_SHOWN].encode("utf-8", "replace").decode()
+    # Runs.
 
+    def run_part(self, part, code):
+        if self.entry_point and "candidate" in part.used and "candidate" not in self.space:
+            self.space["candidate"] = eval(self.entry_point, self.space)
+        try:
+            exec(code, self.space)
+        except SystemExit as end:  # as at the end of a file that runs its tests
+            if end.code not in (None, 0) or hasattr(end, "_arrived"):
+                raise
+        if part.defines_check() and not part.calls_of("check"):
+            if not self.entry_point:
+                raise TestError("it defines check(candidate), does not call it and names no entry point")
+            self.space["check"](eval(self.entry_point, self.space))
 
-def report(channel, result):
-    channel.send(b"u", json.dumps({key: shown(text) for key, text in result.items()}).encode())
+    def tests(self, part, before):
+        """The test functions that a part has defined; `before` is what the module held before."""
+        tests = []
+        for name, thing in list(self.space.items()):
+            if before.get(name, before) is thing or getattr(thing, "__module__", None) != "__main__":
+                continue
+            if isinstance(thing, type) and any(method.startswith("test") for method in dir(thing)):
+                raise TestError(f"it has a class of tests, {name}; only functions are run")
+            if isinstance(thing, types.FunctionType) and name.startswith("test"):
+                required = thing.__code__.co_argcount - len(thing.__defaults__ or ())
+                if required and not part.calls_of(name):
+                    raise TestError(f"the test function {name} wants arguments, which nobody gives")
+                tests += [thing] * (not required)
+        if not tests and part.asserts and not self.asserted:
+            raise TestError("it has assertions, and none of them is run")
+        return tests
 
+    def judge(self, run):
+        """Runs a part, or one of its tests; how that went, and what `run` returned."""
+        TestError.first = None
+        result, value = {}, None
+        try:
+            value = run()
+        except BaseException as error:
+            result = self.outcome(error)
+        return {"test": TestError.first} if TestError.first else result, value
 
-def failed(code, error):
-    statement, line = code.statement(error), last_line(error)
-    return {"assertion": statement if statement and line == "AssertionError" else f"{statement} ({line})".strip()}
-
-
-def judge(run, code, bridge):
-    """Runs a part, or one of its tests; how it went. A program that has called a function of the test can keep its failure to
-    itself, but not undo it."""
-    bridge.failure = None
-    bridge.forget_copies()
-    result = outcome(run, code)
-    result = bridge.failure or result
-    if result and "test" not in result and bridge.has_changed_copies():
-        return {"test": "it changes a list of the program's, which has a copy here; what Python would do is not known"}
-    return result
-
-
-def outcome(run, code):
-    try:
-        run()
-    except BaseException as error:
+    def outcome(self, error):
         line = last_line(error)
         if hasattr(error, "_arrived"):
             return {"error": line}
-        if isinstance(error, SystemExit) and error.code in (None, 0):
-            return {}  # as at the end of a file that runs its tests; they are found without that
         if isinstance(error, ModuleNotFoundError):
             return {"test": f"{line}: this Python does not have what the test imports"}
         if isinstance(error, (NameError, ImportError, MemoryError)):
             return {"error": line}
-        if isinstance(error, TestError):
-            return {"test": str(error)}
-        if isinstance(error, unittest.SkipTest):
-            return {"test": f"the test skips itself: {error}"}
-        return failed(code, error)
-    return {}
+        place = self.place(error)
+        is_plain = place and line == "AssertionError"
+        return {"assertion": place if is_plain else f"{place} ({line})".strip()}
+
+    def place(self, error):
+        """The text of the innermost statement of the test that an error has passed through."""
+        files, place, traceback = {part.file: part for part in self.parts}, "", error.__traceback__
+        while traceback is not None:
+            part = files.get(traceback.tb_frame.f_code.co_filename)
+            place = part.statement(traceback.tb_lineno) if part else place
+            traceback = traceback.tb_next
+        return place
+
+
+def undefined(name):
+    """Stands under a usual name that the program was to define and has not."""
+    def call(*_, **__):
+        raise NameError(f"name {name!r} is not defined")
+    return call
+
+
+def shown(text):
+    """A text short enough to be shown, without halves of characters, which nobody can read."""
+    return text[:MOST_SHOWN].encode("utf-8", "replace").decode()
 
 
 def session(content):
     """Runs all parts, from the part and test function that `content` names."""
-    channel = Channel()
-    sys.stdin = open(os.devnull)
-    sys.stdout = sys.stderr = open(os.devnull, "w")
-    sys.setrecursionlimit(prelude.RECURSION)
+    sys.stdin, sys.stdout = open(os.devnull), open(os.devnull, "w")
+    sys.stderr = sys.stdout
+    sys.setrecursionlimit(RECURSION)
     random.seed(1)  # what the test draws is not what the program draws
+    channel = Channel()
+
+    def say(kind, body):
+        channel.send(kind, json.dumps(body).encode())
+
+    def report(result):
+        say(b"u", {key: shown(text) for key, text in result.items()})
+
     try:
-        code = TestCode(content, PRELUDE)
+        checker = Checker(channel, content)
     except BaseException as error:
-        report(channel, {"test": last_line(error)})
-        channel.send(b"z", b"")
-        return 0
-    _, defined = channel.receive()
-    bridge = Checker(channel, code)
-    PATCHING.begin(bridge, any("mock" in part.source for part in code.parts))
-    bind = judge(lambda: code.bind(bridge, json.loads(defined)), code, bridge)
-    if bind:
-        report(channel, bind)
+        report({"test": last_line(error)})
     else:
-        run_parts(channel, bridge, *content["from"])
+        run_parts(checker, content["from"], say, report)
     channel.send(b"z", b"")
     return 0
 
 
-def run_parts(channel, bridge, first_part, first_test):
-    code = bridge.code
-
-    def at(number, test):
-        channel.send(b"p", json.dumps([number, test]).encode())
-
-    for number, part in enumerate(code.parts, -1):  # the setup first, as part -1
+def run_parts(checker, start, say, report):
+    _, defined = checker.channel.receive()
+    result, names = checker.judge(lambda: checker.bind(json.loads(defined)))
+    if result:
+        return report(result)
+    first_part, first_test = start
+    for number, (part, code) in enumerate(zip(checker.parts, checker.codes), -1):  # -1 is the setup
         if 0 <= number < first_part:
             continue
+        say(b"p", [number, -1])
+        before, checker.asserted = dict(checker.space), 0
 
         def run():
-            if code.entry_point and "candidate" in part.used:
-                code.candidate()
-            exec(part.code, code.space)
-            if part.awaits_candidate():
-                if not code.entry_point:
-                    raise TestError("it defines check(candidate) and does not call it, and no entry point is named")
-                code.space["check"](code.candidate())
-            return None
+            problem = part.needs(names, checker.records)
+            if problem:
+                raise TestError(f"{problem}; only plain data crosses between a program and its test")
+            checker.run_part(part, code)
+            return checker.tests(part, before) if number >= 0 else []
 
-        at(number, -1)
-        before, code.asserted = dict(code.space) if part.bound else {}, 0
-        result = judge(run, code, bridge)
-        if result or number < 0:
+        result, tests = checker.judge(run)
+        if number < 0:
             if result:
-                report(channel, result)
-            if result and number < 0:
-                return
-            continue
-        tests, problem = [], {}
-        try:
-            if code.decorates(part, alone=True):
-                raise TestError("it is decorated by something of the program, which then says how it went")
-            tests = collecting.collect(part, code.module, before) if part.bound else []
-            if not tests and part.asserts and not code.asserted:
-                raise TestError("it has assertions, and none of them is run")
-        except BaseException as error:
-            is_tests = isinstance(error, TestError) or not hasattr(error, "_arrived") and not code.decorates(part)
-            problem = {"test" if is_tests else "error": str(error) if isinstance(error, TestError) else last_line(error)}
-        if problem or not tests:
+                return report(result)
+        elif result or not tests:
             if number > first_part or first_test < 0:
-                report(channel, problem)
-            continue
-        channel.send(b"c", json.dumps([number, len(tests)]).encode())
-        for index, test in enumerate(tests):
-            if number > first_part or index >= first_test:
-                at(number, index)
-                report(channel, judge(test, code, bridge))
+                report(result)
+        else:
+            say(b"c", [number, len(tests)])
+            for index, test in enumerate(tests):
+                if number > first_part or index >= first_test:
+                    say(b"p", [number, index])
+                    report(checker.judge(test)[0])

@@ -1,5 +1,5 @@
 # The first thing that an interpreter in a jail runs: it reads the modules below from its first frame and starts the server.
-import importlib.util, json, os, sys, types
+import json, os, sys, types
 def read(length):
     parts = []
     while length:
@@ -9,8 +9,6 @@ def read(length):
 sys.path[:] = [path for path in sys.path if path]
 start = json.loads(read(int.from_bytes(read(5)[1:], "little")))
 for name, source in start["modules"]:
-    if name == "sortedcontainers" and importlib.util.find_spec(name):
-        continue  # the package itself is there
     module = sys.modules[name] = types.ModuleType(name)
     exec(compile(source, f"<{name}>", "exec", dont_inherit=True), module.__dict__)
 sys.modules["main"].start(start["role"], start["in_jail"], [name for name, _ in start["modules"]])

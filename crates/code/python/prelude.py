@@ -21,10 +21,13 @@ from json import *
 from sys import exit, maxsize, setrecursionlimit
 from typing import *
 from dataclasses import dataclass, field
-from sortedcontainers import SortedDict, SortedList, SortedSet
 from builtins import *
 import abc, array, bisect, collections, copy, dataclasses, datetime, decimal, enum, fractions, functools, heapq
 import io, itertools, json, math, operator, os, queue, random, re, statistics, string, sys, time, typing
+try:
+    from sortedcontainers import SortedDict, SortedList, SortedSet
+except ImportError:
+    pass  # a package, which this Python may lack
 """
 
 # As deep as LiveCodeBench's harness lets programs recurse.
@@ -32,8 +35,10 @@ RECURSION = 50_000
 
 
 def names():
-    """The prelude's names and what they stand for."""
+    """The prelude's names and their values, without the builtins, which programs may replace."""
     names = {}
     exec(SOURCE, names)
-    # What is a builtin is found without this, and may be replaced there.
     return {name: value for name, value in names.items() if not hasattr(builtins, name) and not name.startswith("__")}
+
+
+PRELUDE = names()

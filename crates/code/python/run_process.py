@@ -6,6 +6,7 @@ import random
 import resource
 import signal
 import sys
+import traceback
 
 from frames import HEADER, read_frame, write_all
 
@@ -77,6 +78,16 @@ def limit(order):
     lower(resource.RLIMIT_STACK, STACK, resource.getrlimit(resource.RLIMIT_STACK)[1])
     lower(resource.RLIMIT_CPU, order["cpu_s"], order["cpu_s"] + 1)
     lower(resource.RLIMIT_AS, order["memory_bytes"], order["memory_bytes"])
+
+
+def last_line(error):
+    """The last line of an error's traceback."""
+    try:
+        lines = traceback.format_exception_only(type(error), error)
+        text = lines[-1] if isinstance(error, SyntaxError) else lines[0]
+        return text.strip().split("\n")[0][:500]
+    except BaseException:
+        return type(error).__name__
 
 
 class Channel:

@@ -1,15 +1,17 @@
-"""The first process of a jail: forks a process for each run, passes on what it says, and ends all that the run has started.
+"""The first process of a jail. It forks a process for each run, passes on its messages, and ends
+all processes that the run has started.
 
-It never looks at what runs are about: programs and tests are read by the forked process itself, so each run begins with the
-same memory, in which there is nothing of the runs before. What it passes on stands in buffers that are wiped with each run, and
-never in an object of Python: what such an object leaves behind in the memory can be found by who looks there.
+It never reads programs or tests, which the forked process does itself: each run begins with the
+same memory, in which there is nothing of the runs before. Messages pass through buffers that are
+wiped with each run, and never through an object of Python, whose remains a program could find.
 
-    in    R  an order: what the run may take, as JSON; its content follows in the next frame
+    in    R  an order with a run's limits, as JSON; its content follows in the next frame
           M  bytes for the process of the run
           K  end the run
     out   H  hello, once
           O  bytes from the process of the run
-          E  the end of the run, as JSON, and behind a newline the end of its standard error: nothing of it is left
+          E  the end of the run, as JSON, and behind a newline the end of its standard error;
+             nothing is left of the run
 """
 
 import gc
@@ -23,7 +25,7 @@ from frames import read_frame, write_frame
 from run_process import become
 
 CHUNK = 1 << 16
-# What a run has written, on its way.
+# A run's output on its way.
 BUFFER = memoryview(bytearray(CHUNK))
 # The end of its standard error: enough for the last line of a traceback.
 TAIL = memoryview(bytearray(4096))
@@ -196,7 +198,7 @@ class Run:
         self.pending = []
 
     def drain(self):
-        """What is still in the pipes when all who could write there are gone."""
+        """Passes on the rest in the pipes when all who could write there are gone."""
         deadline = time.monotonic() + 1  # for runs outside of a jail, where somebody may be left
         for read in (self.pass_on, self.keep_error):
             while not self.ended_for and time.monotonic() < deadline and read():
@@ -237,7 +239,7 @@ def empty(top):
                 if not entry.is_dir(follow_symlinks=False):
                     os.unlink(entry.name, dir_fd=directory)
                     continue
-                # What is inside moves up beside it, so that no path is ever long.
+                # Its folders move up beside it, so that no path is ever long.
                 os.chmod(entry.name, 0o700, dir_fd=directory)
                 inside = os.open(entry.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
                 try:

@@ -1,66 +1,128 @@
-"""Values as JSON: plain data as itself, everything else as a handle on an object that stays where it is.
+"""Plain data as JSON. Parts keep their identity, and may hold themselves.
 
-A message is {"v": element, "o": objects}. An element is null, true, a small integer, a finite float, a text, or a list whose
-first item is a tag. Containers stand in `objects`, in any depth and with any cycles, and are referred to by their number:
+A message is {"v": element, "o": objects}. An element is null, true, a small integer, a finite
+float, a text, or a list whose first item is a tag. Containers stand in `objects`, by number:
 
-    ["r", n]     object n of this message             ["i", hex]    an integer of any size
-    ["q", n]     object n of the question answered    ["f", text]   a float that JSON lacks
-
-What needs knowledge of the other side (classes, handles, exceptions) is the business of the bridge.
+    ["r", n]  object n of this message            ["i", hex]   an integer of any size
+    ["q", n]  object n of the question answered   ["f", text]  a float that JSON lacks
+    ["e", names, arguments]  an error             ["x", n]     a value that is no plain data
+    ["p", path, instance]    a function of the program
 """
 
-import collections
+import collections.abc
 import datetime
 import decimal
 import fractions
+import itertools
 import math
-
-from attributes import DICTS, JUDGING, MUTABLE, Malformed, attributes_of, set_attributes
+import sys
 
 SMALL = 1 << 63
+# An iterator, or a view of a dict, crosses as its first items.
+MOST_ITEMS = 10_000
 
-
-def _all_inline(kinds, items):
-    """Whether items of these types are elements as they are."""
-    if kinds <= {str, bool, type(None)}:
-        return True
-    if kinds <= {int, bool}:
-        return -SMALL < min(items) and max(items) < SMALL
-    return kinds == {float} and all(map(math.isfinite, items))
-
-
-# Values without parts: how they are written, and read again.
+# Types without parts: tag, writer, reader.
 SCALARS = {
-    complex: ("complex", lambda x: [repr(x.real), repr(x.imag)], lambda re, im: complex(float(re), float(im))),
     bytes: ("b", lambda x: [x.hex()], bytes.fromhex),
-    range: ("range", lambda x: [hex(x.start), hex(x.stop), hex(x.step)], lambda *x: range(*(int(n, 16) for n in x))),
+    complex: ("complex", lambda x: [repr(x.real), repr(x.imag)],
+              lambda re, im: complex(float(re), float(im))),
+    range: ("range", lambda x: [hex(x.start), hex(x.stop), hex(x.step)],
+            lambda *x: range(*(int(n, 16) for n in x))),
     decimal.Decimal: ("decimal", lambda x: [str(x)], decimal.Decimal),
     fractions.Fraction: ("fraction", lambda x: [hex(x.numerator), hex(x.denominator)],
                          lambda n, d: fractions.Fraction(int(n, 16), int(d, 16))),
-    datetime.date: ("date", lambda x: [x.isoformat()], datetime.date.fromisoformat),
-    datetime.timedelta: ("timedelta", lambda x: [x.days, x.seconds, x.microseconds], datetime.timedelta),
-    type(Ellipsis): ("ellipsis", lambda x: [], lambda: Ellipsis),
-    type(NotImplemented): ("notimplemented", lambda x: [], lambda: NotImplemented),
+    datetime.timedelta: ("timedelta", lambda x: [x.days, x.seconds, x.microseconds],
+                         datetime.timedelta),
+    **{kind: (kind.__name__, lambda x: [x.isoformat()], kind.fromisoformat)
+       for kind in (datetime.date, datetime.time, datetime.datetime)},
 }
 READ_SCALARS = {tag: read for tag, _, read in SCALARS.values()}
-DATES = {
-    datetime.datetime: ("datetime", ("year", "month", "day", "hour", "minute", "second", "microsecond", "fold")),
-    datetime.time: ("time", ("hour", "minute", "second", "microsecond", "fold")),
+MUTABLE = {list: "l", dict: "d", set: "s"}
+FIXED = {tuple: "t", frozenset: "fs", collections.deque: "deque"}
+MAKERS = {tag: kind for kind, tag in FIXED.items()}
+# The plain value of an instance of a derived class, whatever that class says of itself.
+BASES = {
+    int: int.__int__, float: float.__float__, str: str.__str__, dict: lambda x: dict(dict.items(x)),
+    **{kind: lambda x, kind=kind: kind(kind.__iter__(x)) for kind in (tuple, list, set, frozenset)},
 }
+VIEWS = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
+# Modules whose exceptions have the same name in both processes.
+EXCEPTIONS = {"builtins", "decimal", "json.decoder", "re", "re._constants", "sre_constants", "struct",
+              "binascii", "zlib", "queue", "_queue", "statistics", "dataclasses", "copy"}
+# Errors that a hostile message can cause where it is read.
+UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError)
 
-VIEWS = {type({}.keys()): "keys", type({}.values()): "values", type({}.items()): "items"}
+
+class Malformed(ValueError):
+    """A message that no honest other side sends."""
+
+
+class Side:
+    """One end of the talk. `namespace` has the classes of the preamble, which both ends define:
+    instances of these records cross by their attributes."""
+
+    def __init__(self, namespace, module):
+        self.namespace = namespace
+        self.records = {name for name, value in namespace.items()
+                        if type(value) is type and value.__module__ == module}
+
+    def is_record(self, kind):
+        is_own = kind.__name__ in self.records and self.namespace.get(kind.__name__) is kind
+        return is_own and kind.__dictoffset__ and not issubclass(kind, (*BASES, BaseException))
+
+    def record(self, name):
+        kind = self.namespace.get(name)
+        if not isinstance(kind, type) or not self.is_record(kind):
+            raise Malformed("a class")
+        return kind
+
+
+def plain_value(x):
+    """The plain value that `x` is by a base of its class, or an array's nested list; else `x`."""
+    for base, read in BASES.items():
+        if issubclass(type(x), base):
+            return read(x)
+    numpy = sys.modules.get("numpy")
+    is_array = numpy and issubclass(type(x), (numpy.generic, numpy.ndarray))
+    return x.tolist() if is_array else x
+
+
+def is_iterator(x):
+    is_usual = type(x).__module__ in ("builtins", "itertools")
+    return type(x) in VIEWS or is_usual and issubclass(type(x), collections.abc.Iterator)
+
+
+def parts(x):
+    """The parts of a container or a record, to see later whether it has changed."""
+    if type(x) in (list, set):
+        return list(x)
+    pairs = x if type(x) is dict else x.__dict__
+    return [*pairs.keys(), *pairs.values()]
+
+
+def has_changed(x, before):
+    now = parts(x)
+    return len(now) != len(before) or any(new is not old for new, old in zip(now, before))
+
+
+def are_elements(items):
+    """Whether items are elements as they are."""
+    kinds = set(map(type, items))
+    if kinds and kinds <= {int, bool}:
+        return -SMALL < min(items) and max(items) < SMALL
+    return kinds <= {str, bool, type(None)} or kinds == {float} and all(map(math.isfinite, items))
 
 
 class Encoder:
     """Writes one message. `known` are the objects of the question that it answers."""
 
-    def __init__(self, bridge, known=()):
-        self.bridge = bridge
+    def __init__(self, side, known=()):
+        self.side = side
         self.table = []
         self.objects = []  # in the order of the table; holding them keeps their identities
         self.numbers = {}
+        self.plain = {}
         self.known = {id(thing): number for number, thing in enumerate(known)}
-        self.written = 0
 
     def element(self, x):
         kind = type(x)
@@ -70,107 +132,93 @@ class Encoder:
             return x if -SMALL < x < SMALL else ["i", hex(x)]
         if kind is float:
             return x if math.isfinite(x) else ["f", repr(x)]
-        number = self.known.get(id(x))
-        if number is not None:
-            return ["q", number]
-        scalar = SCALARS.get(kind)
-        if scalar:
-            return [scalar[0], *scalar[1](x)]
-        if kind in MUTABLE or kind in (tuple, frozenset, slice) or kind in VIEWS or kind in DATES \
-                or self.bridge.is_shared(kind) or self.bridge.is_record(kind):
-            return ["r", self.number(x)]
-        return self.bridge.export(x, self)
-
-    def number(self, x):
-        number = self.numbers.get(id(x))
-        if number is None:
-            number = self.numbers[id(x)] = len(self.objects)
-            self.objects.append(x)
-            self.table.append(None)
-        return number
+        if kind in SCALARS:
+            tag, write, _ = SCALARS[kind]
+            return [tag, *write(x)]
+        if id(x) in self.known:
+            return ["q", self.known[id(x)]]
+        if kind in MUTABLE or kind in FIXED or is_iterator(x) or self.side.is_record(kind):
+            if id(x) not in self.numbers:
+                self.numbers[id(x)] = len(self.objects)
+                self.objects.append(x)
+            return ["r", self.numbers[id(x)]]
+        if issubclass(kind, BaseException):
+            names = [[base.__module__, base.__qualname__] for base in kind.__mro__
+                     if issubclass(base, BaseException) and base.__module__ in EXCEPTIONS]
+            return ["e", names, list(map(self.element, x.args))]
+        _, plain = self.plain.setdefault(id(x), (x, plain_value(x)))
+        return self.side.export(x) if plain is x else self.element(plain)
 
     def complete(self):
-        """Writes the contents of all objects met so far, and of those that they hold; the table."""
-        while self.written < len(self.objects):
-            self.table[self.written] = self.content(self.objects[self.written])
-            self.written += 1
+        """The table: the contents of all objects met so far, and of those that they hold."""
+        while len(self.table) < len(self.objects):
+            self.table.append(self.content(self.objects[len(self.table)]))
         return self.table
 
     def elements(self, items):
-        return items if _all_inline(set(map(type, items)), items) else list(map(self.element, items))
+        items = list(items)
+        return items if are_elements(items) else list(map(self.element, items))
 
     def content(self, x):
         kind = type(x)
-        if kind is list or kind is tuple:
-            return ["l" if kind is list else "t", self.elements(list(x))]
-        if kind in DICTS:
-            content = [MUTABLE[kind], self.elements(list(x.keys())), self.elements(list(x.values()))]
-            if kind is collections.defaultdict:
-                content.append(self.element(x.default_factory))
-            return content
-        if kind in (set, frozenset):
-            return ["s" if kind is set else "fs", self.elements(list(x))]
-        if kind is collections.deque:
-            return ["deque", self.elements(list(x)), x.maxlen]
-        if kind is bytearray:
-            return ["B", x.hex()]
-        if kind is slice:
-            return ["slice", self.elements([x.start, x.stop, x.step])]
-        if kind in VIEWS:
-            return [VIEWS[kind], self.elements(list(x))]
-        if kind in DATES:
-            tag, parts = DATES[kind]
-            zone = x.utcoffset()
-            return [tag, [getattr(x, part) for part in parts], None if zone is None else self.element(zone)]
-        if self.bridge.is_record(kind):
-            return ["record", kind.__name__, list(kind._fields), self.elements(list(tuple.__iter__(x)))]
-        attributes = attributes_of(x)
-        return ["o", kind.__name__, list(attributes), self.elements(list(attributes.values()))]
+        if kind is dict:
+            return ["d", self.elements(x.keys()), self.elements(x.values())]
+        if kind in MUTABLE or kind in FIXED:
+            return [MUTABLE.get(kind) or FIXED[kind], self.elements(x)]
+        if is_iterator(x):
+            return ["it", self.elements(itertools.islice(x, MOST_ITEMS))]
+        return ["o", self.elements(x.__dict__), self.elements(x.__dict__.values()), kind.__name__]
 
 
 class Decoder:
     """Reads one message. `known` are the objects of the question that it answers."""
 
-    def __init__(self, bridge, message, known=()):
-        self.bridge = bridge
-        self.known = known
+    def __init__(self, side, message, known=()):
+        self.side, self.known = side, known
         self.table = message["o"]
         self.objects = [None] * len(self.table)
         self.state = bytearray(len(self.table))  # 1: being built, 2: built
         for number in range(len(self.table)):
             self.build(number)
-        # What has a hash is filled before what asks for it.
-        for first in (("o",), ("l", "deque"), ("s", "d", "od", "counter", "dd")):
-            for number, content in enumerate(self.table):
-                if content[0] in first:
-                    self.fill(self.objects[number], content)
+        # Objects that hash by what they hold are filled before the sets and dicts that hold them.
+        for tags in (("o", "l"), ("s", "d")):
+            for thing, content in zip(self.objects, self.table):
+                if content[0] in tags:
+                    self.fill(thing, *content)
 
     def element(self, e):
+        if type(e) is dict:
+            raise Malformed("an element is an object")
         if type(e) is not list:
-            if type(e) is dict:
-                raise Malformed("an element is an object")
             return e
-        tag = e[0]
+        tag, *parts = e
         if tag == "r":
-            return self.build(e[1])
+            return self.build(*parts)
         if tag == "q":
-            return self.known[e[1]]
+            return self.known[parts[0]]
         if tag == "i":
-            return int(e[1], 16)
+            return int(parts[0], 16)
         if tag == "f":
-            return float(e[1])
-        read = READ_SCALARS.get(tag)
-        return read(*e[1:]) if read else self.bridge.imported(e, self)
+            return float(parts[0])
+        if tag == "e":
+            return self.error(*parts)
+        return READ_SCALARS[tag](*parts) if tag in READ_SCALARS else self.side.read_element(tag, *parts)
 
     def elements(self, items):
         return list(map(self.element, items)) if list in set(map(type, items)) else items
 
-    def attributes(self, names, values):
-        """The attributes of an instance or a record, by name. Methods that judge may not come as attributes."""
-        attributes = dict(zip(names, self.elements(values)))
-        if self.bridge.careful and any(name in JUDGING and callable(value) for name, value in attributes.items()):
-            raise Malformed("a method in the place of an attribute")
-        return attributes
+    def error(self, names, arguments):
+        found = (getattr(sys.modules.get(module), name, None) for module, name in names
+                 if module in EXCEPTIONS)
+        kinds = (kind for kind in found if isinstance(kind, type) and issubclass(kind, BaseException))
+        kind, arguments = next(kinds, Exception), self.elements(arguments)
+        try:
+            error = kind(*arguments)
+        except Exception:  # some want other arguments than they keep
+            error = kind.__new__(kind)
+            error.args = tuple(arguments)
+        error._arrived = True
+        return error
 
     def build(self, number):
         """Object `number`: complete if it cannot change, otherwise to be filled."""
@@ -178,69 +226,33 @@ class Decoder:
             raise Malformed("an object that cannot change holds itself")
         if self.state[number] == 0:
             self.state[number] = 1
-            self.objects[number] = self.new(self.table[number])
+            self.objects[number] = self.new(*self.table[number])
             self.state[number] = 2
         return self.objects[number]
 
-    def new(self, content):
-        tag = content[0]
+    def new(self, tag, items, _=None, name=None):
         if tag == "l":
             return []
-        if tag == "d":
-            return {}
-        if tag == "t":
-            return tuple(self.elements(content[1]))
-        if tag == "s":
-            return set()
-        if tag == "fs":
-            return frozenset(self.elements(content[1]))
-        if tag == "od":
-            return collections.OrderedDict()
-        if tag == "counter":
-            return collections.Counter()
-        if tag == "dd":
-            return collections.defaultdict(self.element(content[3]))
-        if tag == "deque":
-            return collections.deque(maxlen=content[2])
-        if tag == "B":
-            return bytearray.fromhex(content[1])
-        if tag == "slice":
-            return slice(*self.elements(content[1]))
-        if tag == "keys":
-            return dict.fromkeys(self.elements(content[1])).keys()
-        if tag == "values":
-            return dict(enumerate(self.elements(content[1]))).values()
-        if tag == "items":
-            return dict(self.elements(content[1])).items()
-        for kind, (name, parts) in DATES.items():
-            if tag == name:
-                zone = None if content[2] is None else datetime.timezone(self.element(content[2]))
-                return kind(tzinfo=zone, **dict(zip(parts, content[1])))
-        if tag == "record":
-            fields = self.attributes(content[2], content[3])
-            return self.bridge.record(content[1], content[2])._make(fields.values())
+        if tag in ("d", "s"):
+            return {} if tag == "d" else set()
+        if tag in MAKERS:
+            return MAKERS[tag](self.elements(items))
+        if tag == "it":
+            return (item for item in self.elements(items))
         if tag == "o":
-            kind = self.bridge.shared_class(content[1])
-            return kind.__new__(kind) if kind.__new__ is object.__new__ else object.__new__(kind)
+            return object.__new__(self.side.record(name))
         raise Malformed(f"{tag!r} is no tag")
 
-    def fill(self, thing, content):
-        """Makes what `thing` holds what `content` says."""
-        tag = content[0]
+    def fill(self, thing, tag, items, values=None, _=None):
+        """Makes `thing` hold what its content says."""
+        kind, items = type(thing), self.elements(items)
+        if MUTABLE.get(kind, "o") != tag or tag == "o" and not self.side.is_record(kind):
+            raise Malformed(f"{tag!r} does not change so")
         if tag == "l":
-            thing[:] = self.elements(content[1])
-        elif tag in ("d", "od", "dd", "counter"):
-            if not isinstance(thing, dict):
-                raise Malformed("a dict's content")
-            thing.clear()
-            for key, value in zip(self.elements(content[1]), self.elements(content[2])):
-                thing[key] = value
-        elif tag in ("s", "deque"):
-            thing.clear()
-            (thing.update if tag == "s" else thing.extend)(self.elements(content[1]))
-        elif tag == "B":
-            thing[:] = bytearray.fromhex(content[1])
-        elif tag == "o":
-            set_attributes(thing, self.attributes(content[2], content[3]))
-        else:
-            raise Malformed(f"{tag!r} does not change")
+            thing[:] = items
+            return
+        if tag == "o" and any(type(name) is not str or name.startswith("__") for name in items):
+            raise Malformed("an attribute's name")
+        held = thing.__dict__ if tag == "o" else thing
+        held.clear()
+        held.update(items if tag == "s" else zip(items, self.elements(values)))

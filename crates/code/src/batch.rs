@@ -12,9 +12,10 @@ use crate::known::Known;
 use crate::pool::Pool;
 use crate::settings::CodeSettings;
 use crate::verdict::{Report, Verdict};
-use crate::{End, Python, PythonError, StartError, Worker};
+use crate::{End, Python, PythonError, Runner, StartError, Worker};
 
-/// Responses in a row that a failing sandbox may leave without a verdict before there is no use in going on.
+/// Responses in a row that a failing sandbox may leave without a verdict before there is no use in
+/// going on.
 const MOST_FAULTS: usize = 16;
 
 /// Judges programs.
@@ -48,7 +49,7 @@ pub enum JudgeError {
         version: String,
         /// The interpreter.
         program: String,
-        /// What it does instead.
+        /// How it fails.
         what: String,
     },
     /// The sandbox fails every time.
@@ -57,7 +58,8 @@ pub enum JudgeError {
 }
 
 impl Judge {
-    /// Finds what is needed, and has a worker run a program, so that what is missing is known before there is a response.
+    /// Finds what is needed, and has a worker run a program, so that what is missing is known
+    /// before there is a response.
     ///
     /// # Errors
     /// [`JudgeError`] saying what to install or to enable.
@@ -136,7 +138,7 @@ fn unusable(what: String) -> Report {
     Report { verdict: Verdict::UnusableTests(what), failed: None, passed: 0, tests: 0, program: None }
 }
 
-/// What `judge` says of each, in their order, by so many threads at most.
+/// Calls `judge` for each item on at most `threads` threads; the results, in the items' order.
 ///
 /// # Errors
 /// One of `judge`. After it no more are begun.

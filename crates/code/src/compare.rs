@@ -20,8 +20,9 @@ pub enum Numbers {
     Exact,
     /// By value, so that 1.50 is 1.5.
     Value,
-    /// Where one of the two is written with a decimal point or an exponent, they may differ by this much, as a share of the
-    /// expected number where that is more than 1: |a - b| <= t max(1, |b|). Other integers must be equal.
+    /// Where one of the two is written with a decimal point or an exponent, they may differ by this
+    /// much, as a share of the expected number where that is more than 1: |a - b| <= t max(1, |b|).
+    /// Other integers must be equal.
     Within(f64),
 }
 
@@ -30,9 +31,9 @@ pub enum Numbers {
 pub struct Difference {
     /// The line, from 1; none where two values differ.
     pub line: Option<usize>,
-    /// What should be there; none where there should be nothing more.
+    /// The expected text; none where nothing more is expected.
     pub expected: Option<String>,
-    /// What is there; none where there is nothing more.
+    /// The text found; none where there is nothing more.
     pub found: Option<String>,
 }
 
@@ -62,15 +63,16 @@ pub fn in_line(text: &str, most: usize) -> String {
     short.replace(|c: char| c.is_control(), " ")
 }
 
-/// The same in quotation marks, with all that cannot be seen.
+/// A text in one line, cut where it is long, in quotation marks and with escapes.
 fn quoted(text: &str) -> String {
     let short: String = text.chars().take(SHOWN).collect();
     format!("{short:?}{}", if short.len() < text.len() { "..." } else { "" })
 }
 
-/// Compares what a program printed with what it should have printed, line by line. Space at the end of lines and empty lines at
-/// the end of the text do not count. Where numbers are not compared by their text, words of a line are compared one by one, so
-/// that space between them does not count either.
+/// Compares what a program printed with what it should have printed, line by line. Space at the end
+/// of lines and empty lines at the end of the text do not count. Where numbers are not compared by
+/// their text, words of a line are compared one by one, so that space between them does not count
+/// either.
 ///
 /// # Errors
 /// The first difference.
@@ -141,7 +143,7 @@ struct Decimal<'a> {
     negative: bool,
     /// Without zeros at its ends; empty for 0.
     digits: Cow<'a, str>,
-    /// Of the last digit.
+    /// The power of ten of the last digit.
     exponent: i64,
 }
 
@@ -172,8 +174,8 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// Compares what a function returned with what it should have returned, as Python's `==` does: 1, 1.0 and `True` are equal.
-/// Tuples have become lists before, and keys of dictionaries texts.
+/// Compares what a function returned with what it should have returned, as Python's `==` does: 1,
+/// 1.0 and `True` are equal. Tuples have become lists before, and keys of dictionaries texts.
 ///
 /// # Errors
 /// Both values, where they differ.
@@ -230,7 +232,7 @@ fn same_number(a: &Number, b: &Number, numbers: Numbers) -> bool {
     }
 }
 
-/// The same of two values of which one is an integer beyond 64 bits.
+/// Compares two values of which one is an integer beyond 64 bits.
 fn same_large(expected: &Value, found: &Value, numbers: Numbers) -> bool {
     let is_float = |float: &Value, integer: &BigInt| {
         float.as_f64().and_then(BigInt::from_f64).is_some_and(|float| float == *integer)

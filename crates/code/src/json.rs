@@ -1,7 +1,8 @@
-//! JSON of data and of jails as values: integers of any size are exact, and what is read has a bound.
+//! JSON of data and of jails as values: integers of any size are exact, and what is read has a
+//! bound.
 //!
-//! A [`Value`] has no integers beyond 64 bits. They are objects of one form here, [`large`], in what is expected as in what is
-//! found; nothing else has that form.
+//! A [`Value`] has no integers beyond 64 bits. They are objects of one form here, [`large`], in
+//! what is expected as in what is found; nothing else has that form.
 
 use std::borrow::Cow;
 
@@ -49,7 +50,8 @@ pub fn size(text: &str) -> usize {
     marked(text).1
 }
 
-/// A text of JSON in which each integer beyond 64 bits is written as [`large`] writes it, and how many values and keys it has.
+/// A text of JSON in which each integer beyond 64 bits is written as [`large`] writes it, and how
+/// many values and keys it has.
 fn marked(text: &str) -> (Cow<'_, str>, usize) {
     let bytes = text.as_bytes();
     let (mut marked, mut copied, mut signs) = (String::new(), 0, 0);
@@ -80,7 +82,7 @@ fn marked(text: &str) -> (Cow<'_, str>, usize) {
     (marked.into(), signs)
 }
 
-/// Where what follows a string begins.
+/// The place behind a string that starts at `start`.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(byte) = bytes.get(at) {
@@ -103,7 +105,7 @@ fn beyond(token: &str) -> Option<BigInt> {
         .then(|| token.parse().ok())?
 }
 
-/// What JSON has nothing for: a value of Python of some kind.
+/// A value of Python of a kind that JSON lacks.
 pub fn unknown(kind: &str, content: Value) -> Value {
     json!({KIND: kind, CONTENT: content})
 }
@@ -184,7 +186,8 @@ pub fn float(number: f64) -> String {
     }
 }
 
-/// Whether there is a number in a value that may have been an integer beyond 64 bits and was rounded where it was read.
+/// Whether there is a number in a value that may have been an integer beyond 64 bits and was
+/// rounded where it was read.
 pub fn is_rounded(value: &Value) -> bool {
     const BELOW: f64 = -9_223_372_036_854_775_808.0;
     const ABOVE: f64 = 18_446_744_073_709_551_616.0;

@@ -10,7 +10,7 @@ use crate::forms::{Call, Kind, Script, Tests};
 use crate::response::{Program, program};
 use crate::settings::{CodeSettings, Score};
 use crate::verdict::{Report, Verdict};
-use crate::{AssertionTest, End, Found, RunLimits, Worker};
+use crate::{Found, RunLimits, Runner};
 
 /// How often a response is tried again whose sandbox has failed.
 const RETRIES: usize = 2;
@@ -18,59 +18,7 @@ const RETRIES: usize = 2;
 /// Errors by which a text shows that it is no Python. What is not fenced may be prose.
 const NO_PYTHON: [&str; 3] = ["SyntaxError", "IndentationError", "TabError"];
 
-/// What runs programs: a [`Worker`].
-pub trait Runner {
-    /// See [`Worker::script`].
-    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
-
-    /// See [`Worker::calls`].
-    fn calls(
-        &mut self,
-        program: &str,
-        function: &str,
-        arguments: &[Vec<Value>],
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-    );
-
-    /// See [`Worker::assertions`].
-    fn assertions(
-        &mut self,
-        program: &str,
-        test: &AssertionTest,
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    );
-}
-
-impl Runner for Worker {
-    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
-        self.script(program, input, limits)
-    }
-
-    fn calls(
-        &mut self,
-        program: &str,
-        function: &str,
-        arguments: &[Vec<Value>],
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-    ) {
-        self.calls(program, function, arguments, limits, observe);
-    }
-
-    fn assertions(
-        &mut self,
-        program: &str,
-        test: &AssertionTest,
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    ) {
-        self.assertions(program, test, limits, observe);
-    }
-}
-
-/// What of the settings says how a response is judged.
+/// The settings by which a response is judged.
 #[derive(Clone, Debug)]
 pub struct Rules {
     limits: RunLimits,
@@ -80,7 +28,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Those of a recipe.
+    /// Takes the rules from a recipe's settings.
     pub fn new(settings: &CodeSettings) -> Self {
         Self {
             limits: settings.run_limits(),
@@ -205,7 +153,7 @@ fn first_ok(results: impl Iterator<Item = Result<(), compare::Difference>>) -> R
     Err(first.unwrap_or(Verdict::Fault("a call has no expected value".into())))
 }
 
-/// What a function is called in the program: sets name a method of the class `Solution` as they do a function.
+/// The function's path in the program. Sets name a method of the class `Solution` like a function.
 fn name_in(program: &str, function: &str) -> String {
     let has_class = program.lines().any(|line| {
         let rest = line.strip_prefix("class Solution");
@@ -215,7 +163,7 @@ fn name_in(program: &str, function: &str) -> String {
     if is_method { format!("Solution.{function}") } else { function.to_owned() }
 }
 
-/// What has become of the tests so far.
+/// The results of the tests so far.
 struct Tally {
     deadline: Instant,
     all: bool,
@@ -230,7 +178,8 @@ impl Tally {
         Self { deadline, all, run: 0, passed: 0, first: None }
     }
 
-    /// Takes down a test, and says whether there may be another. One that comes after the time of all has not passed.
+    /// Takes down a test, and says whether there may be another. One that comes after the time of
+    /// all has not passed.
     fn add(&mut self, result: Result<(), Verdict>) -> ControlFlow<()> {
         self.run += 1;
         let is_late = Instant::now() >= self.deadline;
@@ -253,7 +202,7 @@ impl Tally {
         }
     }
 
-    /// What it comes to, of so many tests at least.
+    /// The report, if there are at least `known` tests.
     fn report(self, known: usize) -> Report {
         let tests = known.max(self.run);
         let unrun =

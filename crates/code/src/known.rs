@@ -1,4 +1,5 @@
-//! Tests that were read lately. The responses to a problem come one by one, and its tests may take a while to read.
+//! Tests that were read lately. The responses to a problem come one by one, and its tests may take
+//! a while to read.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,10 +1,12 @@
-//! Programs judged by tests: a response's Python program is run in a jail and its results are held against what is expected.
+//! Programs judged by tests: a response's Python program is run in a jail and its results are held
+//! against what is expected.
 //!
-//! `response` finds the program, `forms` reads the tests in the forms that data sets have them. `judge` asks a worker about
-//! each test and compares what comes out (`compare`), which makes a verdict (`verdict`); `batch` spreads many responses over
-//! the workers of a `pool`, and reads the tests of a problem once for all of them (`known`). `python` finds the interpreter and
-//! `worker` runs programs in it, `wire` is what is said between the two, and `json` reads it. What is expected never leaves this
-//! process.
+//! `response` finds the program, `forms` reads the tests in the forms that data sets have them.
+//! `judge` asks a worker about each test and compares what comes out (`compare`), which makes a
+//! verdict (`verdict`); `batch` spreads many responses over the workers of a `pool`, and reads the
+//! tests of a problem once for all of them (`known`). `python` finds the interpreter and `worker`
+//! runs programs in it, `wire` is what is said between the two, and `json` reads it. What is
+//! expected never leaves this process.
 
 mod batch;
 mod compare;
@@ -26,4 +28,5 @@ pub use python::{Python, PythonError};
 pub use response::program;
 pub use settings::{CodeSettings, Score};
 pub use verdict::{Report, Verdict};
-pub use worker::{AssertionTest, End, Failure, Found, RunLimits, StartError, Worker, WorkerLimits};
+pub use worker::StartError;
+pub(crate) use worker::{AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits};

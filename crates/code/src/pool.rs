@@ -39,7 +39,7 @@ impl<W> Pool<W> {
         }
         state.count += 1;
         drop(state);
-        // What is dropped without a worker makes room for another.
+        // A loan without a worker makes room for another when it is dropped.
         let mut lent = Lent { pool: self, worker: None };
         lent.worker = Some(start()?);
         Ok(lent)

@@ -1,4 +1,5 @@
-//! The Python interpreter that runs programs: found once, its version known, and what a jail must let it read.
+//! The Python interpreter that runs programs: found once, its version known, and what a jail must
+//! let it read.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ const NAMES: [&str; 2] = ["python3", "python"];
 /// The oldest version that works.
 const OLDEST: (u32, u32) = (3, 8);
 
-/// What an interpreter is asked to say of itself.
+/// Code by which an interpreter describes itself.
 const QUESTION: &str = include_str!("../python/about.py");
 
 /// A Python interpreter, 3.8 or newer.
@@ -40,7 +41,7 @@ pub enum PythonError {
     Unusable {
         /// The interpreter.
         program: PathBuf,
-        /// What happened.
+        /// The problem.
         problem: String,
     },
     /// It is too old.
@@ -56,7 +57,7 @@ pub enum PythonError {
     },
 }
 
-/// What an interpreter says of itself.
+/// An interpreter's description of itself.
 #[derive(Deserialize)]
 struct Answer {
     program: PathBuf,
@@ -65,7 +66,8 @@ struct Answer {
 }
 
 impl Python {
-    /// Finds the interpreter: the one named, otherwise `python3` or `python` of the search path, the first that works.
+    /// Finds the interpreter: the one named, otherwise `python3` or `python` of the search path,
+    /// the first that works.
     ///
     /// # Errors
     /// [`PythonError`] when there is none, or none that can be used.
@@ -86,7 +88,7 @@ impl Python {
         Err(problem.unwrap_or(PythonError::Missing))
     }
 
-    /// What this interpreter says of itself.
+    /// Asks an interpreter to describe itself.
     fn ask(program: &Path) -> Result<Self, PythonError> {
         let unusable = |problem: String| PythonError::Unusable { program: program.to_owned(), problem };
         let output = Command::new(program)
@@ -117,7 +119,7 @@ impl Python {
         &self.version
     }
 
-    /// What a jail must make readable for it.
+    /// The files and folders that a jail must show it.
     pub fn readable(&self) -> &[PathBuf] {
         &self.readable
     }

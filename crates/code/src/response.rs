@@ -1,19 +1,20 @@
 //! The program in a response of a chat model.
 
-/// What tags of fenced blocks that hold Python are made of: such a word, and perhaps a version.
+/// Tags of fenced blocks of Python: such a word, and perhaps a version.
 const PYTHON: [&str; 2] = ["python", "py"];
 
-/// What the first line of a program begins with that is not taken for prose.
+/// Beginnings of a program's first line that are not taken for prose.
 const BEGINNINGS: [&str; 8] = [" ", "\t", "def ", "async def ", "class ", "import ", "from ", "@"];
 
-/// What an interactive session begins with, which is no program.
+/// The beginning of an interactive session, which is no program.
 const SESSION: &str = ">>>";
 
 /// Shortest fence.
 const SHORTEST: usize = 3;
 
-/// Most columns that a fence at the end of a block may be indented further than the one at its beginning (CommonMark, section
-/// 4.5): what stands further to the right, as in a docstring, belongs to the program.
+/// Most columns that a fence at the end of a block may be indented further than the one at its
+/// beginning (CommonMark, section 4.5): what stands further to the right, as in a docstring,
+/// belongs to the program.
 const MARGIN: usize = 3;
 
 /// The end of a reasoning model's thoughts. What it has drafted there is no answer.
@@ -24,17 +25,19 @@ const END_OF_THOUGHTS: &str = "</think>";
 pub struct Program {
     /// Its text.
     pub text: String,
-    /// Whether it stood in a code block; else it is the whole response, which may be no program at all.
+    /// Whether it stood in a code block; else it is the whole response, which may be no program at
+    /// all.
     pub fenced: bool,
 }
 
 /// The program in a response; none where there is nothing but space.
 ///
-/// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is tagged as Python, else the last
-/// without a tag, else the last of any language. A block that is an interactive session (`>>> `) counts only where there is no
-/// other. A block without an end reaches to the end of the response; but where the response begins with code, the only fence
-/// ends it. A response without any block is a program as a whole, and one whose blocks are empty up to the first. If there are
-/// thoughts that end with `</think>`, only what comes after them is read.
+/// It is the last fenced code block (of backticks or tildes) that is not empty: the last that is
+/// tagged as Python, else the last without a tag, else the last of any language. A block that is an
+/// interactive session (`>>> `) counts only where there is no other. A block without an end reaches
+/// to the end of the response; but where the response begins with code, the only fence ends it. A
+/// response without any block is a program as a whole, and one whose blocks are empty up to the
+/// first. If there are thoughts that end with `</think>`, only what comes after them is read.
 pub fn program(response: &str) -> Option<Program> {
     let Answer { text: answer, mut blocks, is_open } = answer(response);
     // A response to a prompt that has opened the block begins with the program, and closes it.
@@ -76,12 +79,12 @@ impl Block {
 
 /// A line that is a fence, or ends in one.
 struct Fence<'a> {
-    /// What stands before it in its line.
+    /// The text before it in its line.
     before: &'a str,
     /// The mark that it is made of.
     mark: char,
     length: usize,
-    /// What stands behind it.
+    /// The text behind it in its line.
     info: &'a str,
 }
 
@@ -138,7 +141,7 @@ fn unindented(line: &str, indent: usize) -> &str {
     &line[space..]
 }
 
-/// What a response says when its thoughts have ended.
+/// The part of a response behind its thoughts.
 struct Answer<'a> {
     text: &'a str,
     blocks: Vec<Block>,
@@ -146,8 +149,8 @@ struct Answer<'a> {
     is_open: bool,
 }
 
-/// Reads a response line by line. Its thoughts end with a mark that no block holds, or that begins a line: other marks are of a
-/// program's own text.
+/// Reads a response line by line. Its thoughts end with a mark that no block holds, or that begins
+/// a line: other marks are of a program's own text.
 fn answer(response: &str) -> Answer<'_> {
     let mut answer = Answer { text: response, blocks: Vec::new(), is_open: false };
     let mut open = None;
@@ -170,7 +173,7 @@ fn answer(response: &str) -> Answer<'_> {
 /// A block that has begun, with its lines so far.
 type Open<'a> = (Fence<'a>, Vec<&'a str>);
 
-/// Where in a line the text behind the thoughts begins.
+/// The place in a line where the text behind the thoughts begins.
 fn end_of_thoughts(line: &str, open: Option<&Open<'_>>) -> Option<usize> {
     let first = line.find(END_OF_THOUGHTS)?;
     let before = &line[..first];

@@ -12,10 +12,11 @@ use crate::{RunLimits, WorkerLimits};
 /// Private temporary directory of a sandbox, in bytes.
 const TEMPORARY: u64 = 64 << 20;
 
-/// Processes and threads of a sandbox: programs start threads for their larger stacks, and libraries some for each core.
+/// Processes and threads of a sandbox: programs start threads for their larger stacks, and
+/// libraries some for each core.
 const PROCESSES: u64 = 64;
 
-/// What the interpreters themselves take beside the program, in bytes.
+/// Memory that the interpreters take beside the program, in bytes.
 const INTERPRETERS: u64 = 128 << 20;
 
 /// How programs are judged by tests.
@@ -26,33 +27,34 @@ pub struct CodeSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub workers: Option<usize>,
-    /// What a program is worth that does not pass all of its tests.
+    /// The worth of a program that does not pass all of its tests.
     pub score: Score,
     /// Longest time of a test, in seconds.
     #[schemars(range(min = 0.001, max = 3600.0))]
     pub timeout_s: f64,
-    /// Longest time of all tests of a response together, in seconds. What has not run by then has not passed.
+    /// Longest time of all tests of a response together, in seconds. What has not run by then has
+    /// not passed.
     #[schemars(range(min = 0.001, max = 86400.0))]
     pub total_timeout_s: f64,
     /// Memory of a program, in MiB.
     #[schemars(range(min = 32, max = 1048576))]
     pub memory_mib: u64,
-    /// What a program may print or return in a test, in MiB.
+    /// Most that a program may print or return in a test, in MiB.
     #[schemars(range(min = 1, max = 1024))]
     pub output_mib: usize,
-    /// How much numbers of an output, or of what a function returns, may differ from those expected, as a share of the expected
-    /// number where that is more than 1; integers must be equal. Unset: not at all. A problem whose tests have a `tolerance`
-    /// goes by that.
+    /// How much numbers of an output, or of what a function returns, may differ from those
+    /// expected, as a share of the expected number where that is more than 1; integers must be
+    /// equal. Unset: not at all. A problem whose tests have a `tolerance` goes by that.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub tolerance: Option<f64>,
-    /// The Python that runs programs, 3.8 or newer. Unset: `python3` or `python` of the search path, the
-    /// first that works.
+    /// The Python that runs programs, 3.8 or newer. Unset: `python3` or `python` of the search
+    /// path, the first that works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<PathBuf>,
 }
 
-/// What a program is worth that does not pass all of its tests.
+/// The worth of a program that does not pass all of its tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Score {

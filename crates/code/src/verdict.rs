@@ -1,4 +1,4 @@
-//! What becomes of a program.
+//! Verdicts on programs and reports on responses.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::{End, Failure};
 /// Longest sentence that a reason has, in characters: one of a remedy must not lose its end.
 const SENTENCE: usize = 500;
 
-/// What was found of a program, or of the first test that it did not pass.
+/// The verdict on a program, or on the first test that it did not pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It passes all tests.
@@ -27,7 +27,8 @@ pub enum Verdict {
     NoCode,
     /// It could not be judged, for a reason that is not the program's: the sandbox failed.
     Fault(String),
-    /// It could not be judged, since no program could pass the tests: they are no Python, or import what is not there.
+    /// It could not be judged, since no program could pass the tests: they are no Python, or import
+    /// what is not there.
     UnusableTests(String),
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Of a run that did not end well; of one that did, nothing is known yet.
+/// Reads the end of a run that did not end well; about another, nothing is known yet.
 impl TryFrom<End> for Verdict {
     type Error = ();
 
@@ -97,16 +98,17 @@ impl From<Failure> for Verdict {
     }
 }
 
-/// What was found of a response.
+/// The report on a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
-    /// Of the program, or of the first test that it did not pass.
+    /// The verdict on the program, or on the first test that it did not pass.
     pub verdict: Verdict,
     /// That test, from 1.
     pub failed: Option<usize>,
     /// Tests that it passed.
     pub passed: usize,
-    /// Tests that there are, as far as they are known: assertion code that stops early may have more.
+    /// Tests that there are, as far as they are known: assertion code that stops early may have
+    /// more.
     pub tests: usize,
     /// The program, if the response has one.
     pub program: Option<String>,

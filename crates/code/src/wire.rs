@@ -1,5 +1,6 @@
-//! What is said between this program and the servers in the jails: frames of a kind (a byte), a length (four, the lowest first)
-//! and so many bytes. `python/frames.py` is the other end. What comes from a jail is not trusted: lengths have a bound.
+//! Frames between this program and the servers in the jails: a kind (a byte), a length (four, the
+//! lowest first), and the body. `python/frames.py` is the other end. Frames from a jail are not
+//! trusted: their length has a bound.
 
 /// Bytes before those of a frame's body.
 const HEADER: usize = 5;
@@ -7,9 +8,9 @@ const HEADER: usize = 5;
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
-    /// What it is, a letter.
+    /// Its kind, a letter.
     pub kind: u8,
-    /// What it says.
+    /// Its content.
     pub body: Vec<u8>,
 }
 

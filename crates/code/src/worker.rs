@@ -1,8 +1,10 @@
-//! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a warm Python in it.
+//! A worker: a pair of jails, one for programs and one for the data's assertion code, each with a
+//! warm Python in it.
 //!
-//! `server` is one jail, over `pipes`; `launch` has what it is started with, `ended` how runs end. A worker asks it about a
-//! script (here), about calls of a function (`calls`, with `values` from and to JSON), or lets the test in one jail talk with the
-//! program in the other (`assertions`). Every run has a fresh process, and is at its end when nothing is left of it.
+//! `server` is one jail, over `pipes`; `launch` has what it is started with, `ended` how runs end.
+//! A worker asks it about a script (here), about calls of a function (`calls`, with `values` from
+//! and to JSON), or lets the test in one jail talk with the program in the other (`assertions`).
+//! Every run has a fresh process, and is at its end when nothing is left of it.
 
 mod assertions;
 mod calls;
@@ -28,17 +30,18 @@ use assertions::{Counts, Place};
 use launch::Role;
 use server::{Broken, Event, Order, Server};
 
-/// What one run of a program may take.
+/// Limits of one run of a program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunLimits {
-    /// Wall-clock time: of a script from its start to its end, of each call (loading the program is part of the first), of each
-    /// unit of an assertion test.
+    /// Wall-clock time: of a script from its start to its end, of each call (loading the program is
+    /// part of the first), of each unit of an assertion test.
     pub wall: Duration,
-    /// When all that these limits are given for must be over, however much of it there still is. Unset: whenever it ends.
+    /// When all that these limits are given for must be over, however much of it there still is.
+    /// Unset: whenever it ends.
     pub until: Option<Instant>,
     /// Address space of each of its processes, in bytes.
     pub memory_bytes: u64,
-    /// What it may print to its standard output, in bytes, or return from a call.
+    /// Most bytes that it may print to its standard output, or return from a call.
     pub output_bytes: usize,
 }
 
@@ -75,16 +78,17 @@ pub enum End {
 /// Assertion code of a data set, and what it is about.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AssertionTest {
-    /// Code that comes before the program and before the test, in both processes: the problem's imports and helper classes such
-    /// as `ListNode`. What it defines is used in the test as it stands here, not as the program redefines it, but for the entry
-    /// point.
+    /// Code that comes before the program and before the test, in both processes: the problem's
+    /// imports and helper classes such as `ListNode`. What it defines is used in the test as it
+    /// stands here, not as the program redefines it, but for the entry point.
     pub preamble: String,
-    /// Code that comes before the first part, in the test's process alone (`test_setup_code` of MBPP).
+    /// Code that comes before the first part, in the test's process alone (`test_setup_code` of
+    /// MBPP).
     pub setup: String,
     /// The assertion code. Parts share their names and their program; each is judged.
     pub parts: Vec<String>,
-    /// What `check(candidate)` of the parts is called with, if they define it and do not call it: `add` or
-    /// `Solution().twoSum`.
+    /// The expression that `check(candidate)` gets, if the parts define it and do not call it:
+    /// `add` or `Solution().twoSum`.
     pub entry_point: Option<String>,
 }
 
@@ -95,11 +99,12 @@ pub enum Failure {
     Assertion(String),
     /// The program ended, or failed in a way that the test does not expect.
     Ended(End),
-    /// The test itself cannot be run: it is no Python, or imports what is not there. No program could pass it.
+    /// The test itself cannot be run: it is no Python, or imports what is not there. No program
+    /// could pass it.
     Test(String),
 }
 
-/// What all runs of a worker together may take.
+/// Limits of all runs of a worker together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerLimits {
     /// Memory of all processes of a jail, in bytes.
@@ -125,6 +130,39 @@ pub struct Worker {
     tests: Option<Server>,
 }
 
+/// Runs programs.
+pub trait Runner {
+    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
+    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End);
+
+    /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed
+    /// without arguments) once for each list of arguments, and tells `observe` the number of the
+    /// call and its value, until that breaks off. All calls share a process; after one that the
+    /// process does not survive, the others have a fresh one. An argument that is an object whose
+    /// keys are all whole numbers arrives with numbers as its keys, since JSON has none; tuples
+    /// come back as lists.
+    fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    );
+
+    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether
+    /// it passed, until that breaks off. A part that defines test functions has a unit for
+    /// each, and `observe` hears how many before the first; any other part is one. There is at
+    /// least one. Where the program does not survive a unit, those after it find it started anew.
+    fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    );
+}
+
 impl Worker {
     /// Starts the jail for programs. The one for assertion code is started when it is first needed.
     ///
@@ -135,14 +173,6 @@ impl Worker {
         let mut worker = Self { sandbox, python, limits, programs: None, tests: None };
         worker.programs()?;
         Ok(worker)
-    }
-
-    /// Runs a program in a fresh process as `__main__`; what it printed, and how it ended.
-    pub fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
-        let mut output = Vec::new();
-        let end = self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
-        self.finish();
-        (String::from_utf8_lossy(&output).into_owned(), end)
     }
 
     fn run_script(
@@ -166,61 +196,8 @@ impl Worker {
         }
     }
 
-    /// Calls a function of a program (`add`, or `Solution.add` of a class that is constructed without arguments) once for each
-    /// list of arguments, and tells `observe` the number of the call and its value, until that breaks off. All calls share a
-    /// process; after one that the process does not survive, the others have a fresh one. An argument that is an object whose
-    /// keys are all whole numbers arrives with numbers as its keys, since JSON has none; tuples come back as lists.
-    pub fn calls(
-        &mut self,
-        program: &str,
-        function: &str,
-        arguments: &[Vec<Value>],
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
-    ) {
-        let mut next = 0;
-        while next < arguments.len() {
-            // One process after the other, each for as many calls as it survives.
-            let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
-                .unwrap_or_else(|Broken(end)| {
-                    next += 1;
-                    observe(next - 1, Err(end))
-                });
-            self.finish();
-            if flow.is_break() {
-                return;
-            }
-        }
-    }
-
-    /// Runs the assertion code of a data set on a program, and tells `observe` of each unit whether it passed, until that breaks
-    /// off. A part that defines test functions or cases has a unit for each, and `observe` hears how many before the first; any
-    /// other part is one. There is at least one. Where the program does not survive a unit, those after it find it started anew.
-    pub fn assertions(
-        &mut self,
-        program: &str,
-        test: &AssertionTest,
-        limits: &RunLimits,
-        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
-    ) {
-        if test.parts.is_empty() {
-            let _ = observe(Found::Unit(Err(Failure::Test("it has no assertions".into()))));
-        }
-        let (mut from, mut counts) = (Place::START, Counts::new(test.parts.len()));
-        while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
-            let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
-            let flow = run.unwrap_or_else(|Broken(end)| {
-                from = from.after();
-                observe(Found::Unit(Err(Failure::Ended(end))))
-            });
-            self.finish();
-            if flow.is_break() {
-                return;
-            }
-        }
-    }
-
-    /// Ends what still runs. A jail that does not work any more is left, to be replaced when it is next needed.
+    /// Ends what still runs. A jail that does not work any more is left, to be replaced when it is
+    /// next needed.
     fn finish(&mut self) {
         for place in [&mut self.programs, &mut self.tests] {
             if place.as_mut().is_some_and(|server| server.finish().is_err()) {
@@ -244,7 +221,63 @@ impl Worker {
     }
 }
 
-/// What is in its place, put there if need be.
+impl Runner for Worker {
+    fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
+        let mut output = Vec::new();
+        let end = self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
+        self.finish();
+        (String::from_utf8_lossy(&output).into_owned(), end)
+    }
+
+    fn calls(
+        &mut self,
+        program: &str,
+        function: &str,
+        arguments: &[Vec<Value>],
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(usize, Result<Value, End>) -> ControlFlow<()>,
+    ) {
+        let mut next = 0;
+        while next < arguments.len() {
+            // One process after the other, each for as many calls as it survives.
+            let flow = calls::run(self, program, function, arguments, &mut next, limits, observe)
+                .unwrap_or_else(|Broken(end)| {
+                    next += 1;
+                    observe(next - 1, Err(end))
+                });
+            self.finish();
+            if flow.is_break() {
+                return;
+            }
+        }
+    }
+
+    fn assertions(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+        observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
+    ) {
+        if test.parts.is_empty() {
+            let _ = observe(Found::Unit(Err(Failure::Test("it has no assertions".into()))));
+        }
+        let (mut from, mut counts) = (Place::START, Counts::new(test.parts.len()));
+        while usize::try_from(from.part).is_ok_and(|part| part < test.parts.len()) {
+            let run = assertions::run(self, program, test, &mut from, &mut counts, limits, observe);
+            let flow = run.unwrap_or_else(|Broken(end)| {
+                from = from.after();
+                observe(Found::Unit(Err(Failure::Ended(end))))
+            });
+            self.finish();
+            if flow.is_break() {
+                return;
+            }
+        }
+    }
+}
+
+/// The working server in a place, started if there is none.
 fn there(
     place: &mut Option<Server>,
     start: impl FnOnce() -> Result<Server, StartError>,

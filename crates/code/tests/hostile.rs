@@ -1,4 +1,5 @@
-//! Hostile programs: each file of `hostile/` is one. It says what it tries and what must come of it, in the form
+//! Hostile programs: each file of `hostile/` is one. It says what it tries and what must come of
+//! it, in the form
 //!
 //! ```text
 //! # Tries: <what>
@@ -6,17 +7,17 @@
 //! # Calls: <verdict>                      as one whose function `answer` is called
 //! # Assertions: <verdict>                 as one whose function is tested by assertion code
 //! # Assertions in every style: <verdict>  the same, by assertion code of every kind
-//! # Assertions about objects: <verdict>   the same, where the code gives it objects of its own
 //! # Assertions about a method: <verdict>  the same, where the function is a method of its class `Solution`
 //! # Variants: <number>                    it is so many programs, which have their number for `@VARIANT@`
 //! # Unprotected: passes                   it gets what it wants where it is not in a jail
 //! # Greedy: yes                           it takes all of the machine that it can
 //! ```
 //!
-//! A verdict is the name of one, or several with " or " between them, each with a part of the reason behind a colon if that is
-//! to be seen too. A form that is not named is not run.
+//! A verdict is the name of one, or several with " or " between them, each with a part of the
+//! reason behind a colon if that is to be seen too. A form that is not named is not run.
 //!
-//! What the programs want is bait: the answers are random, and lie in files and behind sockets of this machine.
+//! The programs are after bait: random answers, which lie in files and behind sockets of this
+//! machine.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
@@ -42,8 +43,8 @@ use fixture::{Fixture, Form};
 /// How often a right program is judged again that a busy machine has kept from its verdict.
 const RETRIES: usize = 10;
 
-/// What a response of two tests may take at the very most: there are limits of half a second, of half a minute on a busy machine,
-/// and of ten seconds for a jail to be cleaned.
+/// Most time for a response of two tests: limits are half a second, half a minute on a busy
+/// machine, and ten seconds to clean a jail.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Memory that this process may ever have, in KiB, whatever programs print and return.
@@ -125,16 +126,29 @@ impl Judges {
     }
 }
 
+/// Every program and every variant, each by one of its forms of tests in turn.
 #[test]
 fn hostile_programs_come_to_nothing() {
+    attack_all(false);
+}
+
+#[test]
+#[ignore = "deep: every program by every form of tests"]
+fn hostile_programs_come_to_nothing_in_every_form() {
+    attack_all(true);
+}
+
+fn attack_all(in_every_form: bool) {
     let bait = Bait::lay();
     let fixtures = fixture::all();
     assert!(fixtures.len() >= 40, "{} programs", fixtures.len());
     let only = std::env::var("HOSTILE").unwrap_or_default(); // a part of a name, to look at one
     let mut attacks = Vec::new();
-    for fixture in fixtures.iter().filter(|fixture| fixture.name.contains(&only)) {
+    for (number, fixture) in fixtures.iter().filter(|fixture| fixture.name.contains(&only)).enumerate() {
         for variant in 0..fixture.variants {
-            attacks.extend(fixture.forms.iter().map(|form| (fixture, variant, form)));
+            let (forms, turn) = (&fixture.forms, (number + variant) % fixture.forms.len());
+            let forms = if in_every_form { &forms[..] } else { &forms[turn..=turn] };
+            attacks.extend(forms.iter().map(|form| (fixture, variant, form)));
         }
     }
     let next = AtomicUsize::new(0);
@@ -158,7 +172,8 @@ fn hostile_programs_come_to_nothing() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own judgement.
+/// Assertion code is somebody else's too. It may judge as it likes, but not beyond its own
+/// judgement.
 #[test]
 fn hostile_tests_spoil_nothing() {
     let bait = Bait::lay();
@@ -183,7 +198,7 @@ fn hostile_tests_spoil_nothing() {
             "import os\nfor n in range(300):\n    os.mkdir('d')\n    os.chdir('d')\nos.chmod('/tmp', 0)\nassert False",
             "wrong_answer",
         ),
-        ("answer.__class__.__bases__[0].__call__ = lambda *_: '3'\nassert False", "wrong_answer"),
+        ("answer.__class__.__bases__[0].__call__ = lambda *_: '3'\nassert False", "unusable_tests"),
     ] {
         let report = judge(&by, &json!({"functional": format!("assert answer(3)\n{code}")}), &right);
         assert!(verdicts.split(' ').any(|name| name == report.verdict.name()), "{code}: {}", report.reason());
@@ -193,7 +208,8 @@ fn hostile_tests_spoil_nothing() {
     }
 }
 
-/// What is bait in a jail is food outside of it: otherwise it would show nothing that the programs do not get it.
+/// Outside of a jail the bait can be taken: otherwise it would prove nothing that programs in jails
+/// do not get it.
 #[test]
 fn the_bait_can_be_taken() {
     let fixtures = fixture::all();
@@ -208,7 +224,8 @@ fn the_bait_can_be_taken() {
     }
 }
 
-/// Who shares the machine with programs that take all they can is slowed, but not beyond what a limit of some seconds covers.
+/// Who shares the machine with programs that take all they can is slowed, but not beyond what a
+/// limit of some seconds covers.
 #[test]
 fn others_are_not_slowed_beyond_reason() {
     let bait = Bait::lay();

@@ -63,7 +63,7 @@ fn planted_faults_fail() {
     let planted = lines("planted.jsonl");
     let batch: Vec<(&Value, &str)> =
         planted.iter().map(|fault| (&problems[text(fault, "name")], text(fault, "program"))).collect();
-    let impatient = start(CodeSettings { timeout_s: 2.0, ..settings() });
+    let impatient = start(CodeSettings { timeout_s: 1.0, workers: Some(4), ..settings() });
     let mut kinds = BTreeMap::new();
     for (fault, report) in planted.iter().zip(impatient.judge(&batch).unwrap()) {
         let about = format!("{} with {}: {}", fault["name"], fault["kind"], report.reason());
@@ -137,11 +137,12 @@ fn tests_of_every_form_are_run() {
 
 #[test]
 fn every_verdict_can_be_had() {
-    let impatient = start(CodeSettings { timeout_s: 1.0, memory_mib: 256, output_mib: 1, ..settings() });
+    let impatient = CodeSettings { timeout_s: 1.0, memory_mib: 256, output_mib: 1, ..settings() };
+    let impatient = start(CodeSettings { workers: Some(6), ..impatient });
     let scripts = json!({"inputs": ["1"], "outputs": ["1"]});
     let calls = json!({"fn_name": "f", "inputs": [[1]], "outputs": [1]});
     let assertions = json!({"functional": "assert f(1) == 1"});
-    for (program, body, verdict) in [
+    let programs = [
         ("print(input())", "return x", "passed"),
         ("print(2)", "return 2", "wrong_answer"),
         ("1 / 0", "return 1 / 0", "runtime_error"),
@@ -151,12 +152,18 @@ fn every_verdict_can_be_had() {
         ("x = 'x' * (1 << 30)", "return len('x' * (1 << 30))", "memory_limit"),
         ("print('x' * (2 << 20))", "return 'x' * (2 << 20)", "output_limit"),
         ("```python\n```", "", "no_code"),
-    ] {
-        let function = if body.is_empty() { program.to_owned() } else { format!("def f(x):\n    {body}\n") };
-        for (tests, response) in [(&scripts, program), (&calls, &function), (&assertions, &function)] {
-            let report = impatient.judge(&[(tests, response)]).unwrap().remove(0);
-            assert_eq!(report.verdict.name(), verdict, "{response:?}: {}", report.reason());
-        }
+    ];
+    let functions = programs.map(|(program, body, _)| match body {
+        "" => program.to_owned(),
+        body => format!("def f(x):\n    {body}\n"),
+    });
+    let mut batch = Vec::new();
+    for ((program, _, _), function) in programs.iter().zip(&functions) {
+        batch.extend([(&scripts, *program), (&calls, function), (&assertions, function)]);
+    }
+    for (number, report) in impatient.judge(&batch).unwrap().into_iter().enumerate() {
+        let (expected, response) = (programs[number / 3].2, batch[number].1);
+        assert_eq!(report.verdict.name(), expected, "{response:?}: {}", report.reason());
     }
     let raised = judge(&scripts, "raise KeyError('no such thing')");
     assert_eq!(raised.verdict, Verdict::RuntimeError("KeyError: 'no such thing'".into()));
@@ -216,7 +223,7 @@ fn tests_that_say_nonsense_stop_no_run() {
     }
 }
 
-/// What one program does is nothing to the next, and order does not depend on who is fast.
+/// No program changes the next one's verdict, and order does not depend on who is fast.
 #[test]
 fn programs_are_apart_and_reports_in_order() {
     let tests = json!({"inputs": ["1"], "outputs": ["1"]});
@@ -252,37 +259,35 @@ fn workers_sleep_at_the_same_time() {
 /// A program is asked to end when its time is over, however many tests there would still be.
 #[test]
 fn the_time_of_all_tests_together_is_limited() {
-    let hasty =
-        start(CodeSettings { timeout_s: 0.5, total_timeout_s: 2.0, score: Score::Fraction, ..settings() });
+    let hasty = CodeSettings { timeout_s: 0.3, total_timeout_s: 1.0, workers: Some(3), ..settings() };
+    let hasty = start(CodeSettings { score: Score::Fraction, ..hasty });
     let texts = vec!["1"; 200];
-    let numbers = [1; 200];
-    for (tests, program) in [
-        (json!({"inputs": texts, "outputs": texts}), "while True: pass"),
-        (
-            json!({"fn_name": "f", "inputs": vec![[1]; 200], "outputs": numbers.to_vec()}),
-            "def f(x):\n    while True: pass",
-        ),
-        (json!(vec!["assert f(1) == 1"; 200]), "def f(x):\n    while True: pass"),
-    ] {
-        let begun = Instant::now();
-        let report = hasty.judge(&[(&tests, program)]).unwrap().remove(0);
+    let scripts = json!({"inputs": texts, "outputs": texts});
+    let calls = json!({"fn_name": "f", "inputs": vec![[1]; 200], "outputs": vec![1; 200]});
+    let assertions = json!(vec!["assert f(1) == 1"; 200]);
+    let function = "def f(x):\n    while True: pass";
+    let begun = Instant::now();
+    let batch = [(&scripts, "while True: pass"), (&calls, function), (&assertions, function)];
+    for report in hasty.judge(&batch).unwrap() {
         assert_eq!((report.verdict, report.passed, report.failed), (Verdict::TimeLimit, 0, Some(1)));
-        assert!(begun.elapsed().as_secs_f64() < 6.0, "{:?}", begun.elapsed());
     }
+    assert!(begun.elapsed().as_secs_f64() < 6.0, "{:?}", begun.elapsed());
 }
 
 /// The time of all together ends a test whose own time is longer.
 #[test]
 fn no_test_outlasts_the_time_of_all() {
-    let hasty = start(CodeSettings { timeout_s: 30.0, total_timeout_s: 1.0, ..settings() });
+    let hasty = CodeSettings { timeout_s: 30.0, total_timeout_s: 1.0, ..settings() };
+    let hasty = start(CodeSettings { workers: Some(6), ..hasty });
     let sleeper = "import time\ndef f(x):\n    time.sleep(30)\n    return 1";
-    // Foreign tests that never say that they end: they go on from unit to unit, or count units faster than they are read.
+    // Foreign tests that never say that they end: they go on from unit to unit, or count units
+    // faster than they are read.
     let onward = "import os, struct, time\nassert f(1) == 1\nfor n in range(99):\n    \
                   place = b'[%d,-1]' % (n + 1)\n    os.write(4, struct.pack('<cI', b'p', len(place)) + place)\n    \
                   time.sleep(0.3)";
     let flood = "import os, struct\nassert f(1) == 1\nwhile True:\n    \
                  os.write(4, (struct.pack('<cI', b'c', 5) + b'[0,9]') * 4096)";
-    for (tests, program) in [
+    let tests = [
         (json!({"inputs": ["1"], "outputs": ["1"]}), "import time\ntime.sleep(30)\nprint(1)"),
         (json!({"fn_name": "f", "inputs": [[1]], "outputs": [1]}), sleeper),
         (
@@ -292,12 +297,13 @@ fn no_test_outlasts_the_time_of_all() {
         (json!(["assert f(1) == 1"]), sleeper),
         (json!({"functional": onward}), "def f(x): return 1"),
         (json!({"functional": flood}), "def f(x): return 1"),
-    ] {
-        let begun = Instant::now();
-        let report = hasty.judge(&[(&tests, program)]).unwrap().remove(0);
+    ];
+    let begun = Instant::now();
+    let batch: Vec<(&Value, &str)> = tests.iter().map(|(tests, program)| (tests, *program)).collect();
+    for (report, (tests, _)) in hasty.judge(&batch).unwrap().into_iter().zip(&tests) {
         assert_eq!((report.verdict, report.passed), (Verdict::TimeLimit, 0), "{tests}");
-        assert!(begun.elapsed().as_secs_f64() < 10.0, "{tests}: {:?}", begun.elapsed());
     }
+    assert!(begun.elapsed().as_secs_f64() < 10.0, "{:?}", begun.elapsed());
 }
 
 /// Who says again and again that a unit begins would never be at its end.

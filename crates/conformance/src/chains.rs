@@ -1,5 +1,6 @@
-//! The arithmetic of the CPU (docs/numerics.md, its second level), in scalar code: one chain of fused multiply-adds after
-//! another. A backend that repeats it to the last bit says so by these.
+//! The arithmetic of the CPU (docs/concepts/numerics.md, its second level), in scalar code: one
+//! chain of fused multiply-adds after another. A backend that repeats it to the last bit says so by
+//! these.
 
 use crate::subject::{OracleTolerance, Tolerance};
 
@@ -29,7 +30,8 @@ pub fn linear_backward_bias(before: f32, dy: &[f32]) -> f32 {
     dy.iter().fold(before, |sum, dy| sum + dy)
 }
 
-/// As [`Subject::norm`](crate::Subject::norm): chains in 16 lanes, blocks of a tensor in f64, then the tensors.
+/// As [`Subject::norm`](crate::Subject::norm): chains in 16 lanes, blocks of a tensor in f64, then
+/// the tensors.
 pub fn norm(tensors: &[Vec<f32>]) -> f64 {
     let block = |x: &[f32]| {
         let mut lanes = [0.0f32; 16];

@@ -4,8 +4,8 @@ use isentrope_kernels::SamplingMasks;
 use proptest::test_runner::Config;
 use std::ops::Range;
 
-/// Marks memory that an operation has no business with: arithmetic on it shows, and so does overwriting it. A NaN, whose
-/// bits outlive being kept as bf16.
+/// Marks memory that an operation has no business with: arithmetic on it shows, and so does
+/// overwriting it. A NaN, whose bits outlive being kept as bf16.
 pub const POISON: f32 = f32::from_bits(0x7fd5_0000);
 
 pub fn is_poison(x: f32) -> bool {
@@ -35,8 +35,8 @@ pub fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
     noise(seed, len).into_iter().map(|x| ((x / 3.0 + 0.5) * bound as f32) as u32 % bound as u32).collect()
 }
 
-/// Tokens that sampling could have drawn in the place of each target, its own among them: for one target in four all of the
-/// vocabulary, for others few or many.
+/// Tokens that sampling could have drawn in the place of each target, its own among them: for one
+/// target in four all of the vocabulary, for others few or many.
 pub fn masks(targets: &[u32], vocabulary: usize) -> SamplingMasks {
     let mut masks = SamplingMasks::default();
     for &target in targets {
@@ -61,8 +61,8 @@ pub fn assert_bits(what: &str, got: &[f32], want: &[f32]) {
     }
 }
 
-/// Within `tolerance` of the larger of the value itself and the root mean square of all values: what rounding a
-/// sum of terms as large as the other values can explain.
+/// Within `tolerance` of the larger of the value itself and the root mean square of all values:
+/// what rounding a sum of terms as large as the other values can explain.
 #[track_caller]
 pub fn assert_close(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     let rms = (want.iter().map(|x| x * x).sum::<f64>() / want.len().max(1) as f64).sqrt();

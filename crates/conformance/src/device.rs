@@ -1,10 +1,12 @@
-//! Buffers on the device of a backend on trial, with marked memory around what an operation has business with.
+//! Buffers on the device of a backend on trial, with marked memory around what an operation has
+//! business with.
 
 use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{
-    Attention, Backend, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks, norm,
+    Attention, Backend, Buffer, DeviceBatch, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks,
+    norm,
 };
 use isentrope_model::Model;
 use proptest::test_runner::Config;
@@ -15,36 +17,36 @@ use std::sync::{Arc, OnceLock};
 const TAIL: usize = 37;
 
 /// A backend on trial, and what its properties share.
-pub(crate) struct Trial<S: Subject> {
-    subject: S,
+pub(crate) struct Trial {
+    subject: Box<dyn Subject>,
     /// A variant that holds few logits at a time, and how many.
-    in_small_blocks: (Variant<S::Backend>, usize),
-    models: OnceLock<Vec<Model<S::Backend>>>,
+    in_small_blocks: (Variant, usize),
+    models: OnceLock<Vec<Model>>,
 }
 
-impl<S: Subject> Trial<S> {
-    pub fn new(subject: S) -> Self {
+impl Trial {
+    pub fn new(subject: Box<dyn Subject>) -> Self {
         Self { in_small_blocks: subject.in_small_blocks(), subject, models: OnceLock::new() }
     }
 
     /// The variant that most properties are shown on.
-    pub fn device(&self) -> Device<'_, S> {
+    pub fn device(&self) -> Device<'_> {
         self.devices().next().expect("a subject has a variant")
     }
 
     /// All variants.
-    pub fn devices(&self) -> impl Iterator<Item = Device<'_, S>> {
-        self.subject.variants().iter().map(|variant| Device { subject: &self.subject, variant })
+    pub fn devices(&self) -> impl Iterator<Item = Device<'_>> {
+        self.subject.variants().iter().map(|variant| Device { subject: &*self.subject, variant })
     }
 
     /// A device that holds few logits at a time, and so many.
-    pub fn in_small_blocks(&self) -> (Device<'_, S>, usize) {
+    pub fn in_small_blocks(&self) -> (Device<'_>, usize) {
         let (variant, logits) = &self.in_small_blocks;
-        (Device { subject: &self.subject, variant }, *logits)
+        (Device { subject: &*self.subject, variant }, *logits)
     }
 
     /// The model of a family, on that variant.
-    pub fn model(&self, family: &str) -> &Model<S::Backend> {
+    pub fn model(&self, family: &str) -> &Model {
         let load = |family| models::load(&models::checkpoint(family), self.device().backend());
         let loaded = self.models.get_or_init(|| FAMILIES.map(load).into());
         &loaded[FAMILIES.iter().position(|&name| name == family).unwrap()]
@@ -66,26 +68,27 @@ impl<S: Subject> Trial<S> {
         self.subject.tolerance()
     }
 
-    pub fn subject(&self) -> &S {
-        &self.subject
+    /// Positions in a page of keys and values.
+    pub fn page(&self) -> usize {
+        self.device().page_positions()
+    }
+
+    pub fn subject(&self) -> &dyn Subject {
+        &*self.subject
     }
 }
 
-/// One variant of the backend on trial. Operations are called on it directly; buffers come with poison behind them.
-pub(crate) struct Device<'a, S: Subject> {
-    subject: &'a S,
-    variant: &'a Variant<S::Backend>,
+/// One variant of the backend on trial. Operations are called on it directly; buffers come with
+/// poison behind them.
+pub(crate) struct Device<'a> {
+    subject: &'a dyn Subject,
+    variant: &'a Variant,
 }
 
-/// A buffer of the backend on trial.
-pub(crate) type Buffer<S> = <<S as Subject>::Backend as Backend>::Buffer;
-/// A batch of the backend on trial.
-pub(crate) type Batch<S> = <<S as Subject>::Backend as Backend>::Batch;
-
-impl<S: Subject> Deref for Device<'_, S> {
-    type Target = S::Backend;
-    fn deref(&self) -> &S::Backend {
-        &self.variant.backend
+impl Deref for Device<'_> {
+    type Target = dyn Backend;
+    fn deref(&self) -> &dyn Backend {
+        &*self.variant.backend
     }
 }
 
@@ -136,7 +139,7 @@ fn with_tail(role: Role) -> Role {
     }
 }
 
-impl<S: Subject> Device<'_, S> {
+impl Device<'_> {
     /// What is particular about the variant.
     pub fn name(&self) -> &str {
         &self.variant.name
@@ -147,7 +150,7 @@ impl<S: Subject> Device<'_, S> {
         self.variant.fast
     }
 
-    pub fn backend(&self) -> &Arc<S::Backend> {
+    pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.variant.backend
     }
 
@@ -162,19 +165,19 @@ impl<S: Subject> Device<'_, S> {
     }
 
     /// Poison, and more of it than asked for.
-    pub fn blank(&self, role: Role) -> Buffer<S> {
+    pub fn blank(&self, role: Role) -> Buffer {
         let mut buffer = self.buffer(with_tail(role));
         self.fill(&mut buffer, POISON);
         buffer
     }
 
     /// Zeros, and nothing behind them.
-    pub fn zeros(&self, role: Role) -> Buffer<S> {
+    pub fn zeros(&self, role: Role) -> Buffer {
         self.allocate(role).unwrap()
     }
 
     /// These numbers, and poison behind them; what pads a gradient is zero.
-    pub fn upload(&self, role: Role, data: &[f32]) -> Buffer<S> {
+    pub fn upload(&self, role: Role, data: &[f32]) -> Buffer {
         assert_eq!(data.len(), numbers(role), "{role:?}");
         let mut buffer = match role {
             Role::Gradient(Kind::Matrix(_)) => self.zeros(role),
@@ -188,8 +191,9 @@ impl<S: Subject> Device<'_, S> {
         buffer
     }
 
-    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient, zero.
-    pub fn download(&self, role: Role, buffer: &Buffer<S>) -> Vec<f32> {
+    /// The numbers of a buffer. What is behind them must still be poison; what pads a gradient,
+    /// zero.
+    pub fn download(&self, role: Role, buffer: &Buffer) -> Vec<f32> {
         let whole = with_tail(role);
         let mut data = vec![POISON; numbers(whole)];
         match whole {
@@ -199,25 +203,28 @@ impl<S: Subject> Device<'_, S> {
         }
         let tail = data.split_off(numbers(role));
         assert!(tail.into_iter().all(is_poison), "wrote beyond the end of {role:?}");
-        if let Role::Gradient(Kind::Matrix(_)) = role {
+        if let Role::Gradient(kind @ Kind::Matrix(_)) = role {
             let again = self.upload(role, &data);
-            let (held, clean) = (self.contents(buffer), self.contents(&again));
+            let (held, clean) = (self.all_numbers(kind, buffer), self.all_numbers(kind, &again));
             assert!(held == clean, "the padding of a gradient");
         }
         data
     }
 
-    fn contents(&self, buffer: &Buffer<S>) -> Vec<u32> {
-        self.subject.contents(self, buffer)
+    /// The bits of a parameter's numbers, with those that pad them.
+    fn all_numbers(&self, kind: Kind, buffer: &Buffer) -> Vec<u32> {
+        let mut numbers = vec![0.0; self.numbers(kind)];
+        self.read_numbers(buffer, 0, &mut numbers);
+        numbers.into_iter().map(f32::to_bits).collect()
     }
 
     /// Rows of these tokens, of no sequence.
-    pub fn tokens(&self, tokens: &[u32]) -> Batch<S> {
+    pub fn tokens(&self, tokens: &[u32]) -> DeviceBatch {
         self.batch(&HostBatch { tokens: tokens.to_vec(), ..HostBatch::default() })
     }
 
     /// Rows at these positions, each of a sequence of its own.
-    pub fn positions(&self, positions: &[u32]) -> Batch<S> {
+    pub fn positions(&self, positions: &[u32]) -> DeviceBatch {
         let run =
             |(row, &position): (usize, &u32)| Run { row, len: 1, position: position as usize, pages: 0..0 };
         let runs = positions.iter().enumerate().map(run).collect();
@@ -225,12 +232,12 @@ impl<S: Subject> Device<'_, S> {
     }
 
     /// Rows of these runs, without a cache.
-    pub fn runs(&self, rows: usize, runs: &[Run]) -> Batch<S> {
+    pub fn runs(&self, rows: usize, runs: &[Run]) -> DeviceBatch {
         self.batch(&HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), ..HostBatch::default() })
     }
 
     /// The norm of whole tensors together.
-    pub fn norm_of(&self, tensors: &[(Kind, &Buffer<S>)]) -> f64 {
+    pub fn norm_of(&self, tensors: &[(Kind, &Buffer)]) -> f64 {
         let sums: Vec<Vec<f32>> = tensors
             .iter()
             .map(|&(kind, tensor)| self.square_sums(&[(tensor, 0..self.numbers(kind))]))
@@ -242,8 +249,8 @@ impl<S: Subject> Device<'_, S> {
     pub fn scores_of(
         &self,
         shape: Linear,
-        x: &Buffer<S>,
-        weights: &Buffer<S>,
+        x: &Buffer,
+        weights: &Buffer,
         targets: &[u32],
         temperature: f32,
     ) -> (Vec<f32>, Vec<f32>) {
@@ -260,9 +267,9 @@ pub(crate) fn width(shape: Attention) -> usize {
 }
 
 /// Checks that every variant gives the bits of the first one.
-pub(crate) fn assert_variants_agree<S: Subject>(
-    trial: &Trial<S>,
-    results: impl Fn(&Device<'_, S>) -> Vec<(&'static str, Vec<f32>)>,
+pub(crate) fn assert_variants_agree(
+    trial: &Trial,
+    results: impl Fn(&Device<'_>) -> Vec<(&'static str, Vec<f32>)>,
 ) {
     let first = results(&trial.device());
     for device in trial.devices().skip(1) {

@@ -1,12 +1,14 @@
-//! The numerics contract (docs/numerics.md) as tests that any backend can be put to.
+//! The numerics contract (docs/concepts/numerics.md) as tests that any backend can be put to.
 //!
-//! A backend's own tests name themselves a [`Subject`] and [`run`] its [`tests`] from the `main` of a test without a harness, as
-//! `tests/cpu.rs` does; every property then is a test of that binary, listed and chosen by name as usual.
+//! A backend's own tests name themselves a [`Subject`] and [`run`] its [`tests`] from the `main` of
+//! a test without a harness, as `tests/cpu.rs` does; every property then is a test of that binary,
+//! listed and chosen by name as usual.
 //!
-//! `invariance` is the contract's first level, which every backend keeps alike: bits that must not depend on the company
-//! of a row, on cuts, pages, variants. `arithmetic` is the second: the operations against the subject's own scalar
-//! reference, bit for bit, and against mathematics in f64, within the subject's [`Tolerance`]. `bookkeeping` is what the
-//! sampler promises about memory, whatever a backend's page size. `oracles` holds whole models against transformers.
+//! `invariance` is the contract's first level, which every backend keeps alike: bits that must not
+//! depend on the company of a row, on cuts, pages, variants. `arithmetic` is the second: the
+//! operations against the subject's own scalar reference, bit for bit, and against mathematics in
+//! f64, within the subject's [`Tolerance`]. `bookkeeping` is what the sampler promises about
+//! memory, whatever a backend's page size. `oracles` holds whole models against transformers.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod arithmetic;
@@ -28,23 +30,25 @@ use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 
 /// A property by its name.
-type Property<S> = (&'static str, fn(&Trial<S>));
+type Property = (&'static str, fn(&Trial));
 
-/// Names the properties of a file. One that is not named here is dead code, and the compiler says so.
+/// Names the properties of a file. One that is not named here is dead code, and the compiler says
+/// so.
 macro_rules! properties {
     ($($name:ident),* $(,)?) => {
         /// The properties of this file.
-        pub(crate) fn properties<S: $crate::Subject>() -> Vec<$crate::Property<S>> {
-            vec![$((concat!(module_path!(), "::", stringify!($name)), $name::<S>)),*]
+        pub(crate) fn properties() -> Vec<$crate::Property> {
+            vec![$((concat!(module_path!(), "::", stringify!($name)), $name)),*]
         }
     };
 }
 pub(crate) use properties;
 
-/// Every property as a test of its own, whose name begins with the subject's. The subject is made when the first of them runs.
-pub fn tests<S: Subject>(
+/// Every property as a test of its own, whose name begins with the subject's. The subject is made
+/// when the first of them runs.
+pub fn tests(
     name: &str,
-    subject: impl FnOnce() -> S + Send + 'static,
+    subject: impl FnOnce() -> Box<dyn Subject> + Send + 'static,
 ) -> Vec<libtest_mimic::Trial> {
     let trial = Arc::new(LazyLock::new(move || Trial::new(subject())));
     let crate_name = concat!(module_path!(), "::");
@@ -55,7 +59,7 @@ pub fn tests<S: Subject>(
         oracles::properties(),
     ]
     .concat();
-    let test = |(property_name, property): Property<S>| {
+    let test = |(property_name, property): Property| {
         let trial = trial.clone();
         let name = format!("{name}::{}", property_name.trim_start_matches(crate_name));
         libtest_mimic::Trial::test(name, move || {

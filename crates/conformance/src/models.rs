@@ -1,6 +1,5 @@
 //! Models and texts that the properties are tested on, and results as bits.
 
-use crate::Subject;
 use crate::device::Trial;
 use isentrope_kernels::Backend;
 use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
@@ -11,8 +10,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on some layers, YaRN,
-/// and sizes that are no multiple of a vector.
+/// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
+/// some layers, YaRN, and sizes that are no multiple of a vector.
 pub const FAMILIES: [&str; 9] = [
     "llama-biases",
     "llama-mqa",
@@ -27,8 +26,8 @@ pub const FAMILIES: [&str; 9] = [
 /// Words that every one of them knows.
 const VOCABULARY: u32 = 61;
 
-/// Where the tiny checkpoints are: in `ISENTROPE_TEST_FIXTURES` where the tests run on another machine than they were built on,
-/// else among the sources.
+/// Where the tiny checkpoints are: in `ISENTROPE_TEST_FIXTURES` where the tests run on another
+/// machine than they were built on, else among the sources.
 pub fn checkpoints() -> PathBuf {
     let sources = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
     std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from)
@@ -40,7 +39,7 @@ pub fn checkpoint(name: &str) -> PathBuf {
 }
 
 /// The model in this directory.
-pub fn load<B: Backend>(dir: &Path, backend: &Arc<B>) -> Model<B> {
+pub fn load(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
     Model::load(dir, backend.clone()).unwrap()
 }
 
@@ -65,13 +64,14 @@ impl Text {
 }
 
 /// A few tokens more than three pages.
-pub fn some_pages<S: Subject>() -> usize {
-    3 * S::Backend::PAGE + 4
+pub fn some_pages(trial: &Trial) -> usize {
+    3 * trial.page() + 4
 }
 
-/// Texts of no token up to some pages, some of them without targets, and some with the prompt of the one before.
-pub fn texts<S: Subject>(count: Range<usize>) -> impl Strategy<Value = Vec<Text>> {
-    let text = (tokens(0..some_pages::<S>()), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
+/// Texts of no token up to some pages, some of them without targets, and some with the prompt of
+/// the one before.
+pub fn texts(trial: &Trial, count: Range<usize>) -> impl Strategy<Value = Vec<Text>> + use<> {
+    let text = (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
     prop::collection::vec(text, count).prop_map(|texts| {
         let mut all: Vec<Text> = Vec::new();
         for (mut tokens, mut score_from, repeats) in texts {
@@ -98,21 +98,21 @@ pub fn sequences(texts: &[Text]) -> Vec<Sequence<'_>> {
 }
 
 /// Log-prob and entropy of every target.
-pub fn score_bits<B: Backend>(model: &Model<B>, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
+pub fn score_bits(model: &Model, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
     let scores = model.score(&pack(texts), temperature);
     scores.logprobs.iter().zip(&scores.entropies).map(|(p, h)| [p.to_bits(), h.to_bits()]).collect()
 }
 
 /// Log-prob and entropy of every token of a text but the first, with nothing else in the batch.
-pub fn score_bits_alone<B: Backend>(model: &Model<B>, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
+pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
     score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
 }
 
-/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and b are
-/// [`noise`], one value per target.
-pub fn gradient_bits<B: Backend>(
-    model: &Model<B>,
-    gradient: &mut Gradient<B>,
+/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and
+/// b are [`noise`], one value per target.
+pub fn gradient_bits(
+    model: &Model,
+    gradient: &mut Gradient,
     batches: &[(&[Text], Keep)],
     temperature: f32,
 ) -> Vec<Vec<u32>> {
@@ -128,7 +128,7 @@ pub fn gradient_bits<B: Backend>(
     }
     let sum = gradient.finish(model);
     let tensors = model.layout.tensors();
-    tensors.map(|(id, p, t)| bits(&sum.tensor(&model.backend, id, p, t))).collect()
+    tensors.map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t))).collect()
 }
 
 pub fn bits(values: &[f32]) -> Vec<u32> {
@@ -165,8 +165,8 @@ fn below(vocabulary: u32, seed: u64, len: usize) -> Vec<u32> {
     noise(seed, len).iter().map(|x| ((x + 1.0) / 2.0 * vocabulary as f32) as u32).collect()
 }
 
-/// A checkpoint of one layer whose products are long enough that the kernels divide them into several blocks and among
-/// several threads, which those of [`FAMILIES`] are not.
+/// A checkpoint of one layer whose products are long enough that the kernels divide them into
+/// several blocks and among several threads, which those of [`FAMILIES`] are not.
 pub fn write_wide(dir: &Path) {
     let config = json!({
         "model_type": "qwen3", "vocab_size": WIDE_VOCABULARY, "hidden_size": 520, "intermediate_size": 530,
@@ -195,7 +195,7 @@ pub fn write_wide(dir: &Path) {
 }
 
 /// A model of the family whose every weight is NaN.
-pub fn nan_model<S: Subject>(trial: &Trial<S>, family: &str) -> Model<S::Backend> {
+pub fn nan_model(trial: &Trial, family: &str) -> Model {
     let mut model = load(&checkpoint(family), &trial.model(family).backend);
     for buffer in model.weights.buffers_mut() {
         model.backend.fill(buffer, f32::NAN);

@@ -1,10 +1,11 @@
 //! Requests to a sampling engine, and an engine watched from outside.
 
-use crate::Subject;
 use crate::device::Trial;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{KvCache, Model};
-use isentrope_rollout::{Begun, Completion, Engine, Event, FinishReason, Key, Limits, Request, Sampling};
+use isentrope_rollout::{
+    Completion, Engine, Event, FinishReason, Key, Limits, PartialResponse, Request, Sampling,
+};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +28,7 @@ pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) 
 pub const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
 
 /// Submits requests and steps until nothing is left, checking that events add up.
-pub fn run<B: Backend>(
-    engine: &mut Engine<'_, B>,
-    limits: Limits,
-    requests: &[Request],
-) -> BTreeMap<Place, Completion> {
+pub fn run(engine: &mut Engine<'_>, limits: Limits, requests: &[Request]) -> BTreeMap<Place, Completion> {
     assert!(engine.is_idle());
     let ids: Vec<usize> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
     let mut tokens: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
@@ -67,10 +64,11 @@ pub fn run<B: Backend>(
     finished
 }
 
-/// Steps two engines in turn, of which the first begins with all requests. After so many further steps so many of the responses
-/// that have not ended, from one of them on, leave an engine and go on in the other: `(steps, engine, count, first)`.
-pub fn run_apart<B: Backend>(
-    engines: &mut [Engine<'_, B>; 2],
+/// Steps two engines in turn, of which the first begins with all requests. After so many further
+/// steps so many of the responses that have not ended, from one of them on, leave an engine and go
+/// on in the other: `(steps, engine, count, first)`.
+pub fn run_apart(
+    engines: &mut [Engine<'_>; 2],
     requests: &[Request],
     moves: &[(usize, usize, usize, prop::sample::Index)],
 ) -> BTreeMap<Place, Completion> {
@@ -101,18 +99,18 @@ pub fn run_apart<B: Backend>(
             if unfinished.is_empty() {
                 continue;
             }
-            let mut leaving: BTreeMap<usize, (Vec<usize>, Vec<Begun>)> = BTreeMap::new();
+            let mut leaving: BTreeMap<usize, (Vec<usize>, Vec<PartialResponse>)> = BTreeMap::new();
             for &(id, sample, tokens) in unfinished.iter().skip(first.index(unfinished.len())).take(count) {
-                let begun = engines[from].withdraw(id, sample).unwrap();
-                assert_eq!(begun.tokens.len(), tokens);
+                let partial = engines[from].withdraw(id, sample).unwrap();
+                assert_eq!(partial.tokens.len(), tokens);
                 assert_eq!(engines[from].withdraw(id, sample), None, "it has left");
                 let (samples, all) = leaving.entry(numbers[from][&id]).or_default();
                 samples.push(sample);
-                all.push(begun);
+                all.push(partial);
             }
-            for (number, (samples, begun)) in leaving {
+            for (number, (samples, partial)) in leaving {
                 let request = Request { samples, cache_activations: false, ..requests[number].clone() };
-                numbers[1 - from].insert(engines[1 - from].submit_begun(request, begun).unwrap(), number);
+                numbers[1 - from].insert(engines[1 - from].submit_partial(request, partial).unwrap(), number);
             }
         }
     }
@@ -122,20 +120,20 @@ pub fn run_apart<B: Backend>(
 }
 
 /// The completions of one request that has an engine to itself, which reads each draw at once.
-pub fn alone<B: Backend>(model: &Model<B>, request: &Request) -> Vec<Completion> {
+pub fn alone(model: &Model, request: &Request) -> Vec<Completion> {
     let mut engine = Engine::new(model, None, ROOMY).unwrap().drawing_behind(false);
     run(&mut engine, ROOMY, std::slice::from_ref(request)).into_values().collect()
 }
 
-/// Pages that the engine needs for a request at the least: its prompt, one longest response, and where several
-/// samples share a prompt that ends within a page, a copy of that page.
-pub fn least_pages<B: Backend>(request: &Request) -> usize {
+/// Pages that the engine needs for a request at the least: its prompt, one longest response, and
+/// where several samples share a prompt that ends within a page, a copy of that page.
+pub fn least_pages(page: usize, request: &Request) -> usize {
     let positions = request.prompt.len() + request.sampling.max_tokens - 1;
-    let copy = usize::from(request.samples.len() > 1 && !request.prompt.len().is_multiple_of(B::PAGE));
-    positions.div_ceil(B::PAGE) + copy
+    let copy = usize::from(request.samples.len() > 1 && !request.prompt.len().is_multiple_of(page));
+    positions.div_ceil(page) + copy
 }
 
-pub fn limits<B: Backend>(model: &Model<B>, pages: usize, sequences: usize, prefill_tokens: usize) -> Limits {
+pub fn limits(model: &Model, pages: usize, sequences: usize, prefill_tokens: usize) -> Limits {
     Limits { cache_bytes: pages * KvCache::page_bytes(model), sequences, prefill_tokens }
 }
 
@@ -173,8 +171,8 @@ fn samplings(plain: bool, tokens: usize) -> impl Strategy<Value = Sampling> {
 }
 
 /// Some requests; of short responses, which cross a page all the same, where there is time for few.
-pub fn requests<S: Subject>(trial: &Trial<S>) -> impl Strategy<Value = Vec<Request>> + use<S> {
-    let page = S::Backend::PAGE;
+pub fn requests(trial: &Trial) -> impl Strategy<Value = Vec<Request>> + use<> {
+    let page = trial.page();
     let tokens = if trial.subject().cases(50) < 50 { page + 4 } else { 50 };
     // Lengths on both sides of page boundaries, and prompts that repeat.
     let prompt = (prop_oneof![1usize..70, Just(page), Just(2 * page), Just(2 * page + 1)], 0u32..5)

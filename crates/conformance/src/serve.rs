@@ -1,9 +1,8 @@
 //! Attention as a server meets it: sequences that share a cache, in batches of runs.
 
-use crate::Subject;
 use crate::data::{self, POISON, is_poison};
-use crate::device::{Buffer, Device, width};
-use isentrope_kernels::{Attention, Backend, HostBatch, Role, Run};
+use crate::device::{Device, width};
+use isentrope_kernels::{Attention, Buffer, HostBatch, Role, Run};
 use std::ops::Range;
 
 /// The layer of the cache that sequences are served in.
@@ -12,7 +11,8 @@ pub const LAYER: usize = 2;
 /// A stretch of a sequence: its index and its positions.
 pub type Piece = (usize, Range<usize>);
 
-/// Sequences, and the pages of a cache that are theirs: in scrambled order, with strangers' pages between them.
+/// Sequences, and the pages of a cache that are theirs: in scrambled order, with strangers' pages
+/// between them.
 pub struct Sequences {
     pub shape: Attention,
     /// `[len, row]` of each sequence.
@@ -26,10 +26,10 @@ pub struct Sequences {
 }
 
 impl Sequences {
-    pub fn new<S: Subject>(device: &Device<'_, S>, shape: Attention, lens: &[usize], seed: u64) -> Self {
+    pub fn new(device: &Device<'_>, shape: Attention, lens: &[usize], seed: u64) -> Self {
         let role = |len| Role::Activation(len, shape.row());
         let qkv = (0..).zip(lens).map(|(i, &len)| device.noise(role(len), seed + i)).collect();
-        let page = S::Backend::PAGE;
+        let page = device.page_positions();
         let mut ranges = Vec::new();
         let mut wanted = 1; // a page that no sequence has
         for len in lens {
@@ -75,16 +75,17 @@ impl Sequences {
     }
 
     /// A cache full of poison. Sequences are served in the last of its layers.
-    pub fn cache<S: Subject>(&self, device: &Device<'_, S>) -> Buffer<S> {
+    pub fn cache(&self, device: &Device<'_>) -> Buffer {
         let role = Role::Cache { shape: self.shape, layers: LAYER + 1, pages: self.capacity };
         let mut cache = device.buffer(role);
         device.fill(&mut cache, POISON);
         cache
     }
 
-    /// Attention outputs `[len, heads * head_dim]` of every sequence, computed batch by batch from an empty cache.
-    /// Runs are handed over in reverse, and rows that belong to no run must stay untouched.
-    pub fn serve<S: Subject>(&self, device: &Device<'_, S>, batches: &[Vec<Piece>]) -> Vec<Vec<f32>> {
+    /// Attention outputs `[len, heads * head_dim]` of every sequence, computed batch by batch from
+    /// an empty cache. Runs are handed over in reverse, and rows that belong to no run must stay
+    /// untouched.
+    pub fn serve(&self, device: &Device<'_>, batches: &[Vec<Piece>]) -> Vec<Vec<f32>> {
         let shape = self.shape;
         let width = width(shape);
         let mut outputs: Vec<Vec<f32>> =
@@ -112,12 +113,12 @@ impl Sequences {
     }
 
     /// All sequences whole, in one batch.
-    pub fn serve_whole<S: Subject>(&self, device: &Device<'_, S>) -> Vec<Vec<f32>> {
+    pub fn serve_whole(&self, device: &Device<'_>) -> Vec<Vec<f32>> {
         self.serve(device, &[(0..self.qkv.len()).map(|s| (s, 0..self.len(s))).collect()])
     }
 
     /// `d_qkv` of every sequence from `d_out`, all in one batch; other rows must stay untouched.
-    pub fn backward<S: Subject>(&self, device: &Device<'_, S>, d_out: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    pub fn backward(&self, device: &Device<'_>, d_out: &[Vec<f32>]) -> Vec<Vec<f32>> {
         let shape = self.shape;
         let width = width(shape);
         let pieces: Vec<Piece> = (0..self.qkv.len()).map(|s| (s, 0..self.len(s))).collect();

@@ -6,38 +6,36 @@ use std::sync::Arc;
 
 /// A backend on trial.
 pub trait Subject: Send + Sync + 'static {
-    /// The backend.
-    type Backend: Backend;
+    /// The backend in every variant that must give the same bits: on the CPU, instruction sets and
+    /// threads. The first is the one that most properties are shown on.
+    fn variants(&self) -> &[Variant];
 
-    /// The backend in every variant that must give the same bits: on the CPU, instruction sets and threads. The first is the
-    /// one that most properties are shown on.
-    fn variants(&self) -> &[Variant<Self::Backend>];
+    /// A variant that holds few of the head's logits at a time, so that little work makes several
+    /// blocks of them, and how many it holds on the way forward; back it holds no more.
+    fn in_small_blocks(&self) -> (Variant, usize);
 
-    /// All that a buffer holds, as bits, with whatever pads it.
-    fn contents(&self, backend: &Self::Backend, buffer: &<Self::Backend as Backend>::Buffer) -> Vec<u32>;
-
-    /// A variant that holds few of the head's logits at a time, so that little work makes several blocks of them, and how many it
-    /// holds on the way forward; back it holds no more.
-    fn in_small_blocks(&self) -> (Variant<Self::Backend>, usize);
-
-    /// How many cases of a property to try, random ones or ones that are alike, where a fast backend tries `all` of them.
+    /// How many cases of a property to try, random ones or ones that are alike, where a fast
+    /// backend tries `all` of them.
     fn cases(&self, all: u32) -> u32 {
         all
     }
 
-    // The backend's arithmetic, in scalar code: what its operations must equal to the last bit. The CPU's, unless it has another.
+    // The backend's arithmetic, in scalar code: what its operations must equal to the last bit. The
+    // CPU's, unless it has another.
 
     /// How far its results may be from mathematics in f64.
     fn tolerance(&self) -> Tolerance {
         chains::TOLERANCE
     }
 
-    /// What operations see of a number that is written to a buffer for this role: rounded, where fewer digits are kept.
+    /// What operations see of a number that is written to a buffer for this role: rounded, where
+    /// fewer digits are kept.
     fn seen(&self, _role: Role, x: f32) -> f32 {
         x
     }
 
-    /// An output of a linear layer, whose inputs and weights are these, with a bias, onto a residual.
+    /// An output of a linear layer, whose inputs and weights are these, with a bias, onto a
+    /// residual.
     fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
         chains::linear(x, weights, bias, residual)
     }
@@ -45,7 +43,8 @@ pub trait Subject: Send + Sync + 'static {
     fn linear_backward_input(&self, dy: &[f32], weights: &[f32]) -> f32 {
         chains::linear_backward_input(dy, weights)
     }
-    /// The gradient by a weight, going on from `before`: over tokens, the gradients by its output, and its inputs.
+    /// The gradient by a weight, going on from `before`: over tokens, the gradients by its output,
+    /// and its inputs.
     fn linear_backward_weight(&self, before: f32, dy: &[f32], x: &[f32]) -> f32 {
         chains::linear_backward_weight(before, dy, x)
     }
@@ -60,17 +59,17 @@ pub trait Subject: Send + Sync + 'static {
 }
 
 /// One of the variants of a backend.
-pub struct Variant<B> {
+pub struct Variant {
     /// What is particular about it.
     pub name: String,
     /// Whether it is quick enough for large work; the others are asked for little.
     pub fast: bool,
     /// It.
-    pub backend: Arc<B>,
+    pub backend: Arc<dyn Backend>,
 }
 
-/// Largest errors against mathematics in f64. Relative to the value or, where that is larger, to the size that such values
-/// typically have, if nothing else is said.
+/// Largest errors against mathematics in f64. Relative to the value or, where that is larger, to
+/// the size that such values typically have, if nothing else is said.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Linear layers and their gradients.
@@ -79,8 +78,8 @@ pub struct Tolerance {
     pub attention: f64,
     /// Attention outputs where scores are in the hundreds.
     pub steep_attention: f64,
-    /// Attention gradients, times the square root of the query heads per key head; twice that where sequences share a
-    /// beginning.
+    /// Attention gradients, times the square root of the query heads per key head; twice that where
+    /// sequences share a beginning.
     pub attention_gradient: f64,
     /// Attention gradients by scores that only one key has a part in, absolute: rounding noise.
     pub attention_gradient_noise: f64,
@@ -110,15 +109,17 @@ pub struct Tolerance {
     pub weight_decay: f64,
     /// The norm of a gradient.
     pub norm: f64,
-    /// A gradient over responses that share their prompt against one where each has its own, of a tensor's largest value.
+    /// A gradient over responses that share their prompt against one where each has its own, of a
+    /// tensor's largest value.
     pub shared_prompt: f64,
     /// Slopes of a model's loss along random directions, of the size that they typically have.
     pub derivatives: f64,
-    /// What rounding may add to a difference of two losses of a hundred scores each, absolute: where few digits are kept, slopes
-    /// that are small beside it over the step say little.
+    /// What rounding may add to a difference of two losses of a hundred scores each, absolute:
+    /// where few digits are kept, slopes that are small beside it over the step say little.
     pub derivative_noise: f64,
-    /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of its fourth power) and the
-    /// rounding of scores should both stay well below the tolerance. Five times as much is a step of logits.
+    /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of
+    /// its fourth power) and the rounding of scores should both stay well below the tolerance. Five
+    /// times as much is a step of logits.
     pub derivative_step: f64,
     /// Log-probs and entropies of drawn tokens against those of another implementation, absolute.
     pub drawn: f64,
@@ -126,18 +127,21 @@ pub struct Tolerance {
     pub oracles: OracleTolerance,
 }
 
-/// How far scores and gradients of the tiny checkpoints may be from what transformers computes for them in float32.
+/// How far scores and gradients of the tiny checkpoints may be from what transformers computes for
+/// them in float32.
 #[derive(Clone, Copy, Debug)]
 pub enum OracleTolerance {
-    /// Log-probs and entropies within this, in nats; the norm of a gradient's difference within as much of the gradient's own;
-    /// greedy continuations identical.
+    /// Log-probs and entropies within this, in nats; the norm of a gradient's difference within as
+    /// much of the gradient's own; greedy continuations identical.
     Within(f64),
-    /// Where every number is rounded to few digits, what that costs depends on the model: on how large its scores of attention
-    /// are above all. So it is compared with what the same model does on the CPU when its weights alone are moved.
+    /// Where every number is rounded to few digits, what that costs depends on the model: on how
+    /// large its scores of attention are above all. So it is compared with what the same model does
+    /// on the CPU when its weights alone are moved.
     Rounding {
         /// Weights are moved by evenly distributed random numbers of up to this, relative.
         unit: f32,
-        /// Root mean squares of differences of log-probs and entropies: at most so many times those of moved weights.
+        /// Root mean squares of differences of log-probs and entropies: at most so many times those
+        /// of moved weights.
         scores: f64,
         /// The norms of differences of gradients, likewise.
         gradients: f64,

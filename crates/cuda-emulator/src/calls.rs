@@ -1,7 +1,8 @@
-//! The functions that kernels call where they would have an instruction of the GPU; `Calls` in runtime/emulator.h.
+//! The functions that kernels call where they would have an instruction of the GPU; `Calls` in
+//! runtime/emulator.h.
 //!
-//! They are called on a fiber, by C++. Where one suspends the fiber, or leaves it for good, it holds nothing that would have to
-//! be dropped; and it looks at every address before it uses it.
+//! They are called on a fiber, by C++. Where one suspends the fiber, or leaves it for good, it
+//! holds nothing that would have to be dropped; and it looks at every address before it uses it.
 
 use crate::collective::Call;
 use crate::copies::Copy;
@@ -25,7 +26,7 @@ pub(crate) struct Calls {
     access: Access,
 }
 
-/// What tells of loads and stores: where, of how many bytes, and whether it writes.
+/// The compiler's hooks at loads and stores: the address, the bytes, and whether it writes.
 pub(crate) type Access = extern "C" fn(*const c_void, u64, u32);
 
 pub(crate) static CALLS: Calls =
@@ -119,7 +120,8 @@ extern "C" fn wait(groups: u32) {
     worker.copies(|copies| {
         copies.wait(groups as usize, &worker.random, |copy| {
             worker.races.set_pending(copy.to, copy.bytes, false);
-            // What the thread has begun to write is written now; it cannot conflict with more than it did then.
+            // An asynchronous copy that the thread has begun is written now; it cannot conflict
+            // with more than it did then.
             let _ = worker.check(Use::Write, copy.to, copy.bytes);
         });
     });
@@ -138,7 +140,8 @@ extern "C" fn atomic_add(address: *mut u32, by: u32, line: u32) -> u32 {
     if let Err(refused) = checked {
         refuse(line, refused);
     }
-    // SAFETY: 4 bytes of the device's memory, at a multiple of 4. Blocks of other host threads may add as well.
+    // SAFETY: 4 bytes of the device's memory, at a multiple of 4. Blocks of other host threads may
+    // add as well.
     unsafe { std::sync::atomic::AtomicU32::from_ptr(address) }
         .fetch_add(by, std::sync::atomic::Ordering::Relaxed)
 }
@@ -164,7 +167,7 @@ extern "C" fn access(address: *const c_void, bytes: u64, writes: u32) {
 }
 
 impl Calls {
-    /// What is told of loads and stores.
+    /// The hooks that the compiler calls at loads and stores.
     pub(crate) fn access(&self) -> Access {
         self.access
     }

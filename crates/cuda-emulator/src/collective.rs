@@ -1,14 +1,14 @@
-//! What the lanes of a warp do together: carried out when all 32 stand at it.
+//! Collectives: operations of a whole warp, carried out when all 32 lanes have called them.
 
 use crate::failure::Mistake;
 use crate::tensor_core::{Fragments, TensorCore};
 
-/// What a lane that waits for the others wants.
+/// The collective that a waiting lane has called.
 #[derive(Clone, Copy)]
 pub(crate) struct Call {
     /// `Operation` in runtime/emulator.h.
     pub(crate) operation: u32,
-    /// What it brings and takes, on its stack.
+    /// The lane's operands and results, on its stack.
     pub(crate) value: *mut u8,
     pub(crate) bytes: u32,
     /// A lane, a mask, a distance.
@@ -52,7 +52,7 @@ pub(crate) fn name(operation: u32) -> &'static str {
 /// A mistake, the lane that made it, and what it was.
 pub(crate) type Misuse = (Mistake, usize, String);
 
-/// What a collective asks of shared memory: whether a lane may read so many bytes there.
+/// Checks a collective's reads of shared memory: may this lane read so many bytes there?
 pub(crate) trait Rows {
     fn check(&self, lane: usize, address: usize, bytes: usize) -> Result<(), (Mistake, String)>;
 }

@@ -8,13 +8,13 @@ use std::collections::VecDeque;
 pub(crate) struct Copy {
     /// Where to, in shared memory.
     pub(crate) to: usize,
-    /// Where from.
+    /// Source address.
     from: usize,
     /// Bytes that are written, at most 16.
     pub(crate) bytes: usize,
     /// Bytes of them that are read; the others are zeros.
     given: usize,
-    /// What has been read, if the device has read already.
+    /// The bytes read, if the device has read already.
     read: Option<[u8; 16]>,
 }
 

@@ -15,25 +15,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{env, thread};
 
-/// What is emulated, and how.
+/// The emulated device, and how strictly it is emulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Where schedules and poison come from.
+    /// Seed of schedules and of poison.
     pub seed: u64,
     /// Host threads that run blocks, where a launch is large enough for them.
     pub workers: usize,
-    /// Whether every load and store is looked at: bounds to the byte, shared memory that nobody has written, races. Some ten
-    /// times slower, and blocks run on one host thread.
+    /// Whether every load and store is looked at: bounds to the byte, shared memory that nobody has
+    /// written, races. Some ten times slower, and blocks run on one host thread.
     pub races: bool,
-    /// Compute capability: decides the tensor cores' arithmetic, and how much shared memory there is.
+    /// Compute capability: decides the tensor cores' arithmetic, and how much shared memory there
+    /// is.
     pub capability: (u32, u32),
     /// Bytes of memory.
     pub memory: usize,
 }
 
 impl Default for Settings {
-    /// A Hopper with 8 GiB and one worker. The seed is `ISENTROPE_EMULATOR_SEED`, or 0; every access is looked at if
-    /// `ISENTROPE_EMULATOR_RACES` is set.
+    /// A Hopper with 8 GiB and one worker. The seed is `ISENTROPE_EMULATOR_SEED`, or 0; every
+    /// access is looked at if `ISENTROPE_EMULATOR_RACES` is set.
     fn default() -> Self {
         let seed = env::var("ISENTROPE_EMULATOR_SEED").ok().and_then(|seed| seed.parse().ok());
         Self {
@@ -56,7 +57,7 @@ pub struct Emulator {
     /// Workers that wait for the next launch. Whoever holds them launches.
     workers: Mutex<Vec<Worker>>,
     launches: AtomicU64,
-    /// What has been compiled for it.
+    /// Sources compiled so far.
     units: Mutex<HashMap<&'static str, Arc<Unit>>>,
     /// Texts that stand for those of files.
     replaced: Replaced,
@@ -76,8 +77,8 @@ impl Emulator {
         }
     }
 
-    /// With another text for one file of kernels, or for one that these include: what becomes of it can be seen through
-    /// everything that uses the device.
+    /// With another text for one file of kernels, or for one that these include: what becomes of it
+    /// can be seen through everything that uses the device.
     pub fn with_replaced(mut self, file: &str, text: String) -> Self {
         self.replaced.insert(file.to_owned(), text);
         self
@@ -379,7 +380,8 @@ impl Device for Emulator {
         Ok(EmulatedGraph(operations.to_vec()))
     }
 
-    /// Each launch has the arguments that were captured: memory that is nobody's by then is noticed by the kernel that uses it.
+    /// Each launch has the arguments that were captured: memory that is nobody's by then is noticed
+    /// by the kernel that uses it.
     fn replay(&self, graph: &EmulatedGraph) -> Result<(), String> {
         carry_out(self, &graph.0);
         Ok(())

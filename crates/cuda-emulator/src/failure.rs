@@ -1,12 +1,13 @@
-//! What a launch has done wrong, as a sentence and as something to compare.
+//! Failures of launches, as sentences and as values to compare.
 
 use isentrope_cuda::Dim;
 use std::fmt;
 
-/// What sort of mistake a launch has made.
+/// Kinds of mistakes in a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
-    /// The launch asks for what the device does not have, or not for what the kernel says of itself.
+    /// The launch asks for what the device does not have, or not for what the kernel says of
+    /// itself.
     Launch,
     /// An access where there is no memory, or beside what there is.
     OutOfBounds,
@@ -31,7 +32,7 @@ pub enum Mistake {
 /// A launch that has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What sort of mistake it was.
+    /// The kind of mistake.
     pub mistake: Mistake,
     /// The kernel.
     pub kernel: &'static str,
@@ -43,7 +44,7 @@ pub struct Failure {
     pub block: Option<Dim>,
     /// The thread, if it was one.
     pub thread: Option<u32>,
-    /// What happened, to be read after those.
+    /// The rest of the sentence: it is read after the fields above.
     pub what: String,
     /// The seed that the schedule came from.
     pub seed: u64,

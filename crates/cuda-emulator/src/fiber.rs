@@ -9,11 +9,13 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
 
-/// Bytes of a stack, and what its address is a multiple of; so a thread finds the stack's last bytes from any address on it.
+/// Bytes of a stack, and what its address is a multiple of; so a thread finds the stack's last
+/// bytes from any address on it.
 pub(crate) const STACK: usize = 64 << 10;
 
-/// Where the address of the place stands of the thread that runs on the stack with this end; runtime/emulator.h has the same.
-/// What is above is nobody's: were all at one offset from multiples of 64 KiB, they would lie in the same few sets of the caches.
+/// Offset, from a stack's end, of the pointer to the place of the thread that runs on it;
+/// runtime/emulator.h has the same. What is above is nobody's: were all at one offset from
+/// multiples of 64 KiB, they would lie in the same few sets of the caches.
 fn slot(top: usize) -> usize {
     top - 64 - ((top >> 17) & 127) * 64
 }
@@ -88,7 +90,7 @@ unsafe impl Stack for FiberStack {
     }
 }
 
-/// Where the address of a thread's place stands on the stack that `here` is on.
+/// The slot with the pointer to a thread's place, on the stack that `here` is on.
 pub(crate) fn place_slot<T>(here: &T) -> *mut usize {
     slot(((std::ptr::from_ref(here) as usize) | (STACK - 1)) + 1) as *mut usize
 }

@@ -6,13 +6,15 @@ use isentrope_kernels::OutOfMemory;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What memory is filled with that nothing has been written to: NaN as f32, as bf16 and as f64, and no row's number.
+/// Poison: fills memory that nothing has written yet. It reads as NaN in f32, bf16 and f64, and is
+/// no row's number.
 pub(crate) const POISON: u8 = 0xff;
 
-/// The same now and then, for what passes over NaN: large positive numbers.
+/// A second poison, used now and then for kernels that pass over NaN: large positive numbers.
 pub(crate) const LARGE: u8 = 0x7f;
 
-/// So many freed allocations keep their addresses, so that whoever uses them still does not find another's memory.
+/// So many freed allocations keep their addresses, so that whoever uses them still does not find
+/// another's memory.
 const FREED: usize = 256;
 
 /// Memory on the emulated device. Freed when dropped, its address is nobody's.
@@ -27,7 +29,7 @@ impl EmulatedMemory {
         self.region.as_ref().expect("it is taken when this is dropped")
     }
 
-    /// Where so many bytes from `offset` are.
+    /// The address of so many bytes from `offset`.
     ///
     /// # Panics
     /// When they reach beyond its end.
@@ -89,7 +91,7 @@ pub(crate) struct Known {
     freed: VecDeque<Region>,
     /// Allocations so far.
     count: u64,
-    /// What was found when something was freed.
+    /// Damage found when memory was freed.
     pub(crate) damage: Option<String>,
 }
 
@@ -126,7 +128,7 @@ impl Allocations {
     }
 }
 
-/// What a launch knows of the memory while it runs.
+/// The memory as a launch sees it while it runs.
 pub(crate) struct Snapshot {
     /// Start and end of each allocation, ascending.
     ranges: Vec<(usize, usize)>,
@@ -187,7 +189,7 @@ impl Snapshot {
         }
     }
 
-    /// Those of the arguments that are addresses of memory.
+    /// The arguments that are addresses of memory.
     pub(crate) fn argument_ranges(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
         self.pointers.iter().filter_map(|&(address, number)| Some((number, self.containing(address, 0)?)))
     }

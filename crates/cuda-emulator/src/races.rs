@@ -1,8 +1,9 @@
 //! Who has used memory, and whether something orders it with whoever uses it now.
 //!
-//! Within a block only barriers order threads, so this needs no clocks: two accesses are ordered if they are one thread's, if a
-//! barrier is between them, or, within a warp, a barrier of the warp. (Shuffles and the like do not order memory, says the CUDA
-//! C++ Programming Guide.) Blocks of a launch are not ordered at all.
+//! Within a block only barriers order threads, so this needs no clocks: two accesses are ordered if
+//! they are one thread's, if a barrier is between them, or, within a warp, a barrier of the warp.
+//! (Shuffles and the like do not order memory, says the CUDA C++ Programming Guide.) Blocks of a
+//! launch are not ordered at all.
 
 use crate::failure::Mistake;
 use std::cell::{Cell, RefCell};
@@ -62,7 +63,7 @@ struct Grain {
     pending: bool,
 }
 
-/// What a launch's blocks have used so far.
+/// Every access by a launch's blocks so far.
 pub(crate) struct Races {
     pages: RefCell<HashMap<usize, Vec<Grain>>>,
     /// The first epoch of the launch, and of the block.
@@ -165,7 +166,8 @@ impl Races {
         Ok(())
     }
 
-    /// Two readers stand for all: whoever conflicts with one that is left out conflicts with one that is kept.
+    /// Two readers stand for all: whoever conflicts with one that is left out conflicts with one
+    /// that is kept.
     fn keep_reader(&self, reads: &mut [Stamp; 2], stamp: Stamp, now: Now, shared: bool) {
         let alone = |read: &Stamp| read.some().is_none_or(|read| !self.at_once(read, now, shared));
         let warp = |read: &Stamp| read.some().map(|read| read.thread / 32);

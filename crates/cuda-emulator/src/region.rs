@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
 
-/// What lies between a guard page and memory that does not fill its pages.
+/// Fills the gap between a guard page and memory that does not fill its pages.
 const SLACK: u8 = 0xa5;
 
 /// Bytes on either side that nobody may touch: what is computed wrongly is often far away.
 pub(crate) const GUARD: usize = 1 << 20;
 
-/// What kernels may rely on.
+/// Alignment that kernels may rely on.
 pub(crate) const ALIGNMENT: usize = 16;
 
 /// Bytes that end at a guard page, or as close before it as [`ALIGNMENT`] allows.
@@ -22,8 +22,8 @@ pub(crate) struct Region {
     bytes: usize,
 }
 
-// SAFETY: it owns its pages. Whoever reads or writes them orders that: launches are serialised, and within one it is the emulated
-// kernels' own affair.
+// SAFETY: it owns its pages. Whoever reads or writes them orders that: launches are serialised, and
+// within one it is the emulated kernels' own affair.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -56,7 +56,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Where it starts: a multiple of [`ALIGNMENT`].
+    /// Its first address: a multiple of [`ALIGNMENT`].
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -93,14 +93,16 @@ impl Region {
     }
 }
 
-/// The same of the region that has this start and this end.
+/// Finds the damage in the region with this start and this end.
 pub(crate) fn damage_between(start: usize, end: usize) -> Option<isize> {
     let page = rustix::param::page_size();
     let last = (end.max(start + 1)).next_multiple_of(page);
-    // The slack before a region is less than a page, since what it does not fill of its last page is behind it.
+    // The slack before a region is less than a page, since what it does not fill of its last page
+    // is behind it.
     let first = start - start % page;
     let touched = |at: &usize| {
-        // SAFETY: between the guard pages. Kernels may write here, so the compiler is not to know what it reads.
+        // SAFETY: between the guard pages. Kernels may write here, so the compiler is not to know
+        // what it reads.
         unsafe { (*at as *const u8).read_volatile() != SLACK }
     };
     let found = (end..last).find(touched).or_else(|| (first..start).rev().find(touched));

@@ -17,11 +17,11 @@ pub(crate) struct SharedMemory {
 
 #[derive(Default)]
 struct Arrays {
-    /// Those of the launch.
+    /// Shared variables of the launch's kernel.
     used: Vec<Array>,
-    /// Those of other launches, by what they are known by and their size.
+    /// Shared variables of other kernels, by symbol and size.
     kept: HashMap<(usize, usize), Region>,
-    /// What the block's memory was filled with.
+    /// The poison that the block's memory was filled with.
     poison: u8,
     limit: usize,
 }
@@ -32,7 +32,7 @@ struct Array {
     region: Region,
 }
 
-/// What stands for the declaration of dynamic shared memory, which has none.
+/// Stands for the declaration of dynamic shared memory, which has no size.
 const DYNAMIC: usize = 0;
 
 impl SharedMemory {
@@ -90,7 +90,7 @@ impl SharedMemory {
         Ok(array.region.start())
     }
 
-    /// Where the launch's dynamic shared memory is.
+    /// The launch's dynamic shared memory.
     pub(crate) fn dynamic(&self) -> usize {
         self.arrays.borrow().used[0].region.start()
     }

@@ -1,14 +1,18 @@
 //! The arithmetic of tensor cores, bf16 into f32, to the bit.
 //!
-//! As microsoft/MMA-Sim has found it on the hardware (`mmasim/simulator/nv_ptx.py` and `arithmetic.py` there): the products and
-//! what they are added to are cut to some fraction bits below the largest exponent among them, towards zero, summed exactly,
-//! and cut to f32, towards zero. The exponent of a product is the sum of its factors' (so a product may be 4 - epsilon times
-//! that power of two); that of a subnormal is -126. A sum of 0 is +0. Hopper and Blackwell add 16 products at once
-//! and keep 25 bits; Ampere and Ada two times 8, and 24 bits. What is not finite follows IEEE, with one NaN.
+//! As microsoft/MMA-Sim has found it on the hardware (`mmasim/simulator/nv_ptx.py` and
+//! `arithmetic.py` there): the products and what they are added to are cut to some fraction bits
+//! below the largest exponent among them, towards zero, summed exactly, and cut to f32, towards
+//! zero. The exponent of a product is the sum of its factors' (so a product may be 4 - epsilon
+//! times that power of two); that of a subnormal is -126. A sum of 0 is +0. Hopper and Blackwell
+//! add 16 products at once and keep 25 bits; Ampere and Ada two times 8, and 24 bits. What is not
+//! finite follows IEEE, with one NaN.
 //!
-//! Zeros, which MMA-Sim gives the exponent -126, do not count on an H200: neither a product with a factor of zero nor a sum so
-//! far of zero. Where nothing else is larger, the largest exponent is -133. All of 358,400 sums near zero that it has computed
-//! are so (`tests/fixtures/h200_near_zero.txt` has some of them). Ampere, Ada and Blackwell are taken to do the same, untried.
+//! Zeros, which MMA-Sim gives the exponent -126, do not count on an H200: neither a product with a
+//! factor of zero nor a sum so far of zero. Where nothing else is larger, the largest exponent is
+//! -133. All of 358,400 sums near zero that it has computed are so
+//! (`tests/fixtures/h200_near_zero.txt` has some of them). Ampere, Ada and Blackwell are taken to
+//! do the same, untried.
 #![allow(
     clippy::needless_range_loop,
     reason = "loops over several arrays at once, of which vectors are made"
@@ -40,7 +44,8 @@ struct Parts {
 }
 
 impl Parts {
-    /// Of a finite number with so many fraction bits, from its bits without those of the exponent and the sign.
+    /// A finite number with so many fraction bits, from its bits without those of the exponent and
+    /// the sign.
     #[inline(always)]
     fn new(fraction: u32, exponent: u32, bits: u32, negative: bool) -> Self {
         let hidden = i32::from(exponent != 0) << bits;
@@ -103,7 +108,7 @@ fn cut(sum: i64, top: i32, bits: i32) -> f32 {
         // In units of the smallest subnormal, 2^-149.
         _ => shifted(top - bits + 149) as u32,
     };
-    // What is cut to nothing has no sign.
+    // A term that is cut to zero has no sign.
     let sign = u32::from(sum < 0 && finite != 0) << 31;
     f32::from_bits(finite | sign)
 }
@@ -118,7 +123,8 @@ fn step<const FROM: usize, const TERMS: usize>(bits: i32, c: f32, a: &Row, b: &R
         exponents[i] = a.exponent[FROM + i] + b.exponent[FROM + i];
         top = top.max(exponents[i]);
     }
-    // A product has 14 fraction bits and is below 2^16 in them, so each term is below 2^27, and eight of them fit an i32.
+    // A product has 14 fraction bits and is below 2^16 in them, so each term is below 2^27, and
+    // eight of them fit an i32.
     let mut sums = [0i32; 2];
     for (half, sum) in sums.iter_mut().enumerate() {
         for i in half * (TERMS / 2)..(half + 1) * (TERMS / 2) {
@@ -133,7 +139,7 @@ fn step<const FROM: usize, const TERMS: usize>(bits: i32, c: f32, a: &Row, b: &R
     cut(sum, top, bits)
 }
 
-/// The same where something may not be finite.
+/// The sum where a term may not be finite.
 #[inline(never)]
 fn careful<const FROM: usize, const TERMS: usize>(bits: i32, c: f32, a: &Row, b: &Row) -> f32 {
     let wide = |x: u16| f64::from(f32::from_bits(u32::from(x) << 16));
@@ -168,7 +174,8 @@ impl TensorCore {
         self.rows(c, &Row::new(a), &Row::new(b))
     }
 
-    /// A chain of such, over blocks of 16 in ascending order; what is missing of the last one is zeros.
+    /// A chain of such, over blocks of 16 in ascending order; what is missing of the last one is
+    /// zeros.
     pub fn chain(self, c: f32, a: &[u16], b: &[u16]) -> f32 {
         let block = |from: &[u16]| std::array::from_fn(|i| from.get(i).copied().unwrap_or(0));
         a.chunks(16).zip(b.chunks(16)).fold(c, |c, (a, b)| self.dot(c, block(a), block(b)))
@@ -191,7 +198,8 @@ impl TensorCore {
         self.mma_anywhere(lanes);
     }
 
-    // Loops over arrays, without closures, so that all of it is compiled for the processor of whoever it is inlined into.
+    // Loops over arrays, without closures, so that all of it is compiled for the processor of
+    // whoever it is inlined into.
     #[inline(always)]
     fn mma_anywhere(self, lanes: &mut [Fragments; 32]) {
         // Row by row; the words of a lane hold neighbours along k: see device.h.
@@ -285,7 +293,8 @@ impl Columns {
                 top[j] = top[j].max(a.exponent[k] + self.exponent[k][j]);
             }
         }
-        // As in `step`: eight terms fit an i32, and c, which is smaller than one of them, is added to neither.
+        // As in `step`: eight terms fit an i32, and c, which is smaller than one of them, is added
+        // to neither.
         let mut sums = [[0i32; 8]; 2];
         for k in FROM..FROM + TERMS {
             let sums = &mut sums[(k - FROM) / 8];
@@ -306,7 +315,7 @@ impl Columns {
     }
 }
 
-/// What a lane brings to an mma, and takes from it; `Mma` in runtime/emulator.h.
+/// A lane's operands and results of an mma; `Mma` in runtime/emulator.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Fragments {

@@ -1,7 +1,9 @@
-//! Signals in kernels: an access to a guard page ends the thread's fiber, and the launch with a failure, but not the process.
+//! Signals in kernels: an access to a guard page ends the thread's fiber, and the launch with a
+//! failure, but not the process.
 //!
-//! A kernel holds nothing that would have to be dropped, and its frames are C++ without destructors; so a fiber may be left
-//! where it is. Functions of the emulator that kernels call look at every address before they use it.
+//! A kernel holds nothing that would have to be dropped, and its frames are C++ without
+//! destructors; so a fiber may be left where it is. Functions of the emulator that kernels call
+//! look at every address before they use it.
 
 use crate::fiber::FiberTrap;
 use std::cell::Cell;
@@ -23,7 +25,8 @@ thread_local! {
     static RUNNING: Cell<Option<FiberTrap>> = const { Cell::new(None) };
 }
 
-/// Signals on this fiber's stack end it, until another one is named. It must not be dropped before that.
+/// Signals on this fiber's stack end it, until another one is named. It must not be dropped before
+/// that.
 pub(crate) fn guard(trap: Option<FiberTrap>) {
     RUNNING.set(trap);
 }
@@ -39,7 +42,7 @@ mod linux {
 
     const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-    /// What was there before.
+    /// The handlers that were there before.
     static OLD: OnceLock<[libc::sigaction; 5]> = OnceLock::new();
 
     #[cfg(target_arch = "x86_64")]
@@ -83,7 +86,8 @@ mod linux {
     }
 
     unsafe extern "C" fn handler(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-        // SAFETY: the system gives a handler with SA_SIGINFO both, and nobody else uses them meanwhile.
+        // SAFETY: the system gives a handler with SA_SIGINFO both, and nobody else uses them
+        // meanwhile.
         let (about, registers) = unsafe { (&*info, &mut *context.cast::<ucontext_t>()) };
         if let Some(trap) = RUNNING.get()
             && trap.stack_ptr_in_bounds(stack_pointer(registers))
@@ -92,8 +96,9 @@ mod linux {
             let address = unsafe { about.si_addr() } as usize;
             let write = if signal == libc::SIGSEGV { is_write(registers) } else { None };
             let ended = Trap { signal, address, write };
-            // SAFETY: the fiber runs a kernel, which holds nothing that must be dropped, on its own stack. What it has written
-            // is memory of the emulated device, which is read behind functions that the compiler cannot see through.
+            // SAFETY: the fiber runs a kernel, which holds nothing that must be dropped, on its own
+            // stack. What it has written is memory of the emulated device, which is read behind
+            // functions that the compiler cannot see through.
             let new = unsafe { trap.setup_trap_handler(move || ended) };
             set(registers, new);
             return;
@@ -108,7 +113,8 @@ mod linux {
 
     pub(super) fn install() {
         let old = SIGNALS.map(|signal| {
-            // SAFETY: a handler that uses thread-local cells and registers alone, on the alternate stack.
+            // SAFETY: a handler that uses thread-local cells and registers alone, on the alternate
+            // stack.
             unsafe {
                 let mut new: libc::sigaction = zeroed();
                 new.sa_sigaction = handler as *const () as usize;
@@ -123,7 +129,8 @@ mod linux {
     }
 }
 
-/// Has signals looked at, from now on. (Elsewhere they end the process.) Threads of Rust's have an alternate stack for them.
+/// Has signals looked at, from now on. (Elsewhere they end the process.) Threads of Rust's have an
+/// alternate stack for them.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -15,8 +15,8 @@ const EMULATOR: &str = include_str!("../runtime/emulator.h");
 const UNIT: &str = include_str!("../runtime/unit.cpp");
 const ACCESSES: &str = include_str!("../runtime/accesses.cpp");
 
-/// How every kernel is compiled: nothing is fused or reassociated. What C++ leaves undefined and a GPU would not notice ends in
-/// an illegal instruction.
+/// How every kernel is compiled: nothing is fused or reassociated. What C++ leaves undefined and a
+/// GPU would not notice ends in an illegal instruction.
 const FLAGS: [&str; 10] = [
     "-std=c++17",
     "-fPIC",
@@ -63,7 +63,7 @@ impl Export {
         self.threads
     }
 
-    /// What the C++ signature takes.
+    /// Parameters by the C++ signature.
     pub(crate) fn parameters(&self) -> Vec<Kind> {
         const KINDS: [Kind; 7] =
             [Kind::Pointer, Kind::U32, Kind::I32, Kind::U64, Kind::I64, Kind::F32, Kind::F64];
@@ -124,8 +124,8 @@ impl Unit {
 /// Texts that stand for those of files, by the files' names.
 pub(crate) type Replaced = HashMap<String, String>;
 
-/// The headers that a text includes, and what these include, with their texts: another text for one leaves what was
-/// compiled without it as it is.
+/// The headers that a text includes, and what these include, with their texts: another text for one
+/// leaves what was compiled without it as it is.
 fn included<'a>(text: &str, replaced: &'a Replaced) -> Vec<(&'static str, &'a str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     let mut left = vec![text];
@@ -155,7 +155,8 @@ fn compiler() -> String {
 
 fn flags(replaced: &Replaced) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|&flag| flag.to_owned()).collect();
-    // Whole models run on the kernels as they are. Texts that stand for theirs are run once or twice, and compiled for long.
+    // Whole models run on the kernels as they are. Texts that stand for theirs are run once or
+    // twice, and compiled for long.
     flags.push(if replaced.is_empty() { "-O2" } else { "-Og" }.to_owned());
     flags.push(format!("-DEMULATED_STACK={}ull", crate::fiber::STACK));
     // Without it, every fused multiply-add is a call.
@@ -174,8 +175,8 @@ fn directory() -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// Writes the files of one library into a directory of its own, compiles them there, and moves the library to its place. Several
-/// processes may do so at once.
+/// Writes the files of one library into a directory of its own, compiles them there, and moves the
+/// library to its place. Several processes may do so at once.
 fn compile(
     (file, text): (&str, &str),
     headers: &[(&str, &str)],
@@ -198,7 +199,7 @@ fn compile(
         .and_then(|()| {
             let kernels = format!("-DKERNELS=\"{file}\"");
             if accesses {
-                // What it tells of is a function of our own, so nothing is linked for it.
+                // The hook it calls is a function of our own, so nothing is linked for it.
                 let tell = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"];
                 run(file, &work, flags, &["-c", "accesses.cpp", "-o", "accesses.o"])?;
                 run(file, &work, flags, &["-c", "unit.cpp", "-o", "unit.o", &kernels, tell[0], tell[1]])?;
@@ -233,7 +234,8 @@ fn load(path: &Path, accesses: bool) -> Result<Unit, String> {
     type Begin = unsafe extern "C" fn(*const Calls) -> *const Export;
     type Tell = unsafe extern "C" fn(Access);
     let explain = |error: libloading::Error| format!("cannot load {}: {error}", path.display());
-    // SAFETY: a library that was compiled from the files above, whose constructors make its list of kernels.
+    // SAFETY: a library that was compiled from the files above, whose constructors make its list of
+    // kernels.
     let library = unsafe { Library::new(path) }.map_err(explain)?;
     // Kernels stay for good: their lists and strings are referred to.
     let library: &'static Library = Box::leak(Box::new(library));

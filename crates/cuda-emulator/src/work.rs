@@ -1,5 +1,5 @@
-//! The device's work in traces: when a kernel or a copy has run here, which is when it was carried out and not when it was asked
-//! for.
+//! The device's work in traces: when a kernel or a copy has run here, which is when it was carried
+//! out and not when it was asked for.
 
 use isentrope_trace::{Argument, is_on, on_device};
 use std::time::Instant;

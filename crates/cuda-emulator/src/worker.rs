@@ -1,8 +1,10 @@
-//! Runs blocks: each thread on a fiber of its own as soon as it waits for others, in a random order.
+//! Runs blocks: each thread on a fiber of its own as soon as it waits for others, in a random
+//! order.
 //!
-//! A warp is run until all of its lanes wait or have returned; then what they wait for is carried out. Between barriers one warp
-//! may so run far ahead of the others, as on a GPU, and which one does is random. A fiber whose thread has returned goes on with
-//! the next thread of the warp: kernels that wait for nothing cost one switch a warp.
+//! A warp is run until all of its lanes wait or have returned; then what they wait for is carried
+//! out. Between barriers one warp may so run far ahead of the others, as on a GPU, and which one
+//! does is random. A fiber whose thread has returned goes on with the next thread of the warp:
+//! kernels that wait for nothing cost one switch a warp.
 
 use crate::collective::{self, Call, Rows};
 use crate::copies::Copies;
@@ -21,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::ptr::null;
 
-/// What all blocks of a launch have in common.
+/// A launch, as all of its blocks see it.
 pub(crate) struct Launch<'a> {
     pub(crate) function: &'a Function,
     pub(crate) export: &'a Export,
@@ -35,7 +37,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) number: u64,
 }
 
-/// Where a thread is; `Place` in runtime/emulator.h.
+/// A thread's place in the grid; `Place` in runtime/emulator.h.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Place {
@@ -48,7 +50,7 @@ struct Place {
 /// Threads of a block, at most.
 pub(crate) const THREADS: usize = 1024;
 
-/// What a thread is about.
+/// A thread's state.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     /// It has not begun.
@@ -83,7 +85,8 @@ enum Policy {
     Random(usize),
 }
 
-/// Runs blocks on one thread of the host. What it keeps from block to block, and from launch to launch, is only memory.
+/// Runs blocks on one thread of the host. What it keeps from block to block, and from launch to
+/// launch, is only memory.
 pub(crate) struct Worker {
     pub(crate) shared: SharedMemory,
     pub(crate) races: Races,
@@ -92,14 +95,14 @@ pub(crate) struct Worker {
     /// Counts barriers and blocks, for `races`.
     epoch: Cell<u32>,
 
-    // Of the launch. Pointers are valid while it runs.
+    // State of the launch. Pointers are valid while it runs.
     launch: Cell<*const Launch<'static>>,
-    /// Where each is does not change.
+    /// Boxed, so that no fiber moves.
     #[allow(clippy::vec_box, reason = "a fiber runs while others are added")]
     fibers: RefCell<Vec<Box<Fiber>>>,
     idle: RefCell<Vec<usize>>,
 
-    // Of the block.
+    // State of the block.
     places: Box<[Cell<Place>]>,
     lanes: Box<[Cell<Lane>]>,
     calls: Box<[Cell<Call>]>,
@@ -107,10 +110,11 @@ pub(crate) struct Worker {
     steps: RefCell<Vec<u32>>,
     copies: RefCell<Vec<Copies>>,
     copied: Cell<bool>,
-    /// The threads that are still to begin, of the warp that runs: first, stride, how many are left.
+    /// The threads that are still to begin, of the warp that runs: first, stride, how many are
+    /// left.
     begin: Cell<(u32, u32, u32)>,
 
-    // Of the thread that runs.
+    // State of the running thread.
     running: Cell<u32>,
     yielder: Cell<*const FiberYielder>,
     failure: RefCell<Option<Failure>>,
@@ -188,14 +192,15 @@ impl Worker {
         unsafe { &*self.launch.get() }
     }
 
-    /// Gives the fibers' stacks back. Those of threads that will not go on hold nothing that would have to be dropped.
+    /// Gives the fibers' stacks back. Those of threads that will not go on hold nothing that would
+    /// have to be dropped.
     fn end_fibers(&self) {
         self.idle.borrow_mut().clear();
         for fiber in self.fibers.borrow_mut().drain(..) {
             let mut fiber = *fiber;
             if !fiber.done() {
-                // SAFETY: on it are frames of a kernel, of `run_lanes` and of functions in calls.rs, none of which hold
-                // anything to be dropped while they are suspended.
+                // SAFETY: on it are frames of a kernel, of `run_lanes` and of functions in
+                // calls.rs, none of which hold anything to be dropped while they are suspended.
                 unsafe { fiber.force_reset() };
             }
             self.stacks.borrow_mut().push(fiber.into_stack());
@@ -373,8 +378,9 @@ impl Worker {
             self.yielder.set(yielder);
             let launch = self.launch();
             let place = self.places[lane as usize].as_ptr();
-            // SAFETY: the slot is the stack's own, above what its fiber uses. The export's parameters have been compared with
-            // the arguments. Places stay where they are as long as the block runs.
+            // SAFETY: the slot is the stack's own, above what its fiber uses. The export's
+            // parameters have been compared with the arguments. Places stay where they are as long
+            // as the block runs.
             unsafe {
                 slot.write(place as usize);
                 launch.export.call(launch.arguments);
@@ -387,8 +393,8 @@ impl Worker {
     /// Runs a fiber until its thread waits, or it has no more to run.
     fn resume(&self, number: usize) -> Result<(), Box<Failure>> {
         let fiber = std::ptr::from_mut(&mut *self.fibers.borrow_mut()[number]);
-        // SAFETY: the list is changed by the scheduler alone, which is here until the fiber stops, and keeps boxes where they
-        // are.
+        // SAFETY: the list is changed by the scheduler alone, which is here until the fiber stops,
+        // and keeps boxes where they are.
         let fiber = unsafe { &mut *fiber };
         guard(Some(fiber.trap_handler()));
         let result = fiber.resume(());
@@ -407,7 +413,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the lanes of a warp have reached together. A collective is carried out.
+    /// Finds out what a warp's lanes have reached together, and carries out a collective.
     fn judge(&self, first: usize) -> Result<Reached, Box<Failure>> {
         let lanes = &self.lanes[first..first + 32];
         let Lane { state, line, .. } = lanes[0].get();
@@ -510,7 +516,7 @@ impl Worker {
         self.shared.place(address).unwrap_or_else(|| self.launch().memory.place(address))
     }
 
-    // What follows is called by kernels, through calls.rs.
+    // Kernels call the functions below, through calls.rs.
 
     /// Suspends the thread that runs until all threads of the block are at this line.
     pub(crate) fn wait_for_block(&self, line: u32) {
@@ -518,7 +524,8 @@ impl Worker {
         self.wait(Stop::Waiting);
     }
 
-    /// Suspends the thread that runs until all lanes of its warp are there, and this has been carried out.
+    /// Suspends the thread that runs until all lanes of its warp are there, and this has been
+    /// carried out.
     pub(crate) fn wait_for_warp(&self, call: Call) {
         let thread = self.running.get() as usize;
         self.lanes[thread].set(Lane { state: State::Warp, line: call.line, fiber: 0 });
@@ -544,7 +551,8 @@ impl Worker {
         }
     }
 
-    /// Holds an address against the memory that there is, and against those who use it at the same time.
+    /// Holds an address against the memory that there is, and against those who use it at the same
+    /// time.
     pub(crate) fn check(&self, usage: Use, address: usize, bytes: usize) -> Result<(), (Mistake, String)> {
         self.check_of(self.running.get() as usize, usage, address, bytes)
     }
@@ -578,7 +586,8 @@ impl Worker {
         self.races.note(Now { epoch: self.epoch.get(), step, thread }, usage, address, bytes, shared)
     }
 
-    /// A load or a store, told by the compiler. Those of local memory and of constants are nobody else's.
+    /// A load or a store, told by the compiler. Those of local memory and of constants are nobody
+    /// else's.
     pub(crate) fn access(&self, usage: Use, address: usize, bytes: usize) -> Result<(), (Mistake, String)> {
         let here = &raw const usage as usize;
         if here & !(STACK - 1) == address & !(STACK - 1) {
@@ -619,7 +628,7 @@ impl Worker {
     }
 }
 
-/// What a warp has come to.
+/// The point that a warp has reached.
 enum Reached {
     /// A collective, which has been carried out.
     Collective,

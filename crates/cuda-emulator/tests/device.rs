@@ -1,4 +1,4 @@
-//! What the emulated device promises beside running kernels.
+//! The emulated device's promises beside running kernels.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda::{Argument, Device, Grid, Kernel, Memory, Pointer, Source};

@@ -1,8 +1,9 @@
-//! Mistakes in the backend's own kernels are noticed: each of the changes in mutations.txt is made in the source of a kernel,
-//! and what the emulated device then computes is held against the CPU, or against chains of the tensor core, under several
-//! schedules.
+//! Mistakes in the backend's own kernels are noticed: each of the changes in mutations.txt is made
+//! in the source of a kernel, and what the emulated device then computes is held against the CPU,
+//! or against chains of the tensor core, under several schedules.
 //!
-//! A change that no longer applies, because the kernel has changed, is a failure as well: it wants a successor.
+//! A change that no longer applies, because the kernel has changed, is a failure as well: it wants
+//! a successor.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
 
 #[path = "../../cuda/tests/attention_reference.rs"]
@@ -13,8 +14,8 @@ use attention_reference::Reference;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Cpu, Draw, Drawn, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind,
-    Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Attention, Backend, Buffer, Cpu, DeviceBatch, Draw, Drawn, Grouped, HeadNorms, HeadScores,
+    HostBatch, Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use patches::Change;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PLAIN: u64 = 6;
 const LOOKED_AT: u64 = 2;
 
-/// What operations have computed, as bits, one after another.
+/// Results of operations, as bits, one after another.
 type Results = Vec<u32>;
 
 /// Operations, on the device and as they should be.
@@ -44,8 +45,8 @@ macro_rules! as_on_cpu {
     ($operations:ident) => {
         Operations {
             dtype: Dtype::F32,
-            on_device: $operations::<Cuda<Emulator>>,
-            expected: || on_cpu($operations::<Cpu>),
+            on_device: |cuda| $operations(cuda),
+            expected: || on_cpu(|cpu| $operations(cpu)),
         }
     };
 }
@@ -66,25 +67,25 @@ fn bits(values: &[f32]) -> Results {
     values.iter().map(|x| x.to_bits()).collect()
 }
 
-fn rows<B: Backend>(
-    backend: &B,
+fn rows(
+    backend: &dyn Backend,
     role: fn(usize, usize) -> Role,
     seed: u32,
     rows: usize,
     features: usize,
-) -> B::Buffer {
+) -> Buffer {
     let mut buffer = backend.buffer(role(rows, features));
     backend.write(&mut buffer, 0, &noise(seed, rows * features));
     buffer
 }
 
-fn read<B: Backend>(backend: &B, buffer: &B::Buffer, rows: usize, features: usize) -> Results {
+fn read(backend: &dyn Backend, buffer: &Buffer, rows: usize, features: usize) -> Results {
     let mut values = vec![0.0; rows * features];
     backend.read(buffer, 0, &mut values);
     bits(&values)
 }
 
-fn parameter<B: Backend>(backend: &B, role: fn(Kind) -> Role, kind: Kind, seed: u32) -> B::Buffer {
+fn parameter(backend: &dyn Backend, role: fn(Kind) -> Role, kind: Kind, seed: u32) -> Buffer {
     let mut buffer = backend.allocate(role(kind)).unwrap();
     let numbers = match kind {
         Kind::Vector(len) => len,
@@ -94,14 +95,14 @@ fn parameter<B: Backend>(backend: &B, role: fn(Kind) -> Role, kind: Kind, seed: 
     buffer
 }
 
-fn numbers<B: Backend>(backend: &B, kind: Kind, buffer: &B::Buffer) -> Results {
+fn numbers(backend: &dyn Backend, kind: Kind, buffer: &Buffer) -> Results {
     let mut values = vec![0.0; backend.numbers(kind)];
     backend.read_numbers(buffer, 0, &mut values);
     bits(&values)
 }
 
 /// Three directions of a linear layer whose last tiles are not full.
-fn linear<B: Backend>(backend: &B) -> Results {
+fn linear(backend: &dyn Backend) -> Results {
     let (shape, tokens) = (Linear { inputs: 70, outputs: 130 }, 20);
     let (matrix, vector) = (Kind::Matrix(shape), Kind::Vector(shape.outputs));
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
@@ -123,8 +124,9 @@ fn linear<B: Backend>(backend: &B) -> Results {
     results
 }
 
-/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each place: the first in small
-/// tiles, whose gradient by weights has large ones, the second in narrow ones.
+/// Layers and tokens that no tile fits, with enough of both that tiles follow one another in each
+/// place: the first in small tiles, whose gradient by weights has large ones, the second in narrow
+/// ones.
 const PRODUCTS_OF: [(Linear, usize); 2] =
     [(Linear { inputs: 133, outputs: 190 }, 83), (Linear { inputs: 587, outputs: 42 }, 18)];
 
@@ -209,7 +211,7 @@ fn many_blocks_expected() -> Results {
     bits(&outputs_expected(MANY_BLOCKS))
 }
 
-/// The same outputs, gated.
+/// The outputs of the products, gated.
 fn gated(backend: &Cuda<Emulator>) -> Results {
     let of_product = |(shape, tokens): (Linear, usize)| {
         let features = shape.outputs / 2;
@@ -244,7 +246,7 @@ fn gated_expected() -> Results {
 }
 
 /// An odd number of groups, so that a half warp has none.
-fn norms<B: Backend>(backend: &B) -> Results {
+fn norms(backend: &dyn Backend) -> Results {
     let (features, tokens) = (50, 11);
     let layout = Grouped { stride: features, offset: 1, groups: 1, features: 48 };
     let weight = Kind::Vector(layout.features);
@@ -263,7 +265,7 @@ fn norms<B: Backend>(backend: &B) -> Results {
 }
 
 /// Gradients that are chains of more steps than are brought at a time.
-fn chains<B: Backend>(backend: &B) -> Results {
+fn chains(backend: &dyn Backend) -> Results {
     let (features, tokens) = (40, 50);
     let layout = Grouped { stride: features, offset: 1, groups: 3, features: 13 };
     let (weight, bias) = (Kind::Vector(layout.features), Kind::Vector(features));
@@ -282,7 +284,7 @@ fn chains<B: Backend>(backend: &B) -> Results {
     results
 }
 
-fn elementwise<B: Backend>(backend: &B) -> Results {
+fn elementwise(backend: &dyn Backend) -> Results {
     let (features, tokens) = (52, 40);
     let mut x = rows(backend, Role::Activation, 1, tokens, features);
     let mut y = rows(backend, Role::Activation, 2, tokens, features / 2);
@@ -323,7 +325,7 @@ fn elementwise<B: Backend>(backend: &B) -> Results {
 }
 
 /// Three tensors, of which the first has more than one block.
-fn optimizer<B: Backend>(backend: &B) -> Results {
+fn optimizer(backend: &dyn Backend) -> Results {
     let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(Linear { inputs: 3, outputs: 20 })];
     let moment = |kind: Kind, seed: u32| {
         let count = backend.numbers(kind);
@@ -366,7 +368,7 @@ fn optimizer<B: Backend>(backend: &B) -> Results {
 }
 
 /// Sequences whose keys do not fit one tile, with a window and without.
-fn attention<B: Backend>(backend: &B) -> Results {
+fn attention(backend: &dyn Backend) -> Results {
     let mut results = Vec::new();
     for (window, lens) in [(None, [37, 3, 48]), (Some(20), [50, 18, 5])] {
         let shape = Attention { heads: 4, kv_heads: 2, head_dim: 12, window, scale: 0.3 };
@@ -375,7 +377,7 @@ fn attention<B: Backend>(backend: &B) -> Results {
         let mut host = HostBatch { tokens: vec![0; total], ..HostBatch::default() };
         let (mut at, mut page) = (0, 0u32);
         for len in lens {
-            let (pages, first) = (len.div_ceil(B::PAGE), host.pages.len());
+            let (pages, first) = (len.div_ceil(backend.page_positions()), host.pages.len());
             host.pages.extend((page..page + pages as u32).rev());
             host.runs.push(Run { row: at, len, position: 0, pages: first..first + pages });
             (at, page) = (at + len, page + pages as u32);
@@ -394,21 +396,22 @@ fn attention<B: Backend>(backend: &B) -> Results {
     results
 }
 
-/// Sequences of which the last row of each is decoded: tiles and rows are more than these, which number is rounded up.
+/// Sequences of which the last row of each is decoded: tiles and rows are more than these, which
+/// number is rounded up.
 const DECODED: usize = 9;
 
 fn decoded_len(sequence: usize) -> usize {
     3 + 2 * sequence
 }
 
-/// Where a sequence's rows are among those of all.
+/// A sequence's rows among those of all.
 fn decoded_rows(sequence: usize) -> std::ops::Range<usize> {
     let before = (0..sequence).map(decoded_len).sum();
     before..before + decoded_len(sequence)
 }
 
 /// A decoding step with a row that is in no run, and so in no page.
-fn decoding<B: Backend>(backend: &B) -> Results {
+fn decoding(backend: &dyn Backend) -> Results {
     let shape = tiled(None);
     let (row, width, pages) = (shape.row(), shape.heads * shape.head_dim, 2 * DECODED);
     let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages }).unwrap();
@@ -449,24 +452,25 @@ fn decoding_expected() -> Results {
     };
     let mut outputs: Vec<f32> = (0..DECODED).flat_map(output).collect();
     let width = shape.heads * shape.head_dim;
-    // What is in no run is as it was.
+    // Rows in no run are as they were.
     outputs.extend(&noise(3, (DECODED + 1) * width)[DECODED * width..]);
     bits(&outputs)
 }
 
-/// Rows of queries, keys and values with what they are made ready with, of runs in another order than their rows, and of none.
-struct Prepared<B: Backend> {
-    raw: B::Buffer,
-    norms: [B::Buffer; 2],
-    angles: [B::Buffer; 2],
-    batch: B::Batch,
+/// Rows of queries, keys and values with what they are made ready with, of runs in another order
+/// than their rows, and of none.
+struct Prepared {
+    raw: Buffer,
+    norms: [Buffer; 2],
+    angles: [Buffer; 2],
+    batch: DeviceBatch,
 }
 
 const PREPARED: usize = 12;
 const EPS: f32 = 1e-5;
 
-impl<B: Backend> Prepared<B> {
-    fn new(backend: &B) -> Self {
+impl Prepared {
+    fn new(backend: &dyn Backend) -> Self {
         let (shape, head) = (tiled(None), Kind::Vector(tiled(None).head_dim));
         let run = |row, len, position, pages| Run { row, len, position, pages };
         let host = HostBatch {
@@ -484,7 +488,7 @@ impl<B: Backend> Prepared<B> {
     }
 }
 
-fn prepare<B: Backend>(backend: &B, normed: bool, cache: &mut B::Buffer) -> (B::Buffer, B::Batch) {
+fn prepare(backend: &dyn Backend, normed: bool, cache: &mut Buffer) -> (Buffer, DeviceBatch) {
     let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } = Prepared::new(backend);
     let norms = HeadNorms { raw: &raw, rows: PREPARED, queries: &queries, keys: &keys, eps: EPS };
     let mut qkv = rows(backend, Role::Activation, if normed { 6 } else { 1 }, PREPARED, tiled(None).row());
@@ -493,8 +497,9 @@ fn prepare<B: Backend>(backend: &B, normed: bool, cache: &mut B::Buffer) -> (B::
     (qkv, batch)
 }
 
-/// Rows as attention sees them, without norms, then normed; and what it makes of them and of the cache.
-fn prepared<B: Backend>(backend: &B) -> Results {
+/// Rows as attention sees them, without norms, then normed; and what it makes of them and of the
+/// cache.
+fn prepared(backend: &dyn Backend) -> Results {
     let shape = tiled(None);
     let width = shape.heads * shape.head_dim;
     let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: 3 }).unwrap();
@@ -520,7 +525,7 @@ fn prepared_bf16(backend: &Cuda<Emulator>) -> Results {
 }
 
 fn prepared_bf16_expected() -> Results {
-    let round = |buffer: &mut <Cpu as Backend>::Buffer, cpu: &Cpu| {
+    let round = |buffer: &mut Buffer, cpu: &Cpu| {
         let rows = read(cpu, buffer, PREPARED, tiled(None).row());
         let rounded: Vec<f32> = rows.into_iter().map(|x| rounded(f32::from_bits(x))).collect();
         cpu.write(buffer, 0, &rounded);
@@ -544,7 +549,7 @@ fn prepared_bf16_expected() -> Results {
 }
 
 /// More tokens than a block of the sums has.
-fn head<B: Backend>(backend: &B) -> Results {
+fn head(backend: &dyn Backend) -> Results {
     let (shape, tokens) = (Linear { inputs: 12, outputs: 1100 }, 5);
     let matrix = Kind::Matrix(shape);
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
@@ -567,7 +572,7 @@ fn head<B: Backend>(backend: &B) -> Results {
 }
 
 /// Draws from rows of two parts, and the scores of what is drawn.
-fn parts<B: Backend>(backend: &B) -> Results {
+fn parts(backend: &dyn Backend) -> Results {
     let (shape, tokens) = (Linear { inputs: 3, outputs: 8000 }, 3);
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
     let weights = parameter(backend, Role::Weight, Kind::Matrix(shape), 2);
@@ -588,8 +593,9 @@ fn tiled(window: Option<usize>) -> Attention {
     Attention { heads: 4, kv_heads: 2, head_dim: 24, window, scale: 0.3 }
 }
 
-/// A sequence of more keys than a split has, how many of its last rows attend, and heads of keys and values: so many rows that
-/// warps of a block have each its own, or one, of which each split has a block, or so many heads that a block has both splits.
+/// A sequence of more keys than a split has, how many of its last rows attend, and heads of keys
+/// and values: so many rows that warps of a block have each its own, or one, of which each split
+/// has a block, or so many heads that a block has both splits.
 const LONG: usize = 1100;
 /// Tokens of a sequence that does not fill its page.
 const SHORT: usize = 5;
@@ -603,7 +609,7 @@ fn tiles(cuda: &Cuda<Emulator>) -> Results {
     for (window, (last, kv_heads)) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
         let shape = Attention { heads: 2 * kv_heads, kv_heads, ..tiled(window) };
         let (row, width) = (shape.row(), shape.heads * shape.head_dim);
-        let pages: Vec<u32> = (0..LONG.div_ceil(Cuda::<Emulator>::PAGE) as u32).rev().collect();
+        let pages: Vec<u32> = (0..LONG.div_ceil(cuda.page_positions()) as u32).rev().collect();
         let described = |first: usize| {
             let mut host = HostBatch::default();
             host.push(&vec![0; LONG - first], first, &pages);
@@ -715,7 +721,7 @@ const OPTIMIZER: Operations = as_on_cpu!(optimizer);
 const ATTENTION: Operations = as_on_cpu!(attention);
 const DECODING: Operations = as_on_cpu!(decoding);
 const DECODING_TILES: Operations =
-    Operations { dtype: Dtype::Bf16, on_device: decoding, expected: decoding_expected };
+    Operations { dtype: Dtype::Bf16, on_device: |cuda| decoding(cuda), expected: decoding_expected };
 const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
 const TILES_GRADIENT: Operations =
     Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };
@@ -800,7 +806,8 @@ fn kernels_as_they_are_pass() {
     }
 }
 
-/// How a mutation was noticed, if it was: by what is computed or by a failure, and whether accesses had to be looked at.
+/// How a mutation was noticed, if it was: by what is computed or by a failure, and whether accesses
+/// had to be looked at.
 fn noticed(change: &Change) -> Result<String, String> {
     let (file, name) = change.of.split_once(' ').unwrap();
     let operations = operations(name);
@@ -823,6 +830,7 @@ fn noticed(change: &Change) -> Result<String, String> {
 }
 
 #[test]
+#[ignore = "deep: compiles a kernel for each mutation"]
 fn mutations_are_noticed() {
     let changes = Change::all(include_str!("mutations.txt"));
     let next = AtomicUsize::new(0);

@@ -1,4 +1,5 @@
-//! Mistakes that are made in correct kernels are found, and the correct ones pass whatever the seed.
+//! Mistakes that are made in correct kernels are found, and the correct ones pass whatever the
+//! seed.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod patches;
@@ -38,7 +39,7 @@ fn numbers(n: usize) -> Vec<f32> {
     (0..n).map(|i| (i * 37 % 101) as f32).collect()
 }
 
-/// What a launch writes, or how it fails.
+/// The output of a launch, or its failure.
 type Outcome = Result<Vec<f32>, Box<Failure>>;
 /// A launch on a device.
 type Scenario = fn(&Emulator) -> Outcome;
@@ -160,7 +161,7 @@ fn correct_kernels_pass_whatever_the_seed() {
     }
 }
 
-/// What a kernel's launches are, by its name in planted.txt.
+/// A kernel's launches, by its name in planted.txt.
 fn scenario(name: &str) -> (Scenario, Vec<f32>) {
     match name {
         "tiles" => (tiles, tiles_expected()),
@@ -192,12 +193,13 @@ fn mistake(name: &str) -> Option<Mistake> {
     found
 }
 
-/// Whether a mistake is what was planted. A race may be seen as a read of what nobody has written yet.
+/// Whether a mistake is what was planted. A race may be seen as a read of what nobody has written
+/// yet.
 fn is(found: Mistake, planted: Option<Mistake>) -> bool {
     Some(found) == planted || (found, planted) == (Mistake::Uninitialised, Some(Mistake::Race))
 }
 
-/// What is not as it should be about a planted mistake.
+/// Says what is wrong with a planted mistake that is not found as it should be.
 fn problems_of(planted: &Change) -> Vec<String> {
     let Some(text) = planted.applied(PLANTED.text) else {
         return vec![format!("{}: it does not apply any more", planted.what)];
@@ -232,6 +234,7 @@ fn problems_of(planted: &Change) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "deep: compiles a kernel for each mistake"]
 fn planted_mistakes_are_found() {
     let all = Change::all(include_str!("planted.txt"));
     let next = AtomicUsize::new(0);

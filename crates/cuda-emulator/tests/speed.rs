@@ -1,4 +1,5 @@
-//! How long emulated launches take: `cargo test -p isentrope-cuda-emulator --test speed -- --ignored --nocapture`.
+//! How long emulated launches take: `cargo test -p isentrope-cuda-emulator --test speed --
+//! --ignored --nocapture`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
 
 use isentrope_cuda::{Argument, Device, FUNCTIONS, Function, Grid, Kernel, Memory, Pointer, Source};

@@ -1,10 +1,11 @@
-//! The tensor cores' arithmetic against its definition in whole numbers of any size, and against what was published of the
-//! hardware.
+//! The tensor cores' arithmetic against its definition in whole numbers of any size, and against
+//! what was published of the hardware.
 //!
-//! The definition is that of microsoft/MMA-Sim (`fused_sum`, `nv_fused_dot_add` in `mmasim/simulator/arithmetic.py`, which they
-//! have validated on GPUs; arXiv:2511.10909), but for zeros and the least exponent, which are as an H200 has them. Here every
-//! number is a whole multiple of 2^-600, and nothing is shifted or rounded but by division of such numbers: no step is shared
-//! with the implementation.
+//! The definition is that of microsoft/MMA-Sim (`fused_sum`, `nv_fused_dot_add` in
+//! `mmasim/simulator/arithmetic.py`, which they have validated on GPUs; arXiv:2511.10909), but for
+//! zeros and the least exponent, which are as an H200 has them. Here every number is a whole
+//! multiple of 2^-600, and nothing is shifted or rounded but by division of such numbers: no step
+//! is shared with the implementation.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_cuda_emulator::TensorCore;
@@ -53,7 +54,8 @@ fn bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
-/// One step in whole numbers: terms cut to so many bits below 2^top, towards zero, added, and the sum cut to f32.
+/// One step in whole numbers: terms cut to so many bits below 2^top, towards zero, added, and the
+/// sum cut to f32.
 fn step(fraction_bits: i32, c: f32, a: &[u16], b: &[u16]) -> f32 {
     let mut terms = vec![(units(c), exponent(c))];
     for (&a, &b) in a.iter().zip(b) {
@@ -160,8 +162,9 @@ fn power_of_two(exponent: i32) -> u16 {
     ((exponent + 127) << 7) as u16
 }
 
-/// As tensor cores are probed (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021): one large
-/// term, and small ones that are kept or lost by how many bits there are below it.
+/// As tensor cores are probed (Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA
+/// tensor cores", 2021): one large term, and small ones that are kept or lost by how many bits
+/// there are below it.
 #[test]
 fn bits_below_the_largest_term_are_those_of_each_generation() {
     let dot = |core: TensorCore, c: f32, terms: &[(u16, u16)]| {
@@ -177,16 +180,19 @@ fn bits_below_the_largest_term_are_those_of_each_generation() {
         // 1 - 1 + 2^-bits is seen; half of it is not.
         assert_eq!(dot(core, 1.0, &[minus, small(-bits)]), 2f32.powi(-bits), "{core:?}");
         assert_eq!(dot(core, 1.0, &[minus, small(-bits - 1)]), 0.0, "{core:?}");
-        // Each term is cut by itself, towards zero: two halves do not make a whole, whatever their sign.
+        // Each term is cut by itself, towards zero: two halves do not make a whole, whatever their
+        // sign.
         assert_eq!(dot(core, 1.0, &[minus, small(-bits - 1), small(-bits - 1)]), 0.0, "{core:?}");
         let negative = (power_of_two(-bits - 1) | 0x8000, ONE);
         assert_eq!(dot(core, 1.0, &[minus, negative, negative]), 0.0, "{core:?}");
-        // The sum is cut towards zero: 1 + 2^-24 + 2^-24 is exact, 2 - 2^-24 is not, if the term is kept at all.
+        // The sum is cut towards zero: 1 + 2^-24 + 2^-24 is exact, 2 - 2^-24 is not, if the term is
+        // kept at all.
         assert_eq!(dot(core, 1.0, &[small(-24), small(-24)]), 1.0 + 2f32.powi(-23), "{core:?}");
         let below = if bits == 25 { 2f32.powi(-23) } else { 0.0 };
         assert_eq!(dot(core, 2.0, &[(power_of_two(-24) | 0x8000, ONE)]), 2.0 - below, "{core:?}");
     }
-    // Sixteen terms at once, or eight and eight: what the first eight cancel leaves room for what follows.
+    // Sixteen terms at once, or eight and eight: what the first eight cancel leaves room for what
+    // follows.
     let mut terms = vec![(0, 0); 16];
     terms[0] = (ONE | 0x8000, ONE);
     terms[8] = small(-40);
@@ -237,7 +243,7 @@ fn a_chain_goes_over_blocks_of_sixteen_and_zeros_change_nothing() {
     }
 }
 
-/// What GPUs have computed: see fixtures/README.md.
+/// Sums that GPUs have computed: see fixtures/README.md.
 #[test]
 fn sums_are_those_of_the_hardware() {
     let directory = std::env::var_os("ISENTROPE_TENSOR_CORE_CASES").map_or_else(
@@ -258,7 +264,7 @@ fn sums_are_those_of_the_hardware() {
         for line in text.lines() {
             let fields: Vec<&str> = line.split(' ').collect();
             let numbers = |text: &str| -> [u16; 16] {
-                // Those of 8 terms are followed by zeros.
+                // Sums of 8 terms are followed by zeros.
                 std::array::from_fn(|i| {
                     text.get(4 * i..4 * i + 4).map_or(0, |x| u16::from_str_radix(x, 16).unwrap())
                 })

@@ -1,4 +1,4 @@
-// Causal grouped-query attention over a paged cache where storage is bf16, by the tensor core: docs/numerics.md, rule 3 of bf16. Heads
+// Causal grouped-query attention over a paged cache where storage is bf16, by the tensor core: docs/concepts/numerics.md, rule 3 of bf16. Heads
 // of at most 128 features; larger ones are attention.cu's.
 //
 // Keys come in tiles of 64 at multiples of 64, and splits of 1024 at multiples of 1024, whoever asks and whatever else is in the batch.

@@ -1,5 +1,5 @@
 // The gradient of attention over whole sequences, some of which may share a beginning, where storage is bf16, by the tensor core:
-// docs/numerics.md, rule 3 of bf16. Heads of at most 128 features; larger ones are attention_backward.cu's.
+// docs/concepts/numerics.md, rule 3 of bf16. Heads of at most 128 features; larger ones are attention_backward.cu's.
 //
 // Two kernels without atomics. The first has 16 rows a warp, pairs of a token and a head, and goes over the keys twice: for three
 // numbers of each row, and for the gradient of the queries, one chain over the keys. The second has 16 keys a warp, and goes over the

@@ -1,5 +1,5 @@
-//! AdamW over several tensors in one launch, and the sums of squares of the gradient's norm in another. Moments may live in the
-//! host's memory.
+//! AdamW over several tensors in one launch, and the sums of squares of the gradient's norm in
+//! another. Moments may live in the host's memory.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{ADAMW, SQUARE_SUMS};
@@ -10,8 +10,8 @@ use crate::layout::Element;
 use isentrope_kernels::{AdamW, NORM_BLOCK, UpdateFactors, Updated};
 use std::ops::Range;
 
-/// A tensor as the kernels take it: addresses of weights, of their rests, of the gradient and of both moments, its numbers,
-/// and how many blocks there are before it.
+/// A tensor as the kernels take it: addresses of weights, of their rests, of the gradient and of
+/// both moments, its numbers, and how many blocks there are before it.
 type Tensor = [u64; 7];
 const NUMBERS: usize = 5;
 const BLOCKS_BEFORE: usize = 6;
@@ -26,7 +26,8 @@ fn part<D: Device>(of: &CudaBuffer<D>, numbers: &Range<usize>) -> (Pointer, Poin
     }
 }
 
-/// What an update takes on the device where moments live in the host's memory, with so many numbers of each at a time.
+/// What an update takes on the device where moments live in the host's memory, with so many numbers
+/// of each at a time.
 pub(crate) fn workspace(piece: usize) -> usize {
     piece.saturating_mul(2 * 4)
 }
@@ -36,7 +37,8 @@ fn is_split<D: Device>(buffer: &CudaBuffer<D>) -> bool {
     buffer.layout.element == Element::Split
 }
 
-/// Numbers how many blocks there are before each tensor, leaves out those that have none, and says how many there are in all.
+/// Numbers how many blocks there are before each tensor, leaves out those that have none, and says
+/// how many there are in all.
 fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     tensors.retain(|tensor| tensor[NUMBERS] > 0);
     let mut blocks = 0;
@@ -47,10 +49,32 @@ fn number_blocks(tensors: &mut Vec<Tensor>) -> usize {
     usize::try_from(blocks).expect("numbers fit the host's memory")
 }
 
+/// Some numbers of one parameter in an update, as [`Updated`] has them.
+pub(crate) struct Parameter<'a, D: Device> {
+    weights: &'a CudaBuffer<D>,
+    gradient: &'a CudaBuffer<D>,
+    numbers: Range<usize>,
+    first: &'a CudaBuffer<D>,
+    second: &'a CudaBuffer<D>,
+}
+
+impl<'a, D: Device> Parameter<'a, D> {
+    pub(crate) fn of(Updated { weights, gradient, numbers, first, second }: &'a Updated<'_>) -> Self {
+        let numbers = numbers.clone();
+        Self {
+            weights: weights.of(),
+            gradient: gradient.of(),
+            numbers,
+            first: first.of(),
+            second: second.of(),
+        }
+    }
+}
+
 impl<D: Device> Cuda<D> {
     pub(crate) fn sums_of_squares(&self, parts: &[(&CudaBuffer<D>, Range<usize>)]) -> Vec<f32> {
         let mut sums = Vec::new();
-        // Of one type at a time, in the order of the parts.
+        // One type of numbers at a time, in the order of the parts.
         for parts in parts.chunk_by(|a, b| is_split(a.0) == is_split(b.0)) {
             let tensor = |(of, numbers): &(&CudaBuffer<D>, Range<usize>)| {
                 self.settle(of);
@@ -74,11 +98,10 @@ impl<D: Device> Cuda<D> {
         sums
     }
 
-    pub(crate) fn update(&self, settings: AdamW, parameters: &mut [Updated<'_, CudaBuffer<D>>]) {
+    pub(crate) fn update(&self, settings: AdamW, parameters: &[Parameter<'_, D>]) {
         let factors = settings.factors();
-        let kind = |of: &Updated<'_, CudaBuffer<D>>| {
-            (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some())
-        };
+        let kind =
+            |of: &Parameter<'_, D>| (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some());
         for parameters in parameters.chunk_by(|a, b| kind(a) == kind(b)) {
             let (split, first, second) = kind(&parameters[0]);
             assert_eq!(first, second, "one moment lives in the host's memory and the other does not");
@@ -87,21 +110,17 @@ impl<D: Device> Cuda<D> {
                 continue;
             }
             let moment = |moment: &CudaBuffer<D>| part(moment, &(0..moment.numbers())).0;
-            let tensor = |of: &Updated<'_, CudaBuffer<D>>| {
+            let tensor = |of: &Parameter<'_, D>| {
                 self.tensor(of, 0..of.numbers.len(), [moment(of.first), moment(of.second)])
             };
             self.launch_update(&factors, split, parameters.iter().map(tensor).collect());
         }
     }
 
-    /// An update of numbers whose moments live in the host's memory: piece after piece of both is copied to the device, updated
-    /// there, and copied back. All of it is in the one stream, so the host waits for none of it.
-    fn update_in_pieces(
-        &self,
-        factors: &UpdateFactors,
-        split: bool,
-        parameters: &[Updated<'_, CudaBuffer<D>>],
-    ) {
+    /// An update of numbers whose moments live in the host's memory: piece after piece of both is
+    /// copied to the device, updated there, and copied back. All of it is in the one stream, so the
+    /// host waits for none of it.
+    fn update_in_pieces(&self, factors: &UpdateFactors, split: bool, parameters: &[Parameter<'_, D>]) {
         let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
         let bytes = 4 * self.piece.min(all);
         let places = [self.scratch(bytes), self.scratch(bytes)];
@@ -122,8 +141,8 @@ impl<D: Device> Cuda<D> {
             if filled == 0 {
                 return;
             }
-            let moments = |of: &Updated<'_, CudaBuffer<D>>, numbers: &Range<usize>, at: usize, back: bool| {
-                for (moment, place) in [&*of.first, &*of.second].into_iter().zip(&places) {
+            let moments = |of: &Parameter<'_, D>, numbers: &Range<usize>, at: usize, back: bool| {
+                for (moment, place) in [of.first, of.second].into_iter().zip(&places) {
                     let host = moment.host.as_ref().expect("moments of a piece live in the host's memory");
                     let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
                     match back {
@@ -133,7 +152,7 @@ impl<D: Device> Cuda<D> {
                 }
             };
             parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, false));
-            let tensor = |(of, numbers, at): &(&Updated<'_, CudaBuffer<D>>, Range<usize>, usize)| {
+            let tensor = |(of, numbers, at): &(&Parameter<'_, D>, Range<usize>, usize)| {
                 self.tensor(of, numbers.clone(), [0, 1].map(|which: usize| places[which].at(4 * at)))
             };
             self.launch_update(factors, split, parts.iter().map(tensor).collect());
@@ -142,12 +161,7 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Some of the numbers that are updated, with moments on the device.
-    fn tensor(
-        &self,
-        of: &Updated<'_, CudaBuffer<D>>,
-        numbers: Range<usize>,
-        moments: [Pointer; 2],
-    ) -> Tensor {
+    fn tensor(&self, of: &Parameter<'_, D>, numbers: Range<usize>, moments: [Pointer; 2]) -> Tensor {
         self.settle(of.gradient);
         let numbers = of.numbers.start + numbers.start..of.numbers.start + numbers.end;
         let (weights, rest) = part(of.weights, &numbers);

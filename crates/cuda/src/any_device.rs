@@ -7,8 +7,8 @@ use isentrope_kernels::OutOfMemory;
 use isentrope_trace::call;
 use std::any::Any;
 
-/// Some device: a program that computes on a GPU, or in tests on the emulator, has one instance of the backend for both. A
-/// virtual call per launch is nothing beside a launch.
+/// Some device: a program that computes on a GPU, or in tests on the emulator, has one instance of
+/// the backend for both. A virtual call per launch is nothing beside a launch.
 pub struct AnyDevice(Box<dyn Erased>);
 
 /// Memory of an [`AnyDevice`].

@@ -13,7 +13,7 @@ use crate::dtype::Dtype;
 use crate::kernels::{Grid, Pointer};
 use crate::layout::page_len;
 use crate::splits::{WARP_ROWS, WARPS, warps};
-use isentrope_kernels::{Attention, HeadNorms};
+use isentrope_kernels::{Attention, Buffer, HeadNorms};
 use std::ops::Range;
 
 /// Threads of a block without the tensor core: 8 rows of 32 keys.
@@ -36,8 +36,8 @@ fn window(shape: Attention) -> u32 {
     shape.window.map_or(0, |window| word(window.min(1 << 30)))
 }
 
-/// Bytes of the gradient's statistics of so many positions: three numbers for each head, and with bf16 a fourth, since all of
-/// a row are copied at once.
+/// Bytes of the gradient's statistics of so many positions: three numbers for each head, and with
+/// bf16 a fourth, since all of a row are copied at once.
 pub(crate) fn gradient_workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
     let bytes = if dtype == Dtype::F32 { 12 } else { 16 };
     positions.saturating_mul(shape.heads).saturating_mul(bytes)
@@ -68,7 +68,7 @@ impl<D: Device> Cuda<D> {
     pub(crate) fn prepare(
         &self,
         shape: Attention,
-        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        norms: Option<HeadNorms<'_>>,
         (cos, sin): (&CudaBuffer<D>, &CudaBuffer<D>),
         qkv: &CudaBuffer<D>,
         batch: &CudaBatch<D>,
@@ -79,7 +79,7 @@ impl<D: Device> Cuda<D> {
         let layer = Self::layer(shape, batch, cache, layer);
         let angles = [cos, sin].map(|of| of.rows(batch.positions_end(), shape.head_dim / 2));
         self.launch_prepare(shape, norms, Some(angles), qkv, batch, 0..batch.rows(), layer);
-        // What goes to further pages as well is the same numbers.
+        // Further pages get the same numbers.
         self.launch_prepare(shape, None, None, qkv, batch, batch.rows()..batch.stored(), layer);
     }
 
@@ -88,7 +88,7 @@ impl<D: Device> Cuda<D> {
     fn launch_prepare(
         &self,
         shape: Attention,
-        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
+        norms: Option<HeadNorms<'_>>,
         angles: Option<[Pointer; 2]>,
         qkv: &CudaBuffer<D>,
         batch: &CudaBatch<D>,
@@ -98,9 +98,11 @@ impl<D: Device> Cuda<D> {
         let qkv_at = qkv.rows(batch.rows(), shape.row());
         let [cos, sin] = angles.unwrap_or([Pointer::NULL; 2]);
         let (raw, weights, eps) = norms.map_or((qkv_at, [Pointer::NULL; 2], 0.0), |norms| {
-            assert_eq!(norms.raw.layout.stride, qkv.layout.stride);
-            let weights = [norms.queries, norms.keys].map(|weights| weights.vector(shape.head_dim));
-            (norms.raw.rows(batch.rows(), shape.row()), weights, norms.eps)
+            let raw: &CudaBuffer<D> = norms.raw.of();
+            assert_eq!(raw.layout.stride, qkv.layout.stride);
+            let vector = |weights: &Buffer| weights.of::<CudaBuffer<D>>().vector(shape.head_dim);
+            let weights = [norms.queries, norms.keys].map(vector);
+            (raw.rows(batch.rows(), shape.row()), weights, norms.eps)
         });
         let (rows, slots) = batch.stored_from(places.start);
         let heads = shape.heads + 2 * shape.kv_heads;
@@ -250,11 +252,13 @@ impl<D: Device> Cuda<D> {
         let group = shape.heads / shape.kv_heads;
         let queries = for_head(&ATTENTION_BACKWARD_QUERIES_TILES, dim);
         let keys = for_head(&ATTENTION_BACKWARD_KEYS_TILES, dim);
-        // Rows of a tile, keys of a tile, and of both kernels: it, threads of a block, bytes of its shared memory.
+        // Rows of a tile, keys of a tile, and of both kernels: it, threads of a block, bytes of its
+        // shared memory.
         let (tile, queries, keys) = match (queries, keys) {
             (Some((padded, queries)), Some((_, keys))) if self.dtype == Dtype::Bf16 => {
                 let (of_queries, of_keys) = (warps(batch.longest() * group), warps(batch.longest()));
-                // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and the block's values.
+                // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and
+                // the block's values.
                 let shared = 256 * padded + 1024 + 2 * WARP_ROWS * of_keys * padded;
                 (
                     [WARP_ROWS * of_queries, WARP_ROWS * of_keys],

@@ -1,32 +1,27 @@
 //! A GPU as a [`Backend`].
 
+use crate::adamw::{self, Parameter};
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
 use crate::cuda::Cuda;
 use crate::device::Device;
-use crate::draw::{CudaDrawing, CudaTokens};
 use crate::failure::Failure;
-use crate::head::CudaStatistics;
 use crate::index::CudaIndex;
 use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
-use crate::{adamw, attention, draw, head, linear, splits};
+use crate::{attention, draw, head, linear, splits};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Draw, Drawn, EntropySlopes, Grouped, HeadNorms, HeadScores, HostBatch, Kind,
-    Linear, OutOfMemory, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
+    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens, EntropySlopes,
+    Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear, OutOfMemory, QueuedDraws,
+    ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
 
 impl<D: Device> Backend for Cuda<D> {
-    type Buffer = CudaBuffer<D>;
-    type Batch = CudaBatch<D>;
-    type Index = CudaIndex<D>;
-    type Statistics = CudaStatistics<D>;
-    type Drawing = CudaDrawing<D>;
-    type Tokens = CudaTokens<D>;
-
-    const PAGE: usize = PAGE;
+    fn page_positions(&self) -> usize {
+        PAGE
+    }
 
     fn bytes(&self, role: Role) -> usize {
         match role {
@@ -61,9 +56,9 @@ impl<D: Device> Backend for Cuda<D> {
             Work::OffloadedMoments(numbers) => adamw::workspace(self.piece.min(numbers)),
         }
     }
-    fn allocate(&self, role: Role) -> Result<CudaBuffer<D>, OutOfMemory> {
+    fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
         if let Role::OffloadedMoment(_) = role {
-            return self.kept_on_host(Layout::new(self.dtype, role));
+            return self.kept_on_host(Layout::new(self.dtype, role)).map(Buffer::new);
         }
         let buffer = self.kept(Layout::new(self.dtype, role))?;
         let bytes = buffer.layout.bytes();
@@ -71,321 +66,327 @@ impl<D: Device> Backend for Cuda<D> {
             self.device.clear(buffer.memory(), 0, bytes);
             buffer.set_zero();
         }
-        Ok(buffer)
+        Ok(Buffer::new(buffer))
     }
-    fn buffer(&self, role: Role) -> CudaBuffer<D> {
+    fn buffer(&self, role: Role) -> Buffer {
         if let Role::OffloadedMoment(_) = role {
             return self.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
         }
         let layout = Layout::new(self.dtype, role);
-        CudaBuffer::new(self.scratch(layout.bytes()), layout)
+        Buffer::new(CudaBuffer::new(self.scratch(layout.bytes()), layout))
     }
     fn trim(&self) {
         self.graphs.clear();
         self.pool.trim();
     }
 
-    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&CudaTokens<D>>) -> CudaBatch<D> {
-        CudaBatch::new(host, drawn, |words| self.uploaded(words))
+    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch {
+        let drawn = drawn.map(DrawnTokens::of);
+        DeviceBatch::new(CudaBatch::new(host, drawn, |words| self.uploaded(words)))
     }
-    fn index(&self, numbers: &[u32]) -> CudaIndex<D> {
-        self.indexed(numbers)
+    fn index(&self, numbers: &[u32]) -> DeviceIndex {
+        DeviceIndex::new(self.indexed(numbers))
     }
 
     fn rows_of_step(&self, rows: usize) -> usize {
         self.rounded_rows(rows)
     }
-    fn replayed<R>(&self, key: ReplayKey, f: impl FnOnce() -> R) -> R {
-        self.step(Key::Step(key), f)
+    fn replayed(&self, key: ReplayKey, step: &mut dyn FnMut() -> Buffer) -> Buffer {
+        self.step(Key::Step(key), step)
     }
 
-    fn fill(&self, buffer: &mut CudaBuffer<D>, value: f32) {
-        self.fill_whole(buffer, value);
+    fn fill(&self, buffer: &mut Buffer, value: f32) {
+        self.fill_whole(buffer.of_mut(), value);
     }
-    fn write(&self, buffer: &mut CudaBuffer<D>, first: usize, rows: &[f32]) {
-        self.write_rows(buffer, first, rows);
+    fn write(&self, buffer: &mut Buffer, first: usize, rows: &[f32]) {
+        self.write_rows(buffer.of_mut(), first, rows);
     }
-    fn read(&self, buffer: &CudaBuffer<D>, first: usize, rows: &mut [f32]) {
-        self.read_rows(buffer, first, rows);
+    fn read(&self, buffer: &Buffer, first: usize, rows: &mut [f32]) {
+        self.read_rows(buffer.of(), first, rows);
     }
-    fn copy(&self, from: &CudaBuffer<D>, to: &mut CudaBuffer<D>, rows: usize) {
-        self.copy_first(from, to, rows);
+    fn copy(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
+        self.copy_first(from.of(), to.of_mut(), rows);
     }
-    fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut CudaBuffer<D>) {
-        self.pack_rows(kind, first, rows, packed);
+    fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut Buffer) {
+        self.pack_rows(kind, first, rows, packed.of_mut());
     }
-    fn unpack(&self, kind: Kind, first: usize, packed: &CudaBuffer<D>, rows: &mut [f32]) {
-        self.unpack_rows(kind, first, packed, rows);
+    fn unpack(&self, kind: Kind, first: usize, packed: &Buffer, rows: &mut [f32]) {
+        self.unpack_rows(kind, first, packed.of(), rows);
     }
 
     fn linear(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        bias: Option<&CudaBuffer<D>>,
-        y: &mut CudaBuffer<D>,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        y: &mut Buffer,
         tokens: usize,
     ) {
-        self.forward(shape, x, weights, bias, y, tokens, false);
+        self.forward(shape, x.of(), weights.of(), bias.map(Buffer::of), y.of_mut(), tokens, false);
     }
     fn linear_add(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        bias: Option<&CudaBuffer<D>>,
-        y: &mut CudaBuffer<D>,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        y: &mut Buffer,
         tokens: usize,
     ) {
-        self.forward(shape, x, weights, bias, y, tokens, true);
+        self.forward(shape, x.of(), weights.of(), bias.map(Buffer::of), y.of_mut(), tokens, true);
     }
     fn linear_swiglu(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        bias: Option<&CudaBuffer<D>>,
-        gate_up: Option<&mut CudaBuffer<D>>,
-        y: &mut CudaBuffer<D>,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        gate_up: Option<&mut Buffer>,
+        y: &mut Buffer,
         tokens: usize,
     ) {
-        self.forward_gated(shape, x, weights, bias, gate_up.as_deref(), y, tokens);
+        self.forward_gated(
+            shape,
+            x.of(),
+            weights.of(),
+            bias.map(Buffer::of),
+            gate_up.as_deref().map(Buffer::of),
+            y.of_mut(),
+            tokens,
+        );
     }
     fn linear_backward_input(
         &self,
         shape: Linear,
-        dy: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        dx: &mut CudaBuffer<D>,
+        dy: &Buffer,
+        weights: &Buffer,
+        dx: &mut Buffer,
         tokens: usize,
     ) {
-        self.input_gradient(shape, dy, weights, dx, tokens);
+        self.input_gradient(shape, dy.of(), weights.of(), dx.of_mut(), tokens);
     }
-    fn linear_backward_weight(
-        &self,
-        shape: Linear,
-        dy: &CudaBuffer<D>,
-        x: &CudaBuffer<D>,
-        dw: &mut CudaBuffer<D>,
-        tokens: usize,
-    ) {
-        self.weight_gradient(shape, dy, x, dw, tokens);
+    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize) {
+        self.weight_gradient(shape, dy.of(), x.of(), dw.of_mut(), tokens);
     }
-    fn linear_backward_bias(&self, shape: Linear, dy: &CudaBuffer<D>, db: &mut CudaBuffer<D>, tokens: usize) {
-        self.bias_gradient(shape, dy, db, tokens);
+    fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize) {
+        self.bias_gradient(shape, dy.of(), db.of_mut(), tokens);
     }
 
-    fn embed(&self, vocabulary: Linear, packed: &CudaBuffer<D>, batch: &CudaBatch<D>, y: &mut CudaBuffer<D>) {
-        self.look_up(vocabulary, packed, batch, y);
+    fn embed(&self, vocabulary: Linear, packed: &Buffer, batch: &DeviceBatch, y: &mut Buffer) {
+        self.look_up(vocabulary, packed.of(), batch.of(), y.of_mut());
     }
-    fn embed_backward(&self, slots: &CudaIndex<D>, dy: &CudaBuffer<D>, rows: &mut CudaBuffer<D>) {
-        self.add_embedded(slots, dy, rows);
+    fn embed_backward(&self, slots: &DeviceIndex, dy: &Buffer, rows: &mut Buffer) {
+        self.add_embedded(slots.of(), dy.of(), rows.of_mut());
     }
     fn add_embedding_rows(
         &self,
         vocabulary: Linear,
-        rows: &CudaBuffer<D>,
-        tokens: &CudaIndex<D>,
-        packed: &mut CudaBuffer<D>,
+        rows: &Buffer,
+        tokens: &DeviceIndex,
+        packed: &mut Buffer,
     ) {
-        self.add_to_embedding(vocabulary, rows, tokens, packed);
+        self.add_to_embedding(vocabulary, rows.of(), tokens.of(), packed.of_mut());
     }
 
-    fn rms_norm(
-        &self,
-        layout: Grouped,
-        eps: f32,
-        x: &CudaBuffer<D>,
-        weight: &CudaBuffer<D>,
-        y: &mut CudaBuffer<D>,
-        rows: usize,
-    ) {
-        self.norm(layout, eps, x, weight, y, rows);
+    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize) {
+        self.norm(layout, eps, x.of(), weight.of(), y.of_mut(), rows);
     }
     fn rms_norm_backward(
         &self,
         layout: Grouped,
         eps: f32,
-        x: &CudaBuffer<D>,
-        weight: &CudaBuffer<D>,
-        dy: Option<&CudaBuffer<D>>,
-        dx: &mut CudaBuffer<D>,
-        dw: &mut CudaBuffer<D>,
+        x: &Buffer,
+        weight: &Buffer,
+        dy: Option<&Buffer>,
+        dx: &mut Buffer,
+        dw: &mut Buffer,
         rows: usize,
     ) {
-        self.norm_gradient(layout, eps, x, weight, dy, dx, dw, rows);
+        self.norm_gradient(
+            layout,
+            eps,
+            x.of(),
+            weight.of(),
+            dy.map(Buffer::of),
+            dx.of_mut(),
+            dw.of_mut(),
+            rows,
+        );
     }
 
     fn rope(
         &self,
         layout: Grouped,
-        x: &mut CudaBuffer<D>,
-        cos: &CudaBuffer<D>,
-        sin: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
+        x: &mut Buffer,
+        cos: &Buffer,
+        sin: &Buffer,
+        batch: &DeviceBatch,
         turn: Turn,
     ) {
-        self.rotate(layout, x, cos, sin, batch, turn);
+        self.rotate(layout, x.of_mut(), cos.of(), sin.of(), batch.of(), turn);
     }
 
     fn store_kv(
         &self,
         shape: Attention,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        cache: &mut CudaBuffer<D>,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        cache: &mut Buffer,
         layer: usize,
     ) {
-        self.store(shape, qkv, batch, cache, layer);
+        self.store(shape, qkv.of(), batch.of(), cache.of_mut(), layer);
     }
     fn prepare_qkv(
         &self,
         shape: Attention,
-        norms: Option<HeadNorms<'_, CudaBuffer<D>>>,
-        angles: (&CudaBuffer<D>, &CudaBuffer<D>),
-        qkv: &mut CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        cache: &mut CudaBuffer<D>,
+        norms: Option<HeadNorms<'_>>,
+        (cos, sin): (&Buffer, &Buffer),
+        qkv: &mut Buffer,
+        batch: &DeviceBatch,
+        cache: &mut Buffer,
         layer: usize,
     ) {
-        self.prepare(shape, norms, angles, qkv, batch, cache, layer);
+        self.prepare(shape, norms, (cos.of(), sin.of()), qkv.of_mut(), batch.of(), cache.of_mut(), layer);
     }
-    fn copy_pages(&self, shape: Attention, cache: &mut CudaBuffer<D>, pages: &[(u32, u32)]) {
-        self.copy_in_every_layer(shape, cache, pages);
+    fn copy_pages(&self, shape: Attention, cache: &mut Buffer, pages: &[(u32, u32)]) {
+        self.copy_in_every_layer(shape, cache.of_mut(), pages);
     }
     fn attention(
         &self,
         shape: Attention,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        cache: &CudaBuffer<D>,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        cache: &Buffer,
         layer: usize,
-        out: &mut CudaBuffer<D>,
+        out: &mut Buffer,
     ) {
-        self.attend(shape, qkv, batch, cache, layer, out);
+        self.attend(shape, qkv.of(), batch.of(), cache.of(), layer, out.of_mut());
     }
     fn attention_backward(
         &self,
         shape: Attention,
-        qkv: &CudaBuffer<D>,
-        batch: &CudaBatch<D>,
-        d_out: &CudaBuffer<D>,
-        d_qkv: &mut CudaBuffer<D>,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        d_out: &Buffer,
+        d_qkv: &mut Buffer,
     ) {
-        self.attention_gradient(shape, qkv, batch, d_out, d_qkv);
+        self.attention_gradient(shape, qkv.of(), batch.of(), d_out.of(), d_qkv.of_mut());
     }
 
-    fn swiglu(&self, features: usize, gate_up: &CudaBuffer<D>, y: &mut CudaBuffer<D>, tokens: usize) {
-        self.gate(features, gate_up, y, tokens);
+    fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
+        self.gate(features, gate_up.of(), y.of_mut(), tokens);
     }
-    fn swiglu_backward(
-        &self,
-        features: usize,
-        dy: &mut CudaBuffer<D>,
-        gate_up: &mut CudaBuffer<D>,
-        tokens: usize,
-    ) {
-        self.gate_gradient(features, dy, gate_up, tokens);
+    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize) {
+        self.gate_gradient(features, dy.of_mut(), gate_up.of_mut(), tokens);
     }
 
-    fn gather_rows(&self, from: &CudaBuffer<D>, rows: &CudaIndex<D>, to: &mut CudaBuffer<D>) {
-        self.copy_rows(from, Some(rows), to, None, rows.len());
+    fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
+        let rows: &CudaIndex<D> = rows.of();
+        self.copy_rows(from.of(), Some(rows), to.of_mut(), None, rows.len());
     }
-    fn store_rows(
-        &self,
-        from: &CudaBuffer<D>,
-        rows: &CudaIndex<D>,
-        to: &mut CudaBuffer<D>,
-        slots: &CudaIndex<D>,
-    ) {
-        self.store_in_order(from, rows, to, slots);
+    fn store_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, slots: &DeviceIndex) {
+        self.store_in_order(from.of(), rows.of(), to.of_mut(), slots.of());
     }
-    fn scatter_rows(&self, from: &CudaBuffer<D>, rows: &CudaIndex<D>, to: &mut CudaBuffer<D>, total: usize) {
-        self.scatter(from, rows, to, total);
+    fn scatter_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, total: usize) {
+        self.scatter(from.of(), rows.of(), to.of_mut(), total);
     }
 
     fn head(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        targets: CudaIndex<D>,
+        x: &Buffer,
+        weights: &Buffer,
+        targets: DeviceIndex,
         masks: Arc<SamplingMasks>,
         temperature: f32,
-    ) -> CudaStatistics<D> {
-        self.head_forward(shape, x, weights, targets, &masks, temperature)
+    ) -> HeadStatistics {
+        HeadStatistics::new(self.head_forward(
+            shape,
+            x.of(),
+            weights.of(),
+            targets.into_own(),
+            &masks,
+            temperature,
+        ))
     }
-    fn scores(&self, statistics: &mut CudaStatistics<D>) -> HeadScores {
-        self.read_scores(statistics)
+    fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores {
+        self.read_scores(statistics.of_mut())
     }
     fn head_backward(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        statistics: &CudaStatistics<D>,
+        x: &Buffer,
+        weights: &Buffer,
+        statistics: &HeadStatistics,
         d_logprobs: &[f32],
         d_entropies: &[f32],
         d_log_masses: &[f32],
-        dx: &mut CudaBuffer<D>,
-        dw: &mut CudaBuffer<D>,
+        dx: &mut Buffer,
+        dw: &mut Buffer,
     ) {
-        self.head_gradient(shape, x, weights, statistics, [d_logprobs, d_entropies, d_log_masses], dx, dw);
+        self.head_gradient(
+            shape,
+            x.of(),
+            weights.of(),
+            statistics.of(),
+            [d_logprobs, d_entropies, d_log_masses],
+            dx.of_mut(),
+            dw.of_mut(),
+        );
     }
     fn entropy_slopes(
         &self,
         shape: Linear,
-        x: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        targets: &CudaIndex<D>,
+        x: &Buffer,
+        weights: &Buffer,
+        targets: &DeviceIndex,
         masks: &SamplingMasks,
         temperature: f32,
     ) -> EntropySlopes {
-        self.slopes(shape, x, weights, self.indexed(&targets.host), masks, temperature)
+        let targets = self.indexed(&targets.of::<CudaIndex<D>>().host);
+        self.slopes(shape, x.of(), weights.of(), targets, masks, temperature)
     }
-    fn draw(
-        &self,
-        shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
-        draws: &[Draw],
-    ) -> Vec<Option<Drawn>> {
-        self.draw_tokens(shape, hidden, weights, draws)
+    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
+        self.draw_tokens(shape, hidden.of(), weights.of(), draws)
     }
     fn begin_draw(
         &self,
         shape: Linear,
-        hidden: &CudaBuffer<D>,
-        weights: &CudaBuffer<D>,
+        hidden: &Buffer,
+        weights: &Buffer,
         draws: &[Draw],
-    ) -> (CudaTokens<D>, CudaDrawing<D>) {
-        self.begin_drawing(shape, hidden, weights, draws)
+    ) -> (DrawnTokens, QueuedDraws) {
+        let (tokens, drawing) = self.begin_drawing(shape, hidden.of(), weights.of(), draws);
+        (DrawnTokens::new(tokens), QueuedDraws::new(drawing))
     }
     fn draws_behind(&self) -> bool {
         true
     }
-    fn drawn(&self, drawing: CudaDrawing<D>) -> Vec<Option<Drawn>> {
-        self.read_drawing(drawing)
+    fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
+        self.read_drawing(drawing.into_own())
     }
 
     fn numbers(&self, kind: Kind) -> usize {
         Layout::new(self.dtype, Role::Gradient(kind)).numbers()
     }
-    fn read_numbers(&self, from: &CudaBuffer<D>, first: usize, numbers: &mut [f32]) {
+    fn read_numbers(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
+        let from: &CudaBuffer<D> = from.of();
         self.settle(from);
         self.read_range(from, first, numbers);
     }
-    fn write_numbers(&self, to: &mut CudaBuffer<D>, first: usize, numbers: &[f32]) {
-        self.write_range(to, first, numbers);
+    fn write_numbers(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
+        self.write_range(to.of_mut(), first, numbers);
     }
-    fn add(&self, from: &CudaBuffer<D>, to: &mut CudaBuffer<D>) {
-        self.add_whole(from, to);
+    fn add(&self, from: &Buffer, to: &mut Buffer) {
+        self.add_whole(from.of(), to.of_mut());
     }
-    fn square_sums(&self, parts: &[(&CudaBuffer<D>, Range<usize>)]) -> Vec<f32> {
-        self.sums_of_squares(parts)
+    fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
+        let parts: Vec<_> = parts.iter().map(|(part, numbers)| (part.of(), numbers.clone())).collect();
+        self.sums_of_squares(&parts)
     }
-    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, CudaBuffer<D>>]) {
-        self.update(settings, parameters);
+    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]) {
+        let parameters: Vec<_> = parameters.iter().map(Parameter::of).collect();
+        self.update(settings, &parameters);
     }
 }

@@ -1,4 +1,5 @@
-//! Which rows belong to which sequences: checked on the host, uploaded once, and then known to every kernel of every layer.
+//! Which rows belong to which sequences: checked on the host, uploaded once, and then known to
+//! every kernel of every layer.
 
 use crate::device::Device;
 use crate::draw::CudaTokens;
@@ -30,11 +31,11 @@ pub struct CudaBatch<D: Device> {
     stored: usize,
     /// Tokens, positions, rows to be stored and their slots, and numbers of pages.
     block: Uploaded<D>,
-    /// Where tokens of draws are.
+    /// Addresses of drawn tokens.
     drawn: Option<CudaTokens<D>>,
     /// Tiles of the attention kernels, by query heads per key-value head.
     tiles: Mutex<HashMap<usize, Arc<Tiles<D>>>>,
-    /// Those of its tensor core's kernels, by heads, key-value heads and window.
+    /// Tiles of the tensor core's kernels, by heads, key-value heads and window.
     split_tiles: Mutex<HashMap<SplitKey, Arc<SplitTiles<D>>>>,
     /// Tiles of its gradient, by query heads per key-value head, and rows and keys of a tile.
     gradient_tiles: Mutex<HashMap<[usize; 3], Arc<GradientTiles<D>>>>,
@@ -92,7 +93,8 @@ impl<D: Device> CudaBatch<D> {
         let paged = all().all(|run| (run.position + run.len).div_ceil(PAGE) <= run.pages.len());
         let (mut rows, mut slots) = (Vec::new(), Vec::new());
         if paged {
-            // First each row once, those of no run among them, so that the kernel's grid follows from the number of rows.
+            // First each row once, those of no run among them, so that the kernel's grid follows
+            // from the number of rows.
             let mut is_in_run = vec![false; host.tokens.len()];
             for run in &host.runs {
                 is_in_run[run.row..run.row + run.len].fill(true);
@@ -117,7 +119,8 @@ impl<D: Device> CudaBatch<D> {
         let least_pages = all().flat_map(|run| &host.pages[run.pages.clone()]).max();
         let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
         let end = positions.iter().max().map_or(0, |&position| position as usize + 1);
-        // The pages come last: there are more of them with every step or so, and the others should stay where they are.
+        // The pages come last: there are more of them with every step or so, and the others should
+        // stay where they are.
         let block = upload(&[&host.tokens[..], &positions, &rows, &slots, &host.pages].concat());
         Self {
             positions: end,
@@ -163,7 +166,8 @@ impl<D: Device> CudaBatch<D> {
     pub(crate) fn stored(&self) -> usize {
         self.stored
     }
-    /// These rows from a place on, and where each goes: page times page size and the place there, or nowhere.
+    /// These rows from a place on, and where each goes: page times page size and the place there,
+    /// or nowhere.
     pub(crate) fn stored_from(&self, first: usize) -> (Pointer, Pointer) {
         let rows = 2 * self.rows() + first;
         (self.block.at(4 * rows), self.block.at(4 * (rows + self.stored)))

@@ -14,12 +14,14 @@ pub struct CudaBuffer<D: Device> {
     /// The numbers, where they live in the host's memory; the block has none then.
     pub(crate) host: Option<D::HostMemory>,
     tail: Mutex<Tail>,
-    /// Whether nothing was done since it was set to zeros. Whoever asks where the numbers are may write there.
+    /// Whether nothing was done since it was set to zeros. Whoever asks where the numbers are may
+    /// write there.
     is_zero: AtomicBool,
 }
 
-/// The last tokens that went into a matrix's gradient, where they do not fill a block of the tensor core's sums: they wait for
-/// the next ones, so that sums do not depend on where micro-batches end. Whoever reads the gradient has them added before.
+/// The last tokens that went into a matrix's gradient, where they do not fill a block of the tensor
+/// core's sums: they wait for the next ones, so that sums do not depend on where micro-batches end.
+/// Whoever reads the gradient has them added before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tail {
     /// How many wait.

@@ -1,4 +1,5 @@
-//! Which kernels there are: their files, names and parameters. A test holds these against the signatures in the files.
+//! Which kernels there are: their files, names and parameters. A test holds these against the
+//! signatures in the files.
 
 use crate::dtype::Dtype;
 use crate::kernels::{Arguments, Function, Grid, Kernel, Pointer, Source};
@@ -27,10 +28,11 @@ pub(crate) struct Tiled<P: 'static> {
 }
 
 impl<P: Arguments> Tiled<P> {
-    /// The kernel for a product on a device of so many processors, its tiles, and their grid. Large tiles read each operand
-    /// half as often; they would leave processors idle where the product is small, and where a small one has all rows, more
-    /// blocks are better at reading the other operand. Where small tiles leave processors idle, narrow ones, of which more
-    /// is under way, keep memory busy. No bit depends on the choice.
+    /// The kernel for a product on a device of so many processors, its tiles, and their grid. Large
+    /// tiles read each operand half as often; they would leave processors idle where the product is
+    /// small, and where a small one has all rows, more blocks are better at reading the other
+    /// operand. Where small tiles leave processors idle, narrow ones, of which more is under way,
+    /// keep memory busy. No bit depends on the choice.
     pub(crate) fn of(&self, rows: usize, columns: usize, processors: usize) -> (&'static Kernel<P>, Grid) {
         let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * columns.div_ceil(tile.columns);
         let (kernel, tile) = match self.narrow {
@@ -70,13 +72,14 @@ impl Tile {
 /// Kernels for heads of 16, 32, 64 and 128 features at most.
 pub(crate) type ByHead<P> = [(usize, &'static Kernel<P>); 4];
 
-/// The one for heads of so many features, and the features that it computes with; None where there are too many.
+/// The one for heads of so many features, and the features that it computes with; None where there
+/// are too many.
 pub(crate) fn for_head<P>(kernels: &ByHead<P>, head_dim: usize) -> Option<(usize, &'static Kernel<P>)> {
     kernels.iter().copied().find(|(most, _)| head_dim <= *most)
 }
 
-/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles, or `decoding`, with one
-/// more for narrow tiles; and a `pair`, with one for each type of numbers.
+/// Declares the kernels of each file: `one`; what is `tiled`, with a kernel for each size of tiles,
+/// or `decoding`, with one more for narrow tiles; and a `pair`, with one for each type of numbers.
 macro_rules! catalog {
     ($($source:ident $file:literal {
         $(one $one:ident $one_name:literal ($($one_p:ty),*);)*
@@ -188,7 +191,8 @@ catalog! {
     OPTIMIZER "adamw.cu" {
         // tensors, count, sums, blocks, split.
         one SQUARE_SUMS "square_sums" (P, u32, P, u64, u32);
-        // tensors, count, split, gradient scale, keep, beta1, 1 - beta1, beta2, 1 - beta2, root of the correction, eps, rate.
+        // tensors, count, split, gradient scale, keep, beta1, 1 - beta1, beta2, 1 - beta2, root of
+        // the correction, eps, rate.
         one ADAMW "adamw" (P, u32, u32, f32, f32, f32, f32, f32, f32, f32, f32, f32);
     }
     CHAINS "linear_f32.cu" {
@@ -231,32 +235,36 @@ catalog! {
     ATTEND "attention.cu" {
         // cache, pairs, words of a page, words of a layer.
         one COPY_PAGES "copy_pages" (P, P, u64, u64);
-        // raw, qkv, weights of the queries' and the keys' norm, cos, sin, positions, rows, slots, layer, count, heads, kv heads,
-        // head_dim, stride, eps.
+        // raw, qkv, weights of the queries' and the keys' norm, cos, sin, positions, rows, slots,
+        // layer, count, heads, kv heads, head_dim, stride, eps.
         pair PREPARE_QKV, PREPARE_QKV_F32 "prepare_qkv_f32", PREPARE_QKV_BF16 "prepare_qkv_bf16"
             (P, P, P, P, P, P, P, P, P, P, u32, u32, u32, u32, u32, f32);
-        // qkv, layer, tiles, pages, out, heads, kv heads, head_dim, window, scale, stride, out's stride.
+        // qkv, layer, tiles, pages, out, heads, kv heads, head_dim, window, scale, stride, out's
+        // stride.
         pair ATTENTION, ATTENTION_F32 "attention_f32", ATTENTION_BF16 "attention_bf16"
             (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
     }
     ATTEND_BACKWARD "attention_backward.cu" {
-        // qkv, d_out, tiles, d_qkv, statistics, heads, kv heads, head_dim, window, scale, stride, d_out's stride.
+        // qkv, d_out, tiles, d_qkv, statistics, heads, kv heads, head_dim, window, scale, stride,
+        // d_out's stride.
         pair ATTENTION_BACKWARD_QUERIES, ATTENTION_BACKWARD_QUERIES_F32 "attention_backward_queries_f32",
             ATTENTION_BACKWARD_QUERIES_BF16 "attention_backward_queries_bf16"
             (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        // qkv, d_out, tiles, runs, statistics, d_qkv, heads, kv heads, head_dim, window, scale, stride, d_out's stride.
+        // qkv, d_out, tiles, runs, statistics, d_qkv, heads, kv heads, head_dim, window, scale,
+        // stride, d_out's stride.
         pair ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_KEYS_F32 "attention_backward_keys_f32",
             ATTENTION_BACKWARD_KEYS_BF16 "attention_backward_keys_bf16"
             (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
     }
     ATTEND_TILES "attention_tiles.cu" {
-        // qkv, layer, tiles, pages, out, partial sums, partial extents, heads, kv heads, head_dim, window, scale, stride, out's
-        // stride; for heads of so many features at most.
+        // qkv, layer, tiles, pages, out, partial sums, partial extents, heads, kv heads, head_dim,
+        // window, scale, stride, out's stride; for heads of so many features at most.
         one ATTENTION_16 "attention_16" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
         one ATTENTION_32 "attention_32" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
         one ATTENTION_64 "attention_64" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
         one ATTENTION_128 "attention_128" (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
-        // tiles, partial sums, partial extents, out, heads, kv heads, head_dim, rows of a tile, out's stride.
+        // tiles, partial sums, partial extents, out, heads, kv heads, head_dim, rows of a tile,
+        // out's stride.
         one ATTENTION_MERGE "attention_merge" (P, P, P, P, u32, u32, u32, u32, u32);
     }
     ATTEND_DECODE "attention_decode.cu" {
@@ -296,22 +304,25 @@ catalog! {
         one PART_SUMS "part_sums" (P, P, P, f32, P, P, P, u32);
     }
     HEAD "head.cu" {
-        // logits, maxima, sums, temperature, targets, kept, kept's starts, statistics, vocabulary, first row, all rows.
+        // logits, maxima, sums, temperature, targets, kept, kept's starts, statistics, vocabulary,
+        // first row, all rows.
         one HEAD_ROWS "head_rows" (P, P, P, f32, P, P, P, P, u32, u32, u32);
-        // logits, temperature, targets, kept, kept's starts, statistics, slopes, vocabulary, first row, all rows.
+        // logits, temperature, targets, kept, kept's starts, statistics, slopes, vocabulary, first
+        // row, all rows.
         one HEAD_SLOPES "head_slopes" (P, f32, P, P, P, P, P, u32, u32, u32);
-        // logits, gradient, statistics, targets, kept, kept's starts, coefficients, temperature, rows, first token, columns,
-        // stride.
+        // logits, gradient, statistics, targets, kept, kept's starts, coefficients, temperature,
+        // rows, first token, columns, stride.
         pair LOGIT_GRADIENT, LOGIT_GRADIENT_F32 "logit_gradient_f32", LOGIT_GRADIENT_BF16 "logit_gradient_bf16"
             (P, P, P, P, P, P, P, f32, u32, u32, u32, u32);
     }
     SAMPLE "draw.cu" {
-        // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary, first draw, all draws.
+        // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary, first draw, all
+        // draws.
         one DRAW "draw" (P, P, P, P, P, P, P, u32, u32, u32);
     }
 }
 
-/// What the attention kernels by features of a head take: see the catalog.
+/// Parameters of the attention kernels by features of a head: see the catalog.
 type Forward = (P, P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
 type BackwardQueries = (P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);
 type BackwardKeys = (P, P, P, P, P, P, u32, u32, u32, u32, f32, u32, u32);

@@ -21,9 +21,10 @@ pub struct Cuda<D: Device> {
     pub(crate) device: Box<Stream<D>>,
     pub(crate) dtype: Dtype,
     pub(crate) pool: Arc<Pool<D>>,
-    /// What draws on the host are made with.
+    /// The CPU, for draws on the host.
     pub(crate) isa: Isa,
-    /// Numbers of each moment that an update has on the device at a time, where moments live in the host's memory.
+    /// Numbers of each moment that an update has on the device at a time, where moments live in the
+    /// host's memory.
     pub(crate) piece: usize,
     /// How many logits are held at a time.
     pub(crate) logits_blocks: LogitsBlocks,
@@ -33,7 +34,8 @@ pub struct Cuda<D: Device> {
     pub(crate) replays: bool,
 }
 
-/// Sixteen MiB of each moment: large enough for the bus, and nothing beside what else an update takes.
+/// Sixteen MiB of each moment: large enough for the bus, and nothing beside what else an update
+/// takes.
 const PIECE: usize = 4 << 20;
 
 impl<D: Device> Cuda<D> {
@@ -52,8 +54,8 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// With so many numbers of each moment on the device at a time, where moments live in the host's memory. No bit depends on
-    /// it.
+    /// With so many numbers of each moment on the device at a time, where moments live in the
+    /// host's memory. No bit depends on it.
     ///
     /// # Panics
     /// When there are none.
@@ -62,8 +64,8 @@ impl<D: Device> Cuda<D> {
         Self { piece: numbers, ..self }
     }
 
-    /// With at most so many logits at a time, forward and back, though those of one row and of one panel of tokens at least. No
-    /// bit depends on it.
+    /// With at most so many logits at a time, forward and back, though those of one row and of one
+    /// panel of tokens at least. No bit depends on it.
     pub fn with_logits_in_blocks_of(self, numbers: usize) -> Self {
         Self { logits_blocks: LogitsBlocks::of(numbers), ..self }
     }
@@ -79,18 +81,19 @@ impl<D: Device> Cuda<D> {
         self.device.device()
     }
 
-    /// What numbers are kept as.
+    /// The type that numbers are kept as.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// Bytes that can be allocated on the device. What waits to be used again is given back first, and so is among them.
+    /// Bytes that can be allocated on the device. What waits to be used again is given back first,
+    /// and so is among them.
     pub fn free_memory(&self) -> usize {
         self.pool.free()
     }
 
-    /// Gives back what waits to be used again before the program would have more than so many bytes of the device's memory,
-    /// which others may use. What is needed at a time is not refused.
+    /// Gives back what waits to be used again before the program would have more than so many bytes
+    /// of the device's memory, which others may use. What is needed at a time is not refused.
     pub fn keep_within(&self, most: usize) {
         self.pool.keep_within(most);
     }
@@ -110,7 +113,8 @@ impl<D: Device> Cuda<D> {
         self.ask(|| self.pool.for_a_moment(bytes)).unwrap_or_else(|refused| Failure::from(refused).end())
     }
 
-    /// Asks for memory: where there is none, once more without graphs, which have some of the device's as well.
+    /// Asks for memory: where there is none, once more without graphs, which have some of the
+    /// device's as well.
     fn ask(&self, ask: impl Fn() -> Result<Block<D>, OutOfMemory>) -> Result<Block<D>, OutOfMemory> {
         ask().or_else(|_| {
             self.graphs.clear();

@@ -1,28 +1,31 @@
-//! What NVIDIA's data sheets say of GPUs: the peaks that estimates and measurements are held against.
+//! What NVIDIA's data sheets say of GPUs: the peaks that estimates and measurements are held
+//! against.
 //!
-//! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here compute it.
+//! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here
+//! compute it.
 
 /// A GPU as it is sold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DataSheet {
-    /// What it is called on a command line.
+    /// Its name on a command line.
     pub key: &'static str,
     /// Its name.
     pub name: &'static str,
-    /// What the driver's name of it contains, all of these.
+    /// Words that the driver's name of it contains.
     words: &'static [&'static str],
     /// Memory as it is sold, in GB.
     pub memory_gb: f64,
-    /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the GPUs themselves, not of the
-    /// data sheet (modal-labs/modal-client#2797, and listings of RTX 4090, H200 and B200 that others have published).
+    /// Memory as `nvidia-smi` shows it, in MiB: what firmware and error correction leave. Of the
+    /// GPUs themselves, not of the data sheet (modal-labs/modal-client#2797, and listings of RTX
+    /// 4090, H200 and B200 that others have published).
     pub memory_mib: usize,
     /// bf16 products summed in f32, in FLOP/s.
     pub bf16: f64,
     /// f32 on the CUDA cores, in FLOP/s.
     pub f32: f64,
-    /// Of its memory, in bytes per second.
+    /// Bandwidth of its memory, in bytes per second.
     pub bandwidth: f64,
-    /// Where these numbers are from.
+    /// Source of these numbers.
     pub source: &'static str,
 }
 
@@ -147,7 +150,7 @@ impl DataSheet {
         DATA_SHEETS.iter().find(fits).filter(|_| !is_other)
     }
 
-    /// Those with so much memory.
+    /// The cards with so much memory.
     pub fn of_memory(gb: f64) -> impl Iterator<Item = &'static Self> {
         DATA_SHEETS.iter().filter(move |sheet| sheet.memory_gb == gb)
     }

@@ -7,40 +7,44 @@ use isentrope_kernels::OutOfMemory;
 /// A GPU: memory on it, and kernels that are launched there.
 ///
 /// # Order
-/// There is one stream. Calls take effect in the order in which they are made, though [`launch`](Self::launch),
-/// [`copy`](Self::copy), [`clear`](Self::clear), [`fetch`](Self::fetch), [`copy_in`](Self::copy_in) and
-/// [`copy_out`](Self::copy_out) may return before they have been carried out. What [`download`](Self::download) and
-/// [`fetched`](Self::fetched) give to the host is finished; what [`upload`](Self::upload) is given may be changed once it
-/// returns. Memory may be dropped while earlier calls still use it: the device frees it, or hands it out again, behind them.
+/// There is one stream. Calls take effect in the order in which they are made, though
+/// [`launch`](Self::launch), [`copy`](Self::copy), [`clear`](Self::clear), [`fetch`](Self::fetch),
+/// [`copy_in`](Self::copy_in) and [`copy_out`](Self::copy_out) may return before they have been
+/// carried out. What [`download`](Self::download) and [`fetched`](Self::fetched) give to the host
+/// is finished; what [`upload`](Self::upload) is given may be changed once it returns. Memory may
+/// be dropped while earlier calls still use it: the device frees it, or hands it out again, behind
+/// them.
 ///
 /// # Failures
-/// Only [`allocate`](Self::allocate) and [`allocate_host`](Self::allocate_host) may fail. Everything else that goes wrong (a
-/// kernel that reads where it must not, a device that is gone) panics with a sentence that names the kernel, at the latest when
-/// the host reads something; the device is then of no use any more. Ranges outside of a memory are mistakes of the calling code,
+/// Only [`allocate`](Self::allocate) and [`allocate_host`](Self::allocate_host) may fail.
+/// Everything else that goes wrong (a kernel that reads where it must not, a device that is gone)
+/// panics with a sentence that names the kernel, at the latest when the host reads something; the
+/// device is then of no use any more. Ranges outside of a memory are mistakes of the calling code,
 /// and panic at once.
 pub trait Device: Send + Sync + 'static {
     /// Memory on the device. Dropped, it is given back.
     type Memory: Memory;
-    /// Memory of the host's that the device copies from and to by itself, without a way through other memory of the host's.
-    /// Dropped, it is given back.
+    /// Memory of the host's that the device copies from and to by itself, without a way through
+    /// other memory of the host's. Dropped, it is given back.
     type HostMemory: Send + Sync + 'static;
     /// Bytes on their way to the host.
     type Fetch: Send + 'static;
     /// Launches that have become one. It holds none of the memory that they use.
     type Graph: Send + Sync + 'static;
 
-    /// What this device is, for people: its name, and what its driver calls itself.
+    /// The device's name and its driver's version, for people.
     fn name(&self) -> String;
-    /// What a launch may ask for.
+    /// Limits of a launch.
     fn limits(&self) -> Limits;
     /// How much memory there is.
     fn memory_info(&self) -> MemoryInfo;
-    /// Whether whoever drops memory should keep it and use it again, since the device is slow to hand out more. Where it is
-    /// not so, each buffer is better asked for by itself and to the byte: accesses beside it can then be seen.
+    /// Whether whoever drops memory should keep it and use it again, since the device is slow to
+    /// hand out more. Where it is not so, each buffer is better asked for by itself and to the
+    /// byte: accesses beside it can then be seen.
     fn keeps_memory(&self) -> bool;
 
-    /// So many bytes (0 are allowed), which hold anything. The address is a multiple of 256 on a GPU; kernels may rely on
-    /// a multiple of 16.
+    /// So many bytes (0 are allowed), which hold anything. The address is a multiple of 256 on a
+    /// GPU; kernels may rely on a multiple of 16.
     ///
     /// # Errors
     /// When there is no such memory.
@@ -51,11 +55,11 @@ pub trait Device: Send + Sync + 'static {
     fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]);
     /// Begins to copy so many bytes from `offset ..` to the host.
     fn fetch(&self, from: &Self::Memory, offset: usize, bytes: usize) -> Self::Fetch;
-    /// Those bytes, as many as were asked for. The host waits for what was called before they were fetched, and for nothing that
-    /// was called since.
+    /// Those bytes, as many as were asked for. The host waits for what was called before they were
+    /// fetched, and for nothing that was called since.
     fn fetched(&self, fetch: Self::Fetch, bytes: &mut [u8]);
-    /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of the same, where the two
-    /// ranges do not touch each other.
+    /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of
+    /// the same, where the two ranges do not touch each other.
     fn copy(
         &self,
         from: &Self::Memory,
@@ -72,7 +76,8 @@ pub trait Device: Send + Sync + 'static {
     /// # Errors
     /// When there is no such memory.
     fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory>;
-    /// Copies so many bytes from `from_offset ..` of the host's memory to `to_offset ..` of the device's.
+    /// Copies so many bytes from `from_offset ..` of the host's memory to `to_offset ..` of the
+    /// device's.
     fn copy_in(
         &self,
         from: &Self::HostMemory,
@@ -81,7 +86,8 @@ pub trait Device: Send + Sync + 'static {
         to_offset: usize,
         bytes: usize,
     );
-    /// Copies so many bytes from `from_offset ..` of the device's memory to `to_offset ..` of the host's.
+    /// Copies so many bytes from `from_offset ..` of the device's memory to `to_offset ..` of the
+    /// host's.
     fn copy_out(
         &self,
         from: &Self::Memory,
@@ -90,19 +96,22 @@ pub trait Device: Send + Sync + 'static {
         to_offset: usize,
         bytes: usize,
     );
-    /// Reads bytes from `offset ..` of the host's memory, once what was called before has been carried out.
+    /// Reads bytes from `offset ..` of the host's memory, once what was called before has been
+    /// carried out.
     fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]);
-    /// Writes bytes to `offset ..` of the host's memory, once what was called before has been carried out.
+    /// Writes bytes to `offset ..` of the host's memory, once what was called before has been
+    /// carried out.
     fn write_host(&self, bytes: &[u8], to: &Self::HostMemory, offset: usize);
 
-    /// Launches a kernel: see [`Kernel::launch`](crate::Kernel::launch), which knows the types of its arguments. A grid without
-    /// blocks launches nothing.
+    /// Launches a kernel: see [`Kernel::launch`](crate::Kernel::launch), which knows the types of
+    /// its arguments. A grid without blocks launches nothing.
     ///
     /// # Panics
-    /// When the arguments are not those that the kernel takes, or the grid is more than the limits allow.
+    /// When the arguments are not those that the kernel takes, or the grid is more than the limits
+    /// allow.
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]);
-    /// Computes a product by the vendor's library, if there is one that computes such a product to the bits of the kernels here.
-    /// Otherwise says false, and has done nothing: the kernels must.
+    /// Computes a product by the vendor's library, if there is one that computes such a product to
+    /// the bits of the kernels here. Otherwise says false, and has done nothing: the kernels must.
     fn product(&self, _product: &Product) -> bool {
         false
     }
@@ -110,25 +119,29 @@ pub trait Device: Send + Sync + 'static {
     fn product_library(&self) -> Option<String> {
         None
     }
-    /// Finds out whether that library computes products of this kind, whatever their addresses, to the bits of the kernels here,
-    /// for some numbers of tokens. What it does so with other numbers of tokens, [`product`](Self::product) finds out.
+    /// Finds out whether that library computes products of this kind, whatever their addresses, to
+    /// the bits of the kernels here, for some numbers of tokens. What it does so with other numbers
+    /// of tokens, [`product`](Self::product) finds out.
     ///
     /// # Errors
     /// Why they are left to the kernels.
     fn examine(&self, _product: &Product) -> Result<(), String> {
         Err("there is no library of products".into())
     }
-    /// Makes one launch of many, without making any of them. Each has been made before. A list of launches has nothing in it
-    /// that a capture refuses: no memory is asked for or given back, nothing is waited for, nothing comes from the host.
+    /// Makes one launch of many, without making any of them. Each has been made before. A list of
+    /// launches has nothing in it that a capture refuses: no memory is asked for or given back,
+    /// nothing is waited for, nothing comes from the host.
     ///
     /// # Errors
     /// Why it cannot be done.
     fn capture(&self, operations: &[Operation]) -> Result<Self::Graph, String>;
-    /// Makes all launches of a graph, in their order. Whoever calls this has the memory that they use: [`Cuda`](crate::Cuda) does
-    /// so in the place of the very launches that it would make otherwise.
+    /// Makes all launches of a graph, in their order. Whoever calls this has the memory that they
+    /// use: [`Cuda`](crate::Cuda) does so in the place of the very launches that it would make
+    /// otherwise.
     ///
     /// # Errors
-    /// Why it cannot be launched now, as where there is too little memory for it; nothing has been launched then.
+    /// Why it cannot be launched now, as where there is too little memory for it; nothing has been
+    /// launched then.
     fn replay(&self, graph: &Self::Graph) -> Result<(), String>;
     /// Waits for all that has been called.
     fn synchronize(&self);
@@ -136,13 +149,13 @@ pub trait Device: Send + Sync + 'static {
 
 /// Memory on a device.
 pub trait Memory: Send + Sync + 'static {
-    /// Where it is, as kernels see it.
+    /// Its address, as kernels see it.
     fn address(&self) -> u64;
     /// How many bytes were asked for.
     fn bytes(&self) -> usize;
 }
 
-/// What a launch may ask for.
+/// Limits of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Compute capability, such as `(9, 0)`.
@@ -162,7 +175,8 @@ pub struct MemoryInfo {
     pub total: usize,
 }
 
-/// `d[i, j] = sum over k of a[i, k] b[j, k]`. `a` and `b` are bf16, sums f32; every matrix lies row by row, without gaps.
+/// `d[i, j] = sum over k of a[i, k] b[j, k]`. `a` and `b` are bf16, sums f32; every matrix lies row
+/// by row, without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Product {
     /// Address of `a: [rows, depth]`, or of `[depth, rows]` where it is transposed.

@@ -1,5 +1,6 @@
-//! Drawing tokens from rows of hidden states. What is drawn from the whole vocabulary, or is the likeliest, is drawn on the
-//! device; logits that top-k, top-p, min-p or a repetition penalty change go to the host, where the CPU's functions draw.
+//! Drawing tokens from rows of hidden states. What is drawn from the whole vocabulary, or is the
+//! likeliest, is drawn on the device; logits that top-k, top-p, min-p or a repetition penalty
+//! change go to the host, where the CPU's functions draw.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::DRAW;
@@ -22,7 +23,7 @@ const THREADS: u32 = 256;
 
 /// Draws that the device makes, or has made.
 pub struct CudaDrawing<D: Device> {
-    /// What comes to the host of their answers; none where there are no draws.
+    /// Answers on their way to the host; none if there are no draws.
     fetch: Option<D::Fetch>,
     /// Draws of the device, those beyond what was asked for included.
     len: usize,
@@ -48,16 +49,18 @@ impl<D: Device> CudaTokens<D> {
         self.places.iter().map(|&place| DRAWN | word(place)).collect()
     }
 
-    /// Where they are, each with its log-prob.
+    /// Their address, each with its log-prob.
     pub(crate) fn start(&self) -> Pointer {
         self.answered.at(0)
     }
 }
 
-/// A draw as the kernel takes it: its number, its temperature and row, and whether the likeliest is wanted.
+/// A draw as the kernel takes it: its number, its temperature and row, and whether the likeliest is
+/// wanted.
 type Wanted = [u64; 3];
 
-/// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum, entropy.
+/// Numbers of an answer that the host reads: token, log-prob, maximum, logarithm of the sum,
+/// entropy.
 const ANSWERED: usize = 5;
 
 /// Bytes that draws from so many rows take at most.
@@ -67,13 +70,14 @@ pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usi
         blocks.few_sizes(shape, blocks.rows(shape, rows)).saturating_mul(shape.outputs).saturating_mul(4);
     // All draws may be from rows of one block.
     let parts = Purpose::Draws.bytes(shape.outputs, blocks.few_sizes(shape, rows));
-    // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on. Draws, rows, temperatures,
-    // statistics, and what was found.
+    // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on.
+    // Draws, rows, temperatures, statistics, and what was found.
     logits.saturating_add(parts).saturating_mul(2).saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
 }
 
 impl<D: Device> Cuda<D> {
-    /// Begins draws of the device's. They are recorded as a step is: those of a decoding step repeat as it does.
+    /// Begins draws of the device's. They are recorded as a step is: those of a decoding step
+    /// repeat as it does.
     pub(crate) fn begin_drawing(
         &self,
         shape: Linear,
@@ -128,7 +132,7 @@ impl<D: Device> Cuda<D> {
         of_device.answered
     }
 
-    /// What was drawn; None where logits are not finite.
+    /// Reads the drawn tokens; None if logits are not finite.
     pub(crate) fn read_drawing(
         &self,
         CudaDrawing { fetch, len, places }: CudaDrawing<D>,
@@ -140,7 +144,8 @@ impl<D: Device> Cuda<D> {
         places.iter().map(|&place| answer(&words, len, place)).collect()
     }
 
-    /// Draws, some of which may depart from the model's own distribution: these are made on the host.
+    /// Draws, some of which may depart from the model's own distribution: these are made on the
+    /// host.
     pub(crate) fn draw_tokens(
         &self,
         shape: Linear,
@@ -160,7 +165,8 @@ impl<D: Device> Cuda<D> {
         drawn
     }
 
-    /// Draws those of `draws` whose numbers are in `order`, that of their rows, from logits that come to the host.
+    /// Draws those of `draws` whose numbers are in `order`, that of their rows, from logits that
+    /// come to the host.
     fn draw_on_host(
         &self,
         shape: Linear,
@@ -255,13 +261,13 @@ fn temperature(draw: &Draw) -> f32 {
     if draw.adjustments.temperature == 0.0 { 1.0 } else { draw.adjustments.temperature }
 }
 
-/// Draws on the device, in the order of their rows. All of them go there at once, and all that is found comes back at once: a
-/// step waits for the device a single time.
+/// Draws on the device, in the order of their rows. All of them go there at once, and all that is
+/// found comes back at once: a step waits for the device a single time.
 struct OfDevice<D: Device> {
     len: usize,
-    /// What is wanted, rows and temperatures.
+    /// The requests: rows and temperatures.
     asked: Uploaded<D>,
-    /// What was found, and statistics `[3, len]`.
+    /// The results, and statistics `[3, len]`.
     answered: Block<D>,
 }
 
@@ -293,7 +299,7 @@ impl<D: Device> OfDevice<D> {
     }
 }
 
-/// What was drawn at a place of `len`; None where logits are not finite.
+/// The draw at a place of `len`; None if logits are not finite.
 fn answer(words: &[u32], len: usize, place: usize) -> Option<Drawn> {
     let (found, statistics) = words.split_at(2 * len);
     let [max, log_sum, entropy] = [0, 1, 2].map(|n| f32::from_bits(statistics[n * len + place]));

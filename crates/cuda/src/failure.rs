@@ -1,4 +1,5 @@
-//! How a device says that it is of no use any more, or has no memory left: operations have no way to return an error.
+//! How a device says that it is of no use any more, or has no memory left: operations have no way
+//! to return an error.
 
 use isentrope_kernels::OutOfMemory;
 use std::cell::RefCell;
@@ -42,7 +43,8 @@ impl Failure {
         panic!("{self}");
     }
 
-    /// The failure that a panic of this thread with this text was, if it was one: others are mistakes of the code.
+    /// The failure that a panic of this thread with this text was, if it was one: others are
+    /// mistakes of the code.
     pub fn of_panic(text: &str) -> Option<Self> {
         LAST.take().filter(|last| last.sentence == text)
     }

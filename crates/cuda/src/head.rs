@@ -1,6 +1,7 @@
 //! The head: log-probs and entropies of rows of hidden states, and the gradient of a loss by these.
 //!
-//! As on the CPU, logits are held for some rows at a time on the way forward, and for some of the vocabulary on the way back.
+//! As on the CPU, logits are held for some rows at a time on the way forward, and for some of the
+//! vocabulary on the way back.
 
 use crate::buffer::CudaBuffer;
 use crate::catalog::{HEAD_ROWS, HEAD_SLOPES, LOGIT_GRADIENT, ROUND_ROWS};
@@ -21,7 +22,7 @@ use std::sync::Arc;
 const NUMBERS: usize = 5;
 const THREADS: u32 = 256;
 
-/// What the head keeps of its rows on the device between its forward and its backward pass.
+/// Statistics of rows that the head keeps on the device from its forward to its backward pass.
 pub struct CudaStatistics<D: Device> {
     targets: CudaIndex<D>,
     temperature: f32,
@@ -52,7 +53,8 @@ pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows:
     let forward = at_a_time.saturating_mul(shape.outputs).saturating_mul(4);
     let forward = forward.saturating_add(Purpose::Statistics.bytes(shape.outputs, at_a_time));
     let of_block = rows.saturating_mul(blocks.columns(shape, rows));
-    // Coefficients, and logits; with bf16 also their gradient, and that of the hidden states in f32.
+    // Coefficients, and logits; with bf16 also their gradient, and that of the hidden states in
+    // f32.
     let backward = rows.saturating_mul(12).saturating_add(of_block.saturating_mul(4));
     let backward = match dtype {
         Dtype::F32 => backward,
@@ -86,7 +88,8 @@ impl<D: Device> Cuda<D> {
         Some(Kept { block: self.uploaded(&starts), rows })
     }
 
-    /// Statistics of rows of hidden states; calls `also` with each block of logits, and the numbers of its rows.
+    /// Statistics of rows of hidden states; calls `also` with each block of logits, and the numbers
+    /// of its rows.
     #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
     fn rows_of_head(
         &self,
@@ -148,7 +151,7 @@ impl<D: Device> Cuda<D> {
         self.rows_of_head(shape, x, weights, targets, masks, temperature, |_, _, _, _| ())
     }
 
-    /// What statistics say of their rows.
+    /// Reads the scores from statistics.
     pub(crate) fn read_scores(&self, statistics: &CudaStatistics<D>) -> HeadScores {
         let rows = statistics.targets.len();
         let numbers: Vec<f32> = self.downloaded(&statistics.numbers, NUMBERS * rows);
@@ -214,7 +217,8 @@ impl<D: Device> Cuda<D> {
         let coefficients = self.uploaded(&coefficients);
         let block = self.logits_blocks.columns(shape, rows);
         let logits = self.scratch(4 * rows * block);
-        // With bf16 the gradient of logits is rounded beside them, and that of hidden states summed in f32 before it is.
+        // With bf16 the gradient of logits is rounded beside them, and that of hidden states summed
+        // in f32 before it is.
         let is_f32 = self.dtype == Dtype::F32;
         let rounded = (!is_f32).then(|| self.scratch(2 * rows * block.next_multiple_of(8)));
         let sums = (!is_f32).then(|| self.scratch(4 * rows * shape.inputs));

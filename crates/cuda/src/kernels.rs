@@ -1,7 +1,7 @@
 //! How kernels are declared on the Rust side, and launched.
 //!
-//! A kernel's parameters stand here once, as the type of its [`Kernel`]; the compiler holds launches against them, and a test
-//! the signature in the `.cu` file.
+//! A kernel's parameters stand here once, as the type of its [`Kernel`]; the compiler holds
+//! launches against them, and a test the signature in the `.cu` file.
 //!
 //! ```ignore
 //! static NORM: Source = Source { file: "norm.cu", text: include_str!("../kernels/norm.cu") };
@@ -19,7 +19,7 @@ use std::marker::PhantomData;
 pub struct Source {
     /// Its name there, such as `norm.cu`.
     pub file: &'static str,
-    /// What stands in it.
+    /// Its text.
     pub text: &'static str,
 }
 
@@ -33,7 +33,8 @@ pub static HEADERS: &[Source] = &[
     Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
-/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32` and `f64`.
+/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32`
+/// and `f64`.
 #[derive(Debug)]
 pub struct Kernel<P> {
     function: Function,
@@ -46,7 +47,7 @@ impl<P: Arguments> Kernel<P> {
         Self { function: Function { name, source, parameters: P::KINDS }, parameters: PhantomData }
     }
 
-    /// What is known of it without its type.
+    /// The kernel without its type.
     pub const fn function(&self) -> &Function {
         &self.function
     }
@@ -60,14 +61,14 @@ impl<P: Arguments> Kernel<P> {
     }
 }
 
-/// What is known of a kernel beside its types.
+/// A kernel without its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name in C.
     pub name: &'static str,
-    /// Where it stands.
+    /// Its source.
     pub source: &'static Source,
-    /// What it takes.
+    /// Its parameters.
     pub parameters: &'static [Kind],
 }
 
@@ -95,7 +96,7 @@ impl Pointer {
     /// No address.
     pub const NULL: Self = Self(0);
 
-    /// Where a memory is.
+    /// The address of a memory.
     pub fn of(memory: &impl Memory) -> Self {
         Self(memory.address())
     }
@@ -110,7 +111,7 @@ impl Pointer {
     }
 }
 
-/// What sort of thing a parameter is.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An address, 8 bytes.
@@ -149,7 +150,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// What it is.
+    /// Its kind.
     pub fn kind(self) -> Kind {
         match self {
             Self::Pointer(_) => Kind::Pointer,
@@ -204,7 +205,7 @@ value! {
 
 /// Tuples of arguments.
 pub trait Arguments {
-    /// What sorts of things they are.
+    /// Their kinds.
     const KINDS: &'static [Kind];
     /// Hands them over.
     fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R;

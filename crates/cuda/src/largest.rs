@@ -2,9 +2,9 @@
 
 use crate::attention::MOST_FEATURES;
 
-/// What the shapes of a model may come to at most. They follow from the registers and the shared memory that kernels have, and
-/// from the blocks that a launch may have in its second dimension; they are far above those of published models, but for the
-/// features of a head.
+/// What the shapes of a model may come to at most. They follow from the registers and the shared
+/// memory that kernels have, and from the blocks that a launch may have in its second dimension;
+/// they are far above those of published models, but for the features of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargestShapes {
     /// Features of a head.
@@ -34,7 +34,8 @@ mod tests {
     use super::*;
     use crate::parts::Purpose;
 
-    /// The least that GPUs of these architectures have, less two KiB for what kernels declare themselves.
+    /// The least that GPUs of these architectures have, less two KiB for what kernels declare
+    /// themselves.
     const SHARED: u32 = (99 - 2) << 10;
 
     #[test]

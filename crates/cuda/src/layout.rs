@@ -8,7 +8,7 @@ pub(crate) const PAGE: usize = 16;
 /// Tokens of a block of the tensor core's sums.
 pub(crate) const BLOCK: usize = 16;
 
-/// What a number is kept as.
+/// The type that numbers are kept as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Element {
     F32,
@@ -104,12 +104,12 @@ impl Layout {
         self.rows.saturating_mul(self.stride)
     }
 
-    /// Where the rests of split numbers begin, in bytes.
+    /// First byte of the rests of split numbers.
     pub(crate) fn rest_at(&self) -> usize {
         aligned(self.numbers().saturating_mul(2))
     }
 
-    /// Where the tail of a gradient begins.
+    /// First byte of a gradient's tail.
     pub(crate) fn tail_at(&self) -> usize {
         aligned(self.numbers().saturating_mul(4))
     }
@@ -119,7 +119,7 @@ impl Layout {
         self.matrix.map_or((0, 0), |shape| (padded(shape.outputs), padded(shape.inputs)))
     }
 
-    /// What a kernel takes for the stride of a matrix: 0 for panels.
+    /// The stride of a matrix as kernels take it: 0 for panels.
     pub(crate) fn matrix_stride(&self) -> usize {
         if self.in_panels { 0 } else { self.stride }
     }

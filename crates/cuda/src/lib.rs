@@ -1,8 +1,10 @@
-//! NVIDIA GPUs as a backend: the operations of `isentrope_kernels::Backend`, as CUDA kernels of our own.
+//! NVIDIA GPUs as a backend: the operations of `isentrope_kernels::Backend`, as CUDA kernels of our
+//! own.
 //!
-//! [`Device`] is what the operations ask of a GPU: memory and launches. Kernels are CUDA C++ in `kernels/`, whose
-//! `device.h` has all that they use of the hardware; [`Kernel`] is what Rust knows of one of them, and `catalog.rs` lists them.
-//! [`Cuda`] is the backend; it keeps numbers as one [`Dtype`] or the other.
+//! [`Device`] is what the operations ask of a GPU: memory and launches. Kernels are CUDA C++ in
+//! `kernels/`, whose `device.h` has all that they use of the hardware; [`Kernel`] is what Rust
+//! knows of one of them, and `catalog.rs` lists them. [`Cuda`] is the backend; it keeps numbers as
+//! one [`Dtype`] or the other.
 
 mod adamw;
 mod any_device;

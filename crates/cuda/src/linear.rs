@@ -1,12 +1,13 @@
 //! Linear layers in three directions.
 //!
-//! With bf16 a weight's gradient is a chain over blocks of 16 tokens, counted from where the accumulation began. Tokens that
-//! do not fill a block wait behind the gradient for the next ones ([`Tail`](crate::buffer::Tail)), so that micro-batches may
-//! end anywhere.
+//! With bf16 a weight's gradient is a chain over blocks of 16 tokens, counted from where the
+//! accumulation began. Tokens that do not fill a block wait behind the gradient for the next ones
+//! ([`Tail`](crate::buffer::Tail)), so that micro-batches may end anywhere.
 //!
-//! Products are the vendor's library's where that has the right bits. It cannot add a bias or a residual before the one rounding,
-//! nor go on from a sum: what is added is added by a kernel, to sums that are not rounded; and it computes the part of a
-//! weight's gradient with which the gradient begins.
+//! Products are the vendor's library's where that has the right bits. It cannot add a bias or a
+//! residual before the one rounding, nor go on from a sum: what is added is added by a kernel, to
+//! sums that are not rounded; and it computes the part of a weight's gradient with which the
+//! gradient begins.
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
@@ -59,8 +60,8 @@ impl Operands {
         [self.rows, self.columns, self.depth, self.a.stride, self.b.stride, self.d.stride].map(word)
     }
 
-    /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of the result at multiples of 16
-    /// bytes.
+    /// The product as the vendor's library sees it, if its matrices lie without gaps, and rows of
+    /// the result at multiples of 16 bytes.
     pub(crate) fn as_product(&self, direction: Direction) -> Option<Product> {
         let (a_transposed, b_transposed) = match direction {
             Direction::Forward(_) => (false, false),
@@ -101,7 +102,8 @@ pub(crate) fn workspace(dtype: Dtype, outputs: usize) -> usize {
     if dtype == Dtype::Bf16 { 4 * rows_of_sums(outputs) * outputs } else { 0 }
 }
 
-/// Of a kernel with a chain for each of so many numbers: a warp adds what eight others bring.
+/// The grid of a kernel with a chain for each of so many numbers: a warp adds what eight others
+/// bring.
 pub(crate) fn chains(numbers: usize) -> Grid {
     Grid::line(numbers.div_ceil(32), 32 * (1 + 8))
 }
@@ -158,7 +160,8 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// A layer whose outputs are gated: by one kernel where the vendor's library does not compute the product.
+    /// A layer whose outputs are gated: by one kernel where the vendor's library does not compute
+    /// the product.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn forward_gated(
         &self,
@@ -219,7 +222,8 @@ impl<D: Device> Cuda<D> {
         );
     }
 
-    /// Logits in f32, `[tokens, columns]`, of the outputs `columns`, the first of which is a multiple of 64.
+    /// Logits in f32, `[tokens, columns]`, of the outputs `columns`, the first of which is a
+    /// multiple of 64.
     pub(crate) fn logits(
         &self,
         shape: Linear,
@@ -281,7 +285,8 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// The part of the gradient in f32 that comes from the outputs `columns`, going on from what there is if it resumes.
+    /// The part of the gradient in f32 that comes from the outputs `columns`, going on from what
+    /// there is if it resumes.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn head_input_gradient(
         &self,
@@ -351,8 +356,8 @@ impl<D: Device> Cuda<D> {
         *tail = self.weight_gradient_part(shape, 0..outputs, dy, x, dw, tokens, *tail, goes_on);
     }
 
-    /// The gradients of the weights to the outputs `columns`, which `dy` alone has; says what waits then, once all columns have
-    /// been dealt with.
+    /// The gradients of the weights to the outputs `columns`, which `dy` alone has; says what waits
+    /// then, once all columns have been dealt with.
     #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
     pub(crate) fn weight_gradient_part(
         &self,
@@ -502,14 +507,16 @@ impl<D: Device> Cuda<D> {
         kernel.launch(&*self.device, grid, arguments);
     }
 
-    /// Whether the vendor's library computes products of this kind, whatever their addresses and their number of tokens.
+    /// Whether the vendor's library computes products of this kind, whatever their addresses and
+    /// their number of tokens.
     fn is_of_library(&self, direction: Direction, operands: &Operands) -> bool {
         let product = operands.as_product(direction);
         // The stream's own device: a step that is being recorded goes on.
         product.is_some_and(|product| self.device.device().examine(&product).is_ok())
     }
 
-    /// A product by the vendor's library where there is one, by a kernel otherwise: to the same bits.
+    /// A product by the vendor's library where there is one, by a kernel otherwise: to the same
+    /// bits.
     fn multiply(&self, direction: Direction, operands: Operands) {
         if operands.rows == 0 || operands.columns == 0 {
             return;
@@ -523,7 +530,7 @@ impl<D: Device> Cuda<D> {
         match direction {
             Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
             Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),
-            // Of what begins, the sum so far is zero.
+            // A gradient that begins is a sum so far of zero.
             Direction::Weight(_) => self.launch_tiles(&LINEAR_BACKWARD_WEIGHT_BF16, size, plain),
             Direction::Forward(false) => self.multiply_and_add(operands, Pointer::NULL, false),
             Direction::HeadInput(resumes) => self.launch_tiles(
@@ -534,8 +541,8 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// Outputs of a layer with a bias and a residual, which are added before the one rounding: the sums first, of so many rows
-    /// at a time as there is memory for.
+    /// Outputs of a layer with a bias and a residual, which are added before the one rounding: the
+    /// sums first, of so many rows at a time as there is memory for.
     fn multiply_then_add(&self, operands: Operands, bias: Pointer, adds: bool) {
         let Operands { a, d, rows, columns, .. } = operands;
         let at_a_time = rows_of_sums(columns).min(rows);

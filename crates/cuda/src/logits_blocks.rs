@@ -1,4 +1,5 @@
-//! How many logits are held at a time: on the way forward those of some rows, on the way back those of some of the vocabulary.
+//! How many logits are held at a time: on the way forward those of some rows, on the way back those
+//! of some of the vocabulary.
 
 use isentrope_kernels::Linear;
 
@@ -17,7 +18,7 @@ pub(crate) struct LogitsBlocks {
 }
 
 impl LogitsBlocks {
-    /// What a GPU holds.
+    /// The blocks of a GPU.
     pub(crate) const OF_A_GPU: Self = Self { forward: FORWARD, back: BACK };
 
     /// So many in either direction.
@@ -30,14 +31,15 @@ impl LogitsBlocks {
         (self.forward / shape.outputs.max(1)).clamp(1, rows.max(1))
     }
 
-    /// For how many rows there is room, where there must be for so many. Steps' memory keeps what it had for other numbers of
-    /// rows: there are few sizes.
+    /// For how many rows there is room, where there must be for so many. Steps' memory keeps what
+    /// it had for other numbers of rows: there are few sizes.
     pub(crate) fn few_sizes(self, shape: Linear, rows: usize) -> usize {
         rows.next_power_of_two().min(self.rows(shape, usize::MAX)).max(rows)
     }
 
-    /// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a power of two, so that there
-    /// are few widths: each is a kind of product that is compared before the vendor's library computes it.
+    /// Tokens of the vocabulary whose logits are held at a time, of so many rows. Its panels are a
+    /// power of two, so that there are few widths: each is a kind of product that is compared
+    /// before the vendor's library computes it.
     pub(crate) fn columns(self, shape: Linear, rows: usize) -> usize {
         let panels = (self.back / rows.max(1).saturating_mul(PANEL)).max(1);
         let panels = 1_usize << panels.ilog2();

@@ -13,7 +13,7 @@ pub enum Operation {
         function: Function,
         /// Its blocks.
         grid: Grid,
-        /// What it is given.
+        /// Its arguments.
         arguments: Vec<Argument>,
     },
     /// A product. Where the device's library computes it, the launch that follows is not made.

@@ -1,7 +1,8 @@
 //! Rows of logits in parts, a block of threads each, so that a few rows keep all processors busy.
 //!
-//! A row's statistics need its largest logit first. So parts take two launches, their maxima and then the sums of their blocks; a
-//! third one, the head's or the draws', adds these in the one order that there is. How a row is cut changes no bit.
+//! A row's statistics need its largest logit first. So parts take two launches, their maxima and
+//! then the sums of their blocks; a third one, the head's or the draws', adds these in the one
+//! order that there is. How a row is cut changes no bit.
 
 use crate::catalog::{PART_MAXIMA, PART_SUMS};
 use crate::cuda::{Cuda, word};
@@ -15,7 +16,7 @@ const PART: usize = 4096;
 pub(crate) const SUM_BLOCK: usize = 512;
 const DRAW_BLOCK: usize = 256;
 
-/// What rows are read for.
+/// The purpose that rows are read for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Statistics,
@@ -24,7 +25,8 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// Numbers of a row of so many tokens: sums for draws, in f64; those for statistics; and maxima.
+    /// Numbers of a row of so many tokens: sums for draws, in f64; those for statistics; and
+    /// maxima.
     fn numbers(self, vocabulary: usize) -> [usize; 3] {
         let masses = if self == Self::Draws { vocabulary.div_ceil(DRAW_BLOCK) } else { 0 };
         [masses, 2 * vocabulary.div_ceil(SUM_BLOCK), vocabulary.div_ceil(PART)]
@@ -47,11 +49,11 @@ impl Purpose {
 pub(crate) enum Rows {
     /// One behind the other, with one temperature.
     All(f32),
-    /// Those with these numbers, at these temperatures.
+    /// The rows with these numbers, at these temperatures.
     Named { numbers: Pointer, temperatures: Pointer },
 }
 
-/// What the parts of rows have come to.
+/// Results of the parts of rows.
 pub(crate) struct Parts<D: Device> {
     block: Block<D>,
     purpose: Purpose,

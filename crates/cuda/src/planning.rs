@@ -1,4 +1,5 @@
-//! A device that is not there, for plans: it answers how much memory there would be, and nothing else.
+//! A device that is not there, for plans: it answers how much memory there would be, and nothing
+//! else.
 
 use crate::device::{Device, Limits, Memory, MemoryInfo};
 use crate::kernels::{Argument, Function, Grid};
@@ -6,8 +7,9 @@ use crate::operation::Operation;
 use isentrope_kernels::OutOfMemory;
 use std::convert::Infallible;
 
-/// A GPU of so many bytes that nobody has to have. [`Cuda`](crate::Cuda) on it says how many bytes buffers and operations
-/// take, as on every GPU. There is no memory on it; whoever computes with it has made a mistake, and hears so by a panic.
+/// A GPU of so many bytes that nobody has to have. [`Cuda`](crate::Cuda) on it says how many bytes
+/// buffers and operations take, as on every GPU. There is no memory on it; whoever computes with it
+/// has made a mistake, and hears so by a panic.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanningDevice {
     /// Bytes of its memory.
@@ -26,7 +28,7 @@ impl Memory for NoMemory {
     }
 }
 
-/// What is said to whoever wants memory.
+/// The refusal of memory.
 fn refused(asked: usize) -> OutOfMemory {
     OutOfMemory { asked, why: "a device for plans has none".into() }
 }

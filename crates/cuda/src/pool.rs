@@ -1,14 +1,15 @@
 //! Memory that waits to be used again.
 //!
-//! What is kept (weights, gradients, moments, caches) is asked of the device to the byte, and given back to it. What a pass needs
-//! for a moment is rounded up to one of a few sizes, and waits when it is dropped: passes ask for the same sizes over and over.
-//! Whoever gets waiting memory comes later in the device's one stream, so it may be taken at once. When the device has no
-//! more, all that waits is given back to it, and it is asked again: memory that waits never stands in the way of memory that
-//! is kept. Nor does it stand in the way of others on the device: what waits is given back as well before the program would have
-//! more than it may take.
+//! What is kept (weights, gradients, moments, caches) is asked of the device to the byte, and given
+//! back to it. What a pass needs for a moment is rounded up to one of a few sizes, and waits when
+//! it is dropped: passes ask for the same sizes over and over. Whoever gets waiting memory comes
+//! later in the device's one stream, so it may be taken at once. When the device has no more, all
+//! that waits is given back to it, and it is asked again: memory that waits never stands in the way
+//! of memory that is kept. Nor does it stand in the way of others on the device: what waits is
+//! given back as well before the program would have more than it may take.
 //!
-//! What decoding steps need waits by itself, and is taken from the lowest address on: a step that asks as the one before it did
-//! gets the same memory, so that its launches are the same.
+//! What decoding steps need waits by itself, and is taken from the lowest address on: a step that
+//! asks as the one before it did gets the same memory, so that its launches are the same.
 
 use crate::device::{Device, Memory};
 use crate::held::Held;
@@ -36,12 +37,12 @@ pub(crate) struct Pool<D: Device> {
     most: AtomicUsize,
 }
 
-/// What steps ask for.
+/// Memory that steps ask for.
 struct OfSteps<D: Device> {
     /// By size and address.
     waiting: BTreeMap<(usize, u64), Held<D::Memory>>,
-    /// The same of memory for uploads. These are made before any launch of their step, so that memory which a launch has had, and
-    /// which waits since, is of no use to them.
+    /// The same of memory for uploads. These are made before any launch of their step, so that
+    /// memory which a launch has had, and which waits since, is of no use to them.
     uploads: BTreeMap<(usize, u64), Held<D::Memory>>,
     /// Whose launches are still to come that use what waits.
     held_by: Option<ThreadId>,
@@ -53,7 +54,7 @@ impl<D: Device> OfSteps<D> {
     }
 }
 
-/// Where memory goes that is dropped.
+/// Destination of dropped memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Home {
     /// Back to the device.
@@ -83,7 +84,8 @@ impl<D: Device> Pool<D> {
         Arc::new(Self { device, total, waiting: Mutex::default(), of_steps, let_go, held, most })
     }
 
-    /// From now on nothing waits while the program has more than so many bytes. What it needs at a time it may have all the same.
+    /// From now on nothing waits while the program has more than so many bytes. What it needs at a
+    /// time it may have all the same.
     pub(crate) fn keep_within(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
     }
@@ -101,8 +103,9 @@ impl<D: Device> Pool<D> {
         Ok(Block { memory: Some(memory), pool: self.clone(), home })
     }
 
-    /// Memory for a step: as [`for_a_moment`](Self::for_a_moment), and the same as in the step before if that has asked for the
-    /// same in the same order, and everything is dropped that it got.
+    /// Memory for a step: as [`for_a_moment`](Self::for_a_moment), and the same as in the step
+    /// before if that has asked for the same in the same order, and everything is dropped that it
+    /// got.
     pub(crate) fn for_a_step(self: &Arc<Self>, bytes: usize) -> Result<Block<D>, OutOfMemory> {
         self.of_a_step(bytes, Home::Steps)
     }
@@ -129,8 +132,9 @@ impl<D: Device> Pool<D> {
         Ok(Block { memory: Some(self.ask(bytes)?), pool: self.clone(), home: Home::Device })
     }
 
-    /// Says that launches of this thread are still to come that use memory of a step, even where that waits already: until it
-    /// [lets go](Self::let_go_of_steps), that is not given back to the device. One thread holds it at a time.
+    /// Says that launches of this thread are still to come that use memory of a step, even where
+    /// that waits already: until it [lets go](Self::let_go_of_steps), that is not given back to the
+    /// device. One thread holds it at a time.
     pub(crate) fn hold_steps(&self) {
         self.of_steps().held_by = Some(thread::current().id());
     }
@@ -156,7 +160,8 @@ impl<D: Device> Pool<D> {
         drop(waiting);
     }
 
-    /// Gives what waits of steps back to the device once no other thread holds it. This one's own is kept.
+    /// Gives what waits of steps back to the device once no other thread holds it. This one's own
+    /// is kept.
     fn trim_steps(&self) {
         let this = thread::current().id();
         let is_held = |of_steps: &mut OfSteps<D>| of_steps.held_by.is_some_and(|thread| thread != this);
@@ -192,7 +197,7 @@ impl<D: Device> Pool<D> {
             self.trim();
             self.device.allocate(bytes)
         });
-        // What another thread's step holds is free in a moment.
+        // Memory of another thread's step is free in a moment.
         let memory = memory.or_else(|_| {
             self.trim_steps();
             self.device.allocate(bytes)
@@ -202,7 +207,7 @@ impl<D: Device> Pool<D> {
 }
 
 impl<D: Device> Block<D> {
-    /// Where it is.
+    /// Its address.
     pub(crate) fn memory(&self) -> &D::Memory {
         self.memory.as_ref().expect("memory is there until the block is dropped")
     }
@@ -229,7 +234,8 @@ impl<D: Device> Drop for Block<D> {
     }
 }
 
-/// Sizes are rounded up by at most an eighth, so that batches of similar size share memory; the least is 512 bytes.
+/// Sizes are rounded up by at most an eighth, so that batches of similar size share memory; the
+/// least is 512 bytes.
 fn size_class(bytes: usize) -> usize {
     let bytes = bytes.max(512);
     let step = bytes.checked_next_power_of_two().map_or(512, |power| (power / 16).max(512));
@@ -432,7 +438,8 @@ mod tests {
         assert_eq!(used(&pool), 0);
     }
 
-    /// Passes of many sizes leave many sizes behind, beside which another rank on the device would find nothing.
+    /// Passes of many sizes leave many sizes behind, beside which another rank on the device would
+    /// find nothing.
     #[test]
     fn what_waits_stays_within_what_the_program_may_have() {
         let all_of = |most: usize| {
@@ -456,7 +463,8 @@ mod tests {
         assert!(all_of(0) >= TOTAL / 8 + 12 * TOTAL / 64);
     }
 
-    /// As after a phase of a run, or after products have been compared: who asks what is free plans with all of it.
+    /// As after a phase of a run, or after products have been compared: who asks what is free plans
+    /// with all of it.
     #[test]
     fn what_waits_is_free() {
         let pool = pool();

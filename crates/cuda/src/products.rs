@@ -1,7 +1,8 @@
 //! Which products of a model the vendor's library computes: found out before a run begins.
 //!
-//! Otherwise all that the library does is compared with chains when it is first asked for, in the middle of a run, where memory
-//! may be full and nobody reads what is said. Known at the start, it can stand in the run's first lines and in its manifest.
+//! Otherwise all that the library does is compared with chains when it is first asked for, in the
+//! middle of a run, where memory may be full and nobody reads what is said. Known at the start, it
+//! can stand in the run's first lines and in its manifest.
 
 use crate::cuda::Cuda;
 use crate::device::Device;
@@ -20,11 +21,12 @@ use std::fmt;
 pub struct Layer {
     /// Its inputs and outputs.
     pub shape: Linear,
-    /// Whether a bias or a residual is added to its outputs, before the one rounding: what a product comes to is f32 then.
+    /// Whether a bias or a residual is added to its outputs, before the one rounding: what a
+    /// product comes to is f32 then.
     pub adds: bool,
 }
 
-/// What computes the products of a model.
+/// Kernels or library that compute the products of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Products {
     /// The library, such as `cuBLASLt 13.1`, where there is one that may be used at all.
@@ -67,9 +69,10 @@ impl fmt::Display for Products {
 }
 
 impl<D: Device> Cuda<D> {
-    /// Finds out what computes the products of a model with these linear layers and this head, whose gradient is computed for
-    /// at most `rows` tokens at a time, or for none where it only samples and scores. To be called before the model is loaded:
-    /// comparing takes the memory of the largest layer's weights, and some gigabytes at most.
+    /// Finds out what computes the products of a model with these linear layers and this head,
+    /// whose gradient is computed for at most `rows` tokens at a time, or for none where it only
+    /// samples and scores. To be called before the model is loaded: comparing takes the memory of
+    /// the largest layer's weights, and some gigabytes at most.
     pub fn examine_products(&self, layers: &[Layer], head: Linear, rows: usize) -> Products {
         let library = self.device.product_library().filter(|_| self.dtype == Dtype::Bf16);
         let mut kinds: Vec<Examined> = Vec::new();
@@ -88,7 +91,8 @@ impl<D: Device> Cuda<D> {
     }
 }
 
-/// Every kind of product that passes of such a model may leave to the library, as they lie in memory.
+/// Every kind of product that passes of such a model may leave to the library, as they lie in
+/// memory.
 fn asked_for(
     layers: &[Layer],
     head: Linear,
@@ -127,8 +131,8 @@ fn asked_for(
     all
 }
 
-/// The widths of the blocks of the vocabulary that the head's gradient is made of, for any number of rows up to this one: whether
-/// a first block is so wide, or the last one alone.
+/// The widths of the blocks of the vocabulary that the head's gradient is made of, for any number
+/// of rows up to this one: whether a first block is so wide, or the last one alone.
 fn head_blocks(head: Linear, blocks: LogitsBlocks, rows: usize) -> BTreeSet<(bool, usize)> {
     let widths: BTreeSet<usize> = (1..=rows).map(|rows| blocks.columns(head, rows)).collect();
     let last = |width: &usize| (false, head.outputs % (*width).max(1));
@@ -158,7 +162,8 @@ mod tests {
         assert!(said.ends_with("the others (b: bits differ; and 1 more)"), "{said}");
     }
 
-    /// Whatever the number of rows, the blocks that the head's gradient goes through are among those that are examined.
+    /// Whatever the number of rows, the blocks that the head's gradient goes through are among
+    /// those that are examined.
     #[test]
     fn blocks_of_the_head_are_known() {
         let head = Linear { inputs: 8, outputs: 151_936 };

@@ -1,10 +1,11 @@
 //! Decoding steps that are launched as one, and their draws.
 //!
-//! A step is recorded, not launched ([`Stream`](crate::stream::Stream)). If an earlier one launched the very same (kernels, grids
-//! and arguments, addresses among them), it has become a graph, and the graph is launched in its stead: so a graph never runs but
-//! in the place of launches that code which has their memory has just asked for. What makes steps the same is not needed for
-//! their bits: memory that a step finds where the one before it did, uploads in one place, and numbers of rows and tiles that are
-//! rounded up ([`rounded_up`]).
+//! A step is recorded, not launched ([`Stream`](crate::stream::Stream)). If an earlier one launched
+//! the very same (kernels, grids and arguments, addresses among them), it has become a graph, and
+//! the graph is launched in its stead: so a graph never runs but in the place of launches that code
+//! which has their memory has just asked for. What makes steps the same is not needed for their
+//! bits: memory that a step finds where the one before it did, uploads in one place, and numbers of
+//! rows and tiles that are rounded up ([`rounded_up`]).
 
 use crate::cuda::Cuda;
 use crate::device::Device;
@@ -16,14 +17,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Graphs that are kept, at most; the one that was not used for longest goes.
 const MOST: usize = 128;
-/// Bytes of the device's memory that a driver takes for each kernel of a graph: what others have measured, to the order of
-/// magnitude. No driver says it.
+/// Bytes of the device's memory that a driver takes for each kernel of a graph: what others have
+/// measured, to the order of magnitude. No driver says it.
 const KERNEL_BYTES: usize = 64 << 10;
-/// Kernels of a layer in a step, and of what is around the layers and of the draws, at most (`tests/launches.rs` counts them):
-/// nine, and with a library of products four more, of the gate and of what is added to three products.
+/// Kernels of a layer in a step, and of what is around the layers and of the draws, at most
+/// (`tests/launches.rs` counts them): nine, and with a library of products four more, of the gate
+/// and of what is added to three products.
 const KERNELS: [usize; 2] = [13, 7];
 
-/// What has become of decoding steps.
+/// Counts of decoding steps by how they were launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replays {
     /// Graphs that have been made.
@@ -32,7 +34,8 @@ pub struct Replays {
     pub replayed: usize,
     /// Steps whose operations were launched one by one.
     pub launched: usize,
-    /// Why the device has refused to capture a step, or to launch it as one, where it has; of several steps, the first reason.
+    /// Why the device has refused to capture a step, or to launch it as one, where it has; of
+    /// several steps, the first reason.
     pub refused: Option<String>,
 }
 
@@ -48,7 +51,7 @@ impl Replays {
 pub(crate) struct Graphs<D: Device>(Mutex<Known<D>>);
 
 struct Known<D: Device> {
-    /// What was used last comes last.
+    /// In order of their last use.
     steps: Vec<Step<D>>,
     replays: Replays,
 }
@@ -56,9 +59,9 @@ struct Known<D: Device> {
 /// Which launches may be the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// Those of a step.
+    /// The launches of a step.
     Step(ReplayKey),
-    /// Those of its draws, from so many rows.
+    /// The launches of its draws, from so many rows.
     Draws { shape: Linear, rows: usize, draws: usize },
 }
 
@@ -151,12 +154,13 @@ impl<D: Device> Cuda<D> {
         Self { replays: false, ..self }
     }
 
-    /// What has become of decoding steps so far.
+    /// Counts of decoding steps so far.
     pub fn replays(&self) -> Replays {
         self.graphs.lock().replays.clone()
     }
 
-    /// Bytes of the device's memory that the graphs of a model of so many layers come to take: an estimate.
+    /// Bytes of the device's memory that the graphs of a model of so many layers come to take: an
+    /// estimate.
     pub(crate) fn steps_bytes(&self, layers: usize) -> usize {
         let [of_layer, around] = KERNELS;
         let kernels = layers.saturating_mul(of_layer).saturating_add(around);

@@ -1,6 +1,7 @@
 //! Numbers of which few are told apart, so that steps of similar size are alike.
 
-/// A number of rows, tiles or places, rounded up: by nothing up to 8, by less than a quarter beyond.
+/// A number of rows, tiles or places, rounded up: by nothing up to 8, by less than a quarter
+/// beyond.
 pub(crate) fn rounded_up(n: usize) -> usize {
     if n <= 8 { n } else { n.next_multiple_of(n.next_power_of_two() / 8) }
 }

@@ -62,7 +62,8 @@ impl<D: Device> Cuda<D> {
         );
     }
 
-    /// Like [`copy_rows`](Self::copy_rows), in order: of rows that go to one slot the last one stays.
+    /// Like [`copy_rows`](Self::copy_rows), in order: of rows that go to one slot the last one
+    /// stays.
     pub(crate) fn store_in_order(
         &self,
         from: &CudaBuffer<D>,

@@ -1,7 +1,7 @@
 //! Tiles of attention by the tensor core: which rows and which splits of their keys a block has.
 //!
-//! No choice here changes a bit: rows do not know each other, and splits are put together in one order, by the block that has
-//! all of them or by a kernel of its own.
+//! No choice here changes a bit: rows do not know each other, and splits are put together in one
+//! order, by the block that has all of them or by a kernel of its own.
 
 use crate::catalog::{ATTENTION_TILES, for_head};
 use crate::cuda::word;
@@ -50,8 +50,8 @@ impl<D: Device> SplitTiles<D> {
     }
 }
 
-/// Bytes of what splits in blocks of their own come to, at most, over sequences of so many positions: where there is one split,
-/// nothing.
+/// Bytes of what splits in blocks of their own come to, at most, over sequences of so many
+/// positions: where there is one split, nothing.
 pub(crate) fn workspace(dtype: Dtype, shape: Attention, positions: usize) -> usize {
     let has_tiles = dtype == Dtype::Bf16 && for_head(&ATTENTION_TILES, shape.head_dim).is_some();
     if has_tiles && positions > SPLIT { PARTIAL } else { 0 }
@@ -67,8 +67,9 @@ pub(crate) fn is_decoding(runs: &[Run]) -> bool {
     runs.iter().all(|run| run.len <= 1)
 }
 
-/// Tiles for attention over these runs on a device of so many processors. Where there are too few blocks for these, as when few
-/// sequences are decoded, each split is a block of its own, as long as there are places for what these come to.
+/// Tiles for attention over these runs on a device of so many processors. Where there are too few
+/// blocks for these, as when few sequences are decoded, each split is a block of its own, as long
+/// as there are places for what these come to.
 pub(crate) fn split_tiles<D: Device>(
     shape: Attention,
     runs: &[Run],

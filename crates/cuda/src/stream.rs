@@ -1,8 +1,9 @@
 //! The device as operations call it: at once, or put down to be called together.
 //!
-//! While a step is recorded, the launches of the thread that makes it are put down, and what it uploads gathers in one piece of
-//! memory that keeps its place from step to step. Whatever else it calls (a copy, a download) has to be called in its order: then
-//! what has been put down is carried out, and the rest of the step is called at once.
+//! While a step is recorded, the launches of the thread that makes it are put down, and what it
+//! uploads gathers in one piece of memory that keeps its place from step to step. Whatever else it
+//! calls (a copy, a download) has to be called in its order: then what has been put down is carried
+//! out, and the rest of the step is called at once.
 
 use crate::device::{Device, Limits, MemoryInfo, Product};
 use crate::kernels::{Argument, Function, Grid};
@@ -16,8 +17,8 @@ use std::thread::{self, ThreadId};
 
 /// Bytes of the first region for uploads; the next ones are twice as large each.
 const REGION: usize = 64 << 10;
-/// Places of uploads are multiples of this at least, as memory's are; and of a power of two not far below their size, so that a
-/// longer upload seldom moves those behind it.
+/// Places of uploads are multiples of this at least, as memory's are; and of a power of two not far
+/// below their size, so that a longer upload seldom moves those behind it.
 const ALIGNMENT: usize = 256;
 
 /// A device, and what is being recorded of the calls to it.
@@ -45,7 +46,8 @@ struct Region<D: Device> {
     bytes: Vec<u8>,
 }
 
-/// A step that is being recorded. Dropped before its [end](Self::finish), as in a panic, it is forgotten.
+/// A step that is being recorded. Dropped before its [end](Self::finish), as in a panic, it is
+/// forgotten.
 pub(crate) struct Recorded<'s, D: Device>(&'s Stream<D>);
 
 impl<D: Device> Stream<D> {
@@ -82,8 +84,8 @@ impl<D: Device> Stream<D> {
         self.lock().as_mut().is_some_and(|recording| recording.is_open())
     }
 
-    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory that no launch of the step has had.
-    /// None where none is recorded, or there is no memory.
+    /// Puts bytes down to be uploaded, where a step is recorded; `allocate` gives memory that no
+    /// launch of the step has had. None where none is recorded, or there is no memory.
     pub(crate) fn place(
         &self,
         bytes: &[u8],
@@ -155,8 +157,9 @@ impl<D: Device> Recording<D> {
 }
 
 impl<D: Device> Recorded<'_, D> {
-    /// Ends the recording: uploads what the step needs, and returns what it launches; none where all has been launched already.
-    /// Nobody else records, and so nobody gets the step's memory, until this is dropped, once the launches have been made.
+    /// Ends the recording: uploads what the step needs, and returns what it launches; none where
+    /// all has been launched already. Nobody else records, and so nobody gets the step's memory,
+    /// until this is dropped, once the launches have been made.
     pub(crate) fn finish(&self) -> Option<Vec<Operation>> {
         let mut recording = self.0.lock();
         let recording = recording.as_mut().filter(|recording| recording.is_open())?;
@@ -251,7 +254,8 @@ impl<D: Device> Device for Stream<D> {
             self.device.launch(function, grid, arguments);
         }
     }
-    /// Where a step is recorded, the launch that follows is needed as well, for a device whose library does not compute it.
+    /// Where a step is recorded, the launch that follows is needed as well, for a device whose
+    /// library does not compute it.
     fn product(&self, product: &Product) -> bool {
         !self.put_down(|| Operation::Product(*product)) && self.device.product(product)
     }

@@ -7,9 +7,10 @@ use crate::device::Device;
 use crate::kernels::Grid;
 use crate::layout::{Element, Layout};
 use half::bf16;
-use isentrope_kernels::Kind;
+use isentrope_kernels::{Buffer, Kind};
 
-/// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN stays NaN.
+/// The upper half of an f32 as a weight's image is split: to nearest, ties away from zero; NaN
+/// stays NaN.
 fn split(x: f32) -> (u16, u16) {
     let image = if x.is_nan() { (x.to_bits() | 0x0040_0000) & 0xffff_0000 } else { x.to_bits() };
     ((image.wrapping_add(0x8000) >> 16) as u16, image as u16)
@@ -38,12 +39,13 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range` to `range`. For
-    /// measurements of models that nobody has to upload.
+    /// Draws a weight's numbers on the device, what pads them included: bf16, evenly from `-range`
+    /// to `range`. For measurements of models that nobody has to upload.
     ///
     /// # Panics
     /// When the buffer is no weight, or numbers are kept as f32.
-    pub fn draw_weight(&self, weight: &mut CudaBuffer<D>, seed: u64, range: f32) {
+    pub fn draw_weight(&self, weight: &mut Buffer, seed: u64, range: f32) {
+        let weight: &CudaBuffer<D> = weight.of();
         assert!(weight.layout.element == Element::Split, "only weights that are kept as bf16 are drawn");
         let halves = weight.layout.numbers();
         FILL_RANDOM.launch(&*self.device, lines(halves), (weight.start(), halves as u64, seed, range));

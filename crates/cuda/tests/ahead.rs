@@ -1,13 +1,14 @@
-//! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients of biases and of norms'
-//! weights.
+//! Chains that other warps bring the numbers of have the CPU's bits, wherever they end: gradients
+//! of biases and of norms' weights.
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Cpu, Grouped, Isa, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, Grouped, Isa, Kind, Linear, Role};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Gradients of so many rows, each of groups of features with other numbers beside them, go on from what there is.
+/// Gradients of so many rows, each of groups of features with other numbers beside them, go on from
+/// what there is.
 #[derive(Clone, Debug)]
 struct Case {
     rows: usize,
@@ -34,7 +35,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 impl Case {
     /// The bits of what a backend goes on to.
-    fn on<B: Backend>(&self, backend: &B) -> Vec<Vec<u32>> {
+    fn on(&self, backend: &dyn Backend) -> Vec<Vec<u32>> {
         let Self { rows, layout, .. } = *self;
         let (x, rest) = self.numbers.split_at(rows * layout.stride);
         let (dy, before) = rest.split_at(rows * layout.stride);
@@ -49,7 +50,7 @@ impl Case {
             backend.pack(kind, 0, numbers, &mut buffer);
             buffer
         };
-        let bits = |buffer: &B::Buffer, len: usize| {
+        let bits = |buffer: &Buffer, len: usize| {
             let mut numbers = vec![0.0; backend.numbers(Kind::Vector(len))];
             backend.read_numbers(buffer, 0, &mut numbers);
             numbers.into_iter().map(f32::to_bits).collect::<Vec<u32>>()

@@ -1,19 +1,20 @@
-//! Attention by the tensor core equals its definition in scalar code, bit for bit: forward and backward, heads of all sizes,
-//! windows, shared beginnings, and sequences of several splits, whether one block has these or each has its own. On the emulated
-//! device, or on a GPU where `ISENTROPE_TEST_DEVICE` is `gpu`.
+//! Attention by the tensor core equals its definition in scalar code, bit for bit: forward and
+//! backward, heads of all sizes, windows, shared beginnings, and sequences of several splits,
+//! whether one block has these or each has its own. On the emulated device, or on a GPU where
+//! `ISENTROPE_TEST_DEVICE` is `gpu`.
 
 use crate::attention_reference::Reference;
 use crate::on_gpu;
 use crate::t16::Step;
 use half::bf16;
-use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
+use isentrope_cuda::{AnyDevice, Cuda, Device, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Role, Run};
+use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Role, Run};
 use std::sync::{Arc, LazyLock};
 
 /// The GPU, opened once, where one is asked for.
 static GPU: LazyLock<Option<Arc<Cuda<AnyDevice>>>> =
-    LazyLock::new(|| on_gpu::variants(Dtype::Bf16).map(|variants| variants[0].backend.clone()));
+    LazyLock::new(|| on_gpu::backends(Dtype::Bf16).map(|backends| backends[0].1.clone()));
 
 /// A backend with bf16, whose threads run in an order that the seed decides.
 fn emulated(seed: u64, capability: (u32, u32)) -> Cuda<Emulator> {
@@ -52,7 +53,7 @@ fn assert_bits(what: &str, got: &[f32], want: &[f32]) {
     }
 }
 
-fn upload<D: Device>(cuda: &Cuda<D>, rows: usize, numbers: &[f32]) -> CudaBuffer<D> {
+fn upload<D: Device>(cuda: &Cuda<D>, rows: usize, numbers: &[f32]) -> Buffer {
     let mut buffer = cuda.buffer(Role::Activation(rows, numbers.len() / rows));
     cuda.write(&mut buffer, 0, numbers);
     buffer
@@ -139,7 +140,7 @@ impl Case {
             Times::Many => 2 * cuda.device().limits().processors + 1,
         };
         let qkv = noise(3, len * shape.row());
-        let pages_each = len.div_ceil(Cuda::<D>::PAGE);
+        let pages_each = len.div_ceil(cuda.page_positions());
         let capacity = pages_each * times;
         let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: capacity }).unwrap();
         let width = shape.heads * shape.head_dim;
@@ -194,8 +195,8 @@ fn outputs_of_heads_of_all_sizes_are_as_defined() {
     }
 }
 
-/// At most 16 rows, which are the work of all warps of a block: tiles and blocks of 16 keys that a window leaves out, and more
-/// tiles than there are stages.
+/// At most 16 rows, which are the work of all warps of a block: tiles and blocks of 16 keys that a
+/// window leaves out, and more tiles than there are stages.
 #[test]
 fn outputs_of_few_rows_are_as_defined() {
     for (i, (shape, len, rows)) in [
@@ -258,8 +259,8 @@ fn equals_cpu_rounded<D: Device>(cuda: &Cuda<D>, shape: Attention) {
 }
 
 /// Of sequences one behind the other.
-fn outputs_and_gradients<B: Backend>(
-    backend: &B,
+fn outputs_and_gradients(
+    backend: &dyn Backend,
     shape: Attention,
     lengths: &[usize],
     qkv: &[f32],
@@ -268,7 +269,7 @@ fn outputs_and_gradients<B: Backend>(
     let (rows, width) = (qkv.len() / shape.row(), shape.heads * shape.head_dim);
     let (mut host, mut pages) = (HostBatch::default(), 0..);
     for &len in lengths {
-        let own: Vec<u32> = pages.by_ref().take(len.div_ceil(B::PAGE)).collect();
+        let own: Vec<u32> = pages.by_ref().take(len.div_ceil(backend.page_positions())).collect();
         host.push(&vec![0; len], 0, &own);
     }
     let batch = backend.batch(&host);
@@ -284,7 +285,7 @@ fn outputs_and_gradients<B: Backend>(
     backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
     let mut d_qkv = backend.buffer(Role::Activation(rows, shape.row()));
     backend.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
-    let read = |buffer: &B::Buffer, features: usize| {
+    let read = |buffer: &Buffer, features: usize| {
         let mut numbers = vec![0.0; rows * features];
         backend.read(buffer, 0, &mut numbers);
         numbers

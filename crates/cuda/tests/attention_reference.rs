@@ -1,5 +1,6 @@
-//! Attention and its gradient as docs/numerics.md defines them for bf16 (rule 3), in scalar code, query by query and key by key:
-//! what the tensor core's kernels must equal to the last bit, whatever tiles, splits and neighbours they have.
+//! Attention and its gradient as docs/concepts/numerics.md defines them for bf16 (rule 3), in
+//! scalar code, query by query and key by key: what the tensor core's kernels must equal to the
+//! last bit, whatever tiles, splits and neighbours they have.
 
 use isentrope_kernels::{Attention, Run};
 
@@ -29,8 +30,8 @@ fn exponential(x: f32) -> f32 {
     series * 2f32.powi(n as i32 / 2) * 2f32.powi(n as i32 - n as i32 / 2)
 }
 
-/// A chain of the tensor core's steps, from a start over two rows of numbers: blocks of 16 in ascending order; what is missing of
-/// the last one are zeros.
+/// A chain of the tensor core's steps, from a start over two rows of numbers: blocks of 16 in
+/// ascending order; what is missing of the last one are zeros.
 pub type Chain<'a> = &'a dyn Fn(f32, &[f32], &[f32]) -> f32;
 
 /// What is known of attention.
@@ -152,8 +153,8 @@ impl Reference<'_> {
         Statistics { largest, inverse, dot: dot * inverse }
     }
 
-    /// The gradient of all rows. A run that begins at position 0 is a sequence, or what the runs behind it that start further on
-    /// begin with.
+    /// The gradient of all rows. A run that begins at position 0 is a sequence, or what the runs
+    /// behind it that start further on begin with.
     pub fn gradient(&self, qkv: &[f32], d_out: &[f32], runs: &[Run]) -> Vec<f32> {
         let Attention { heads, kv_heads, head_dim: dim, scale, .. } = self.shape;
         let group = heads / kv_heads;

@@ -1,8 +1,9 @@
-//! The bytes of the GPU's memory that a decoding step and its draw move, and the least that they could be: docs/cuda.md has the
-//! table, and `UPDATE_DOCS=1` writes it there.
+//! The bytes of the GPU's memory that a decoding step and its draw move, and the least that they
+//! could be: docs/guides/gpus.md has the table, and `UPDATE_DOCS=1` writes it there.
 //!
-//! What is counted are the launches that a step makes, by their arguments and by the tiles that it uploads. Each kernel reads and
-//! writes what its comment says; nothing here knows how a step is made of kernels.
+//! What is counted are the launches that a step makes, by their arguments and by the tiles that it
+//! uploads. Each kernel reads and writes what its comment says; nothing here knows how a step is
+//! made of kernels.
 
 use crate::counting::{Counts, Launch};
 use crate::guide::has_table;
@@ -14,15 +15,17 @@ use std::fs;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
-/// Bytes of what launches read and write. What several blocks of a launch read counts once, as it comes from memory once if the
-/// second cache has it for the others; what one launch writes and the next one reads counts twice.
+/// Bytes of what launches read and write. What several blocks of a launch read counts once, as it
+/// comes from memory once if the second cache has it for the others; what one launch writes and the
+/// next one reads counts twice.
 #[derive(Clone, Copy, Default)]
 struct Bytes {
     weights: u64,
     keys_and_values: u64,
     logits: u64,
     activations: u64,
-    /// What blocks read after others of their launch, of any of these: from the second cache, where it is that large.
+    /// What blocks read after others of their launch, of any of these: from the second cache, where
+    /// it is that large.
     again: u64,
 }
 
@@ -106,7 +109,8 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
             bytes = product(launch, n[3], n[4], n[5]);
             bytes.logits = 4 * n[3] * n[4];
         }
-        // raw, qkv, norms, cos, sin, positions, rows, slots, layer, count, heads, kv heads, head_dim: in place or not.
+        // raw, qkv, norms, cos, sin, positions, rows, slots, layer, count, heads, kv heads,
+        // head_dim: in place or not.
         "prepare_qkv_bf16" => {
             let (rows, heads, kv_heads, dim) = (n[10], n[11], n[12], n[13]);
             let written = if n[0] == n[1] { heads + kv_heads } else { heads + 2 * kv_heads };
@@ -117,7 +121,8 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
             bytes.keys_and_values = 2 * stored * 2 * kv_heads * dim;
             bytes.again = (heads + kv_heads - 1) * angles;
         }
-        // qkv, layer, tiles, pages, out, sums, extents, heads, kv heads, head_dim, window: the keys that a tile's rows see.
+        // qkv, layer, tiles, pages, out, sums, extents, heads, kv heads, head_dim, window: the keys
+        // that a tile's rows see.
         "attention_decode_64" | "attention_decode_128" => {
             let (heads, kv_heads, dim) = (n[7], n[8], n[9]);
             assert_eq!(n[10], 0, "windows");
@@ -153,14 +158,16 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
             bytes.logits = 4 * rows * n[3];
             bytes.activations = 4 * rows * parts;
         }
-        // logits, row numbers, temperatures, temperature, maxima, sums, masses, vocabulary: each part reads the maxima of all.
+        // logits, row numbers, temperatures, temperature, maxima, sums, masses, vocabulary: each
+        // part reads the maxima of all.
         "part_sums" => {
             let [rows, parts] = [launch.grid.blocks[0], launch.grid.blocks[1]].map(u64::from);
             bytes.logits = 4 * rows * n[7];
             bytes.activations = rows * (4 * parts + sums_of_row(n[7]));
             bytes.again = (parts - 1) * 4 * rows * parts;
         }
-        // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary: and a block of 256 tokens.
+        // logits, draws, maxima, sums, masses, statistics, drawn, vocabulary: and a block of 256
+        // tokens.
         "draw" => {
             let rows = u64::from(launch.grid.blocks[0]);
             bytes.logits = 4 * rows * 256;
@@ -171,7 +178,8 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
     bytes
 }
 
-/// What a step and its draw move, and the least: weights once as passes read them, keys and values of all positions so far once.
+/// What a step and its draw move, and the least: weights once as passes read them, keys and values
+/// of all positions so far once.
 fn step(shape: &Qwen2, sequences: usize, position: usize) -> (Bytes, u64) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.json"), shape.config().to_string()).unwrap();
@@ -231,5 +239,5 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_a_step_moves() {
-    has_table("bytes", &table());
+    has_table("tests/decoding_steps.md", "bytes", &table());
 }

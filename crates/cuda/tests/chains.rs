@@ -1,4 +1,5 @@
-//! The reference that the conformance tests of bf16 multiply by is the emulator's model of tensor cores.
+//! The reference that the conformance tests of bf16 multiply by is the emulator's model of tensor
+//! cores.
 
 use crate::t16::Step;
 use isentrope_cuda_emulator::TensorCore;

@@ -1,10 +1,11 @@
-//! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole models forward and backward.
+//! With f32 the backend computes the CPU's bits, in the CPU's order: every operation, and whole
+//! models forward and backward.
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Cpu, Draw, Grouped, HeadNorms, HeadScores, HostBatch, Isa, Kind,
-    Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Adjustments, Attention, Backend, Buffer, Cpu, Draw, Grouped, HeadNorms, HeadScores, HostBatch,
+    Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
 use std::path::Path;
@@ -39,23 +40,23 @@ fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
 type Results = Vec<(String, Vec<u32>)>;
 
 /// A backend with shorthands, and what it has computed so far.
-struct Trial<'a, B: Backend> {
-    backend: &'a B,
+struct Trial<'a> {
+    backend: &'a dyn Backend,
     results: Results,
 }
 
-impl<B: Backend> Trial<'_, B> {
-    fn rows(&self, seed: u64, rows: usize, features: usize) -> B::Buffer {
+impl Trial<'_> {
+    fn rows(&self, seed: u64, rows: usize, features: usize) -> Buffer {
         let mut buffer = self.backend.buffer(Role::Activation(rows, features));
         self.backend.write(&mut buffer, 0, &noise(seed, rows * features));
         buffer
     }
-    fn exact(&self, seed: u64, rows: usize, features: usize) -> B::Buffer {
+    fn exact(&self, seed: u64, rows: usize, features: usize) -> Buffer {
         let mut buffer = self.backend.buffer(Role::Exact(rows, features));
         self.backend.write(&mut buffer, 0, &noise(seed, rows * features));
         buffer
     }
-    fn parameter(&self, role: fn(Kind) -> Role, kind: Kind, seed: u64) -> B::Buffer {
+    fn parameter(&self, role: fn(Kind) -> Role, kind: Kind, seed: u64) -> Buffer {
         let mut buffer = self.backend.allocate(role(kind)).unwrap();
         let numbers = match kind {
             Kind::Vector(len) => len,
@@ -67,13 +68,13 @@ impl<B: Backend> Trial<'_, B> {
     fn push(&mut self, name: &str, values: &[f32]) {
         self.results.push((name.to_owned(), values.iter().map(|x| x.to_bits()).collect()));
     }
-    fn push_rows(&mut self, name: &str, buffer: &B::Buffer, rows: usize, features: usize) {
+    fn push_rows(&mut self, name: &str, buffer: &Buffer, rows: usize, features: usize) {
         let mut values = vec![0.0; rows * features];
         self.backend.read(buffer, 0, &mut values);
         self.push(name, &values);
     }
     /// In the order in which the backend keeps them, with what pads them.
-    fn push_numbers(&mut self, name: &str, kind: Kind, buffer: &B::Buffer) {
+    fn push_numbers(&mut self, name: &str, kind: Kind, buffer: &Buffer) {
         let mut values = vec![0.0; self.backend.numbers(kind)];
         self.backend.read_numbers(buffer, 0, &mut values);
         self.push(name, &values);
@@ -93,7 +94,7 @@ fn assert_equal(what: &str, got: &Results, want: &Results) {
 }
 
 /// Every operation on rows but attention.
-fn on_rows<B: Backend>(backend: &B, shape: Linear, rows: usize) -> Results {
+fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     let mut t = Trial { backend, results: Vec::new() };
     let Linear { inputs, outputs } = shape;
     let (matrix, vector) = (Kind::Matrix(shape), Kind::Vector(outputs));
@@ -289,7 +290,7 @@ fn operations_on_rows() {
 }
 
 /// Sequences in the cache and their gradients, some of which share a beginning.
-fn on_sequences<B: Backend>(backend: &B, shape: Attention, lens: &[usize]) -> Results {
+fn on_sequences(backend: &dyn Backend, shape: Attention, lens: &[usize]) -> Results {
     let mut t = Trial { backend, results: Vec::new() };
     let (row, width) = (shape.row(), shape.heads * shape.head_dim);
     let total: usize = lens.iter().sum();
@@ -297,7 +298,7 @@ fn on_sequences<B: Backend>(backend: &B, shape: Attention, lens: &[usize]) -> Re
     let mut batch = HostBatch { tokens: vec![0; total], ..HostBatch::default() };
     let (mut at, mut page) = (0, 1);
     for &len in lens {
-        let pages = len.div_ceil(B::PAGE);
+        let pages = len.div_ceil(backend.page_positions());
         let first = batch.pages.len();
         batch.pages.extend((page..page + pages as u32).rev());
         batch.runs.push(Run { row: at, len, position: 0, pages: first..first + pages });
@@ -364,7 +365,7 @@ fn attention() {
 }
 
 /// Scores of some texts, and every tensor of a gradient by them.
-fn on_model<B: Backend>(backend: B, family: &str) -> Results {
+fn on_model(backend: impl Backend, family: &str) -> Results {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(family);
     let model = Model::load(&dir, Arc::new(backend)).unwrap();
     let prompt = indices(1, 9, 61);

@@ -1,16 +1,16 @@
-//! Tables of docs/cuda.md that tests make.
+//! Tables in Markdown that tests make: plans in docs/guides/gpus.md, counts in decoding_steps.md.
 
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Asserts that the table of this name, which the tests of the same name make, is in the guide; with UPDATE_DOCS=1 in the
-/// environment, writes it there.
-pub fn has_table(name: &str, table: &str) {
-    // Tests of other tables write the same file.
-    static GUIDE: Mutex<()> = Mutex::new(());
-    let _alone = GUIDE.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cuda.md");
+/// Asserts that the page has this table between its two marks. With UPDATE_DOCS=1 in the environment,
+/// writes the table instead. The page's path is relative to this crate.
+pub fn has_table(page: &str, name: &str, table: &str) {
+    // Tests of other tables write the same files.
+    static PAGES: Mutex<()> = Mutex::new(());
+    let _alone = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(page);
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(&begin).unwrap();
@@ -20,5 +20,5 @@ pub fn has_table(name: &str, table: &str) {
         return;
     }
     let command = format!("UPDATE_DOCS=1 cargo test -p isentrope-cuda --test cuda {name}");
-    assert!(written == table, "docs/cuda.md has another table of {name}; run: {command}");
+    assert!(written == table, "{page} has another table of {name}; run: {command}");
 }

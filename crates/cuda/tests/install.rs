@@ -1,4 +1,5 @@
-//! Fetching libraries from a package index on this machine, whose wheels are made up and whose faults are to order.
+//! Fetching libraries from a package index on this machine, whose wheels are made up and whose
+//! faults are to order.
 
 use isentrope_cuda::gpu::{Installer, Package, Progress};
 use isentrope_files::{Digest, names};
@@ -276,7 +277,8 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
     let mut link = zip::ZipWriter::new(Cursor::new(Vec::new()));
     link.add_symlink("nvidia/cu13/lib/libnvrtc.so.13", "/etc/passwd", SimpleFileOptions::default()).unwrap();
     let link = link.finish().unwrap().into_inner();
-    // An entry that says to be longer than it is: 10 bytes more, in both places where a zip says it.
+    // An entry that says to be longer than it is: 10 bytes more, in both places where a zip says
+    // it.
     let mut lying = wheel(&[("nvidia/cu13/lib/libnvrtc.so.13", b"short")]);
     let size = 5_u32.to_le_bytes();
     for place in 0..lying.len() - 4 {

@@ -1,4 +1,5 @@
-//! What the host asks of a GPU for each decoding step, counted: docs/cuda.md has the table, and `UPDATE_DOCS=1` writes it there.
+//! What the host asks of a GPU for each decoding step, counted: docs/guides/gpus.md has the table,
+//! and `UPDATE_DOCS=1` writes it there.
 
 use crate::counting::Counts;
 use crate::guide::has_table;
@@ -24,8 +25,8 @@ const WAYS: [Way; 3] = [
     Way { name: "as one, draws read behind", replays: true, draws_behind: true },
 ];
 
-/// What the last of a hundred steps takes of a model of 24 layers, whose sequences begin with so many positions; and in how
-/// many of them launches were made one by one.
+/// What the last of a hundred steps takes of a model of 24 layers, whose sequences begin with so
+/// many positions; and in how many of them launches were made one by one.
 fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize; 5], usize) {
     let config = serde_json::json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 24,
@@ -106,5 +107,5 @@ fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
 
 #[test]
 fn the_guide_says_what_a_step_asks_for() {
-    has_table("launches", &table());
+    has_table("tests/decoding_steps.md", "launches", &table());
 }

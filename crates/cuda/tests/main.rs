@@ -1,5 +1,6 @@
-//! The CUDA backend on an emulated device and on devices that compute nothing, its kernels through NVIDIA's compiler, and the
-//! tables of docs/cuda.md. The contract that any backend keeps is in `conformance`.
+//! The CUDA backend on an emulated device and on devices that compute nothing, its kernels through
+//! NVIDIA's compiler, and the tables of docs/guides/gpus.md. The contract that any backend keeps is
+//! in `conformance`.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![allow(clippy::print_stdout, reason = "tests say how they went, and which say nothing")]

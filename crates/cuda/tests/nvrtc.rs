@@ -1,7 +1,9 @@
-//! Kernels through NVIDIA's own compiler, which needs no GPU: every kernel for every architecture, without a spill.
+//! Kernels through NVIDIA's own compiler, which needs no GPU: every kernel for every architecture,
+//! without a spill.
 //!
-//! NVRTC is looked for as the program does (`ISENTROPE_CUDA_LIBRARIES`, a virtual environment, the system, ...). Where it is not
-//! found, each test says so and tests nothing; `ISENTROPE_TEST_NVRTC=1` makes that a failure.
+//! NVRTC is looked for as the program does (`ISENTROPE_CUDA_LIBRARIES`, a virtual environment, the
+//! system, ...). Where it is not found, each test says so and tests nothing;
+//! `ISENTROPE_TEST_NVRTC=1` makes that a failure.
 
 use isentrope_cuda::gpu::{Architecture, Error, KernelCache, Nvrtc, Source, Surroundings};
 use isentrope_cuda::{FUNCTIONS, HEADERS, SOURCES};
@@ -24,6 +26,7 @@ fn nvrtc() -> Option<&'static Nvrtc> {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn every_kernel_compiles_for_every_architecture_without_a_spill() {
     let Some(nvrtc) = nvrtc() else { return };
     let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
@@ -63,6 +66,7 @@ fn every_kernel_compiles_for_every_architecture_without_a_spill() {
 
 /// What the test above looks for is seen where it is.
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn spills_and_local_memory_are_seen() {
     let Some(nvrtc) = nvrtc() else { return };
     let text = r#"
@@ -102,6 +106,7 @@ fn spills_and_local_memory_are_seen() {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn code_is_for_the_architecture_and_fuses_nothing_by_itself() {
     let Some(nvrtc) = nvrtc() else { return };
     let text = r#"
@@ -119,6 +124,7 @@ fn code_is_for_the_architecture_and_fuses_nothing_by_itself() {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn a_wrong_source_is_told_with_file_line_and_what_is_wrong() {
     let Some(nvrtc) = nvrtc() else { return };
     let source = Source { name: "wrong.cu", text: "__global__ void f() {\n  int x = y;\n}\n" };
@@ -134,6 +140,7 @@ fn a_wrong_source_is_told_with_file_line_and_what_is_wrong() {
 }
 
 #[test]
+#[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn the_cache_gives_what_was_compiled_also_to_many_at_once() {
     let Some(nvrtc) = nvrtc() else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Rows of logits that several blocks of threads work on have the CPU's bits, however their parts and blocks end: statistics,
-//! masks, slopes of the entropy, and draws.
+//! Rows of logits that several blocks of threads work on have the CPU's bits, however their parts
+//! and blocks end: statistics, masks, slopes of the entropy, and draws.
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of logits. Each is one row of weights times a number: flat where that is small, one likely token where it is large.
+/// Rows of logits. Each is one row of weights times a number: flat where that is small, one likely
+/// token where it is large.
 #[derive(Clone, Debug)]
 struct Case {
     weights: Vec<f32>,
@@ -22,7 +23,8 @@ struct Case {
 /// Just below 1, so that rounding may put the draw beyond the end.
 const LARGEST: f64 = 1.0 - f64::EPSILON / 2.0;
 
-/// Vocabularies that end within a lane, a block of 256 or 512 tokens, or a part of 4096, and where these end.
+/// Vocabularies that end within a lane, a block of 256 or 512 tokens, or a part of 4096, and where
+/// these end.
 fn vocabulary() -> impl Strategy<Value = usize> {
     let near = |n: usize| n.saturating_sub(2).max(1)..n + 3;
     prop_oneof![1..40_usize, near(256), near(512), near(4096), near(8192), 1..13_000_usize]
@@ -35,7 +37,8 @@ fn weights() -> impl Strategy<Value = Vec<f32>> {
         let fine = prop::collection::vec(-4.0..4.0_f32, len);
         (prop_oneof![coarse, fine], 0..len, 0..=len)
     };
-    // Impossible tokens lie together: none, a few, or whole blocks and parts, at the end or before it.
+    // Impossible tokens lie together: none, a few, or whole blocks and parts, at the end or before
+    // it.
     vocabulary().prop_flat_map(of).prop_map(|(mut weights, from, len)| {
         let impossible = if from > 0 { from..(from + len).min(weights.len()) } else { 0..0 };
         weights[impossible].fill(f32::NEG_INFINITY);
@@ -60,7 +63,7 @@ fn case() -> impl Strategy<Value = Case> {
 
 impl Case {
     /// The bits of what a backend makes of the rows in this range.
-    fn on<B: Backend>(&self, backend: &B, rows: Range<usize>) -> Vec<Vec<u32>> {
+    fn on(&self, backend: &dyn Backend, rows: Range<usize>) -> Vec<Vec<u32>> {
         let vocabulary = self.weights.len();
         let shape = Linear { inputs: 1, outputs: vocabulary };
         let mut packed = backend.allocate(Role::Weight(Kind::Matrix(shape))).unwrap();

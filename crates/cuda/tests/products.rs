@@ -42,11 +42,7 @@ impl Watch for Library {
 }
 
 /// A forward and a backward pass over a sequence; returns the bits of its log-probs.
-fn pass<W: Watch>(
-    model: &Model<Cuda<Watched<W>>>,
-    length: u32,
-    gradient: &mut Gradient<Cuda<Watched<W>>>,
-) -> Vec<u32> {
+fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
     let tokens: Vec<u32> = (0..length).map(|i| i * 7 % 61).collect();
     let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
     let (scores, tape) = model.forward(packed, 1.0, Keep::BlockInputs);
@@ -55,11 +51,13 @@ fn pass<W: Watch>(
     scores.logprobs.iter().map(|logprob| logprob.to_bits()).collect()
 }
 
-/// A library that is said to compute all products. It leaves them to the kernels, but sets to zero what it would overwrite:
-/// had a sum been meant to go on from there, the gradient would be another.
+/// A library that is said to compute all products. It leaves them to the kernels, but sets to zero
+/// what it would overwrite: had a sum been meant to go on from there, the gradient would be
+/// another.
 #[derive(Default)]
 struct Able {
-    /// Products of which the result is not rounded: layers to which something is added, logits, and parts of gradients.
+    /// Products of which the result is not rounded: layers to which something is added, logits, and
+    /// parts of gradients.
     exact: AtomicUsize,
     /// Gradients of weights.
     begun: AtomicUsize,
@@ -85,7 +83,8 @@ impl Watch for Able {
     }
 }
 
-/// What is added to sums that are not rounded, and gradients that begin and then go on, have the bits of the kernels alone.
+/// What is added to sums that are not rounded, and gradients that begin and then go on, have the
+/// bits of the kernels alone.
 #[test]
 fn with_a_library_bits_are_the_same() {
     struct Without;
@@ -97,7 +96,8 @@ fn with_a_library_bits_are_the_same() {
         let model = Model::load(&models.join(name), backend.clone()).unwrap();
         let mut gradient = Gradient::zeros(&model).unwrap();
         let mut bits = Vec::new();
-        // Twice over, as updates are; lengths that end within a block of 16 tokens and at the end of one.
+        // Twice over, as updates are; lengths that end within a block of 16 tokens and at the end
+        // of one.
         for lengths in [&[21, 40, 9][..], &[33, 5]] {
             bits.extend(lengths.iter().map(|&length| pass(&model, length, &mut gradient)));
             for (parameter, buffer) in model.layout.parameters.iter().zip(gradient.finish(&model).buffers()) {
@@ -109,7 +109,7 @@ fn with_a_library_bits_are_the_same() {
                 backend.unpack(parameter.kind, 0, buffer, &mut numbers);
                 bits.push(numbers.iter().map(|number| number.to_bits()).collect());
             }
-            gradient.reset(&backend);
+            gradient.reset(&*backend);
         }
         (bits, backend)
     }

@@ -4,7 +4,8 @@
 
 use serde_json::{Value, json};
 
-/// A model as its config.json on the hub has it, and how many weights its card there says, in billions.
+/// A model as its config.json on the hub has it, and how many weights its card there says, in
+/// billions.
 #[derive(Clone, Copy)]
 pub struct Qwen2 {
     pub name: &'static str,

@@ -3,7 +3,7 @@
 use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Cuda, Device, Dtype, Operation, Replays};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Draw, Grouped, Kind, ReplayKey, Role};
+use isentrope_kernels::{Backend, Buffer, Draw, Grouped, Kind, ReplayKey, Role};
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Sequences of so many tokens each at first, which are decoded for so many steps. One leaves with every step from `leaves` on.
+/// Sequences of so many tokens each at first, which are decoded for so many steps. One leaves with
+/// every step from `leaves` on.
 struct Case {
     family: &'static str,
     lens: Vec<usize>,
@@ -27,7 +28,7 @@ impl Case {
     }
 }
 
-fn model<D: Device>(cuda: &Arc<Cuda<D>>, family: &str) -> Model<Cuda<D>> {
+fn model<D: Device>(cuda: &Arc<Cuda<D>>, family: &str) -> Model {
     let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
     Model::load(&models.join(family), cuda.clone()).unwrap()
 }
@@ -41,13 +42,14 @@ fn token(sequence: usize, position: usize) -> u32 {
     ((sequence * 31 + position * 17) % 61) as u32
 }
 
-/// What the final hidden states of all steps are, and at last the last keys and values as attention sees them.
+/// What the final hidden states of all steps are, and at last the last keys and values as attention
+/// sees them.
 fn decode<D: Device>(cuda: &Arc<Cuda<D>>, case: &Case) -> Vec<u32> {
     let model = model(cuda, case.family);
     let mut cache = KvCache::new(&model, 400).unwrap();
     let mut activation_cache = ActivationCache::new(&model, 90).unwrap();
     let mut bits = Vec::new();
-    let mut read = |hidden: &<Cuda<D> as Backend>::Buffer, rows: usize| {
+    let mut read = |hidden: &Buffer, rows: usize| {
         let mut numbers = vec![0.0; rows * model.config.hidden_size];
         cuda.read(hidden, 0, &mut numbers);
         bits.extend(numbers.iter().map(|x| x.to_bits()));
@@ -102,7 +104,8 @@ fn steps_that_are_one_have_the_bits_of_their_launches() {
             [("qwen3", 1), ("mistral-sliding", 3), ("llama-biases", 9), ("qwen2-tied", 35)]
         {
             let replays = both(dtype, &Case::new(family, sequences, 9, usize::MAX));
-            // The third step at the latest is one that there has been, and then as long as slots are left and after that again.
+            // The third step at the latest is one that there has been, and then as long as slots
+            // are left and after that again.
             assert!(replays.replayed >= 3, "{family}, {sequences} sequences: {replays:?}");
         }
     }
@@ -118,14 +121,16 @@ fn a_sequence_that_ends_leaves_steps_as_they_are() {
 
 #[test]
 fn sequences_that_come_to_several_splits() {
-    // Few sequences: each split of 1024 keys is a block of its own, from the step on in which there are two.
+    // Few sequences: each split of 1024 keys is a block of its own, from the step on in which there
+    // are two.
     let case = Case { lens: vec![1019, 3], ..Case::new("qwen2-tied", 2, 9, usize::MAX) };
     let replays = both(Dtype::Bf16, &case);
     assert!(replays.captured >= 2 && replays.replayed >= 4, "{replays:?}");
 }
 
-/// What is drawn for so many sequences in so many steps: each token with its log-prob and entropy. Draws are read at once, or
-/// when the step behind them has been asked for, which is fed on the device.
+/// What is drawn for so many sequences in so many steps: each token with its log-prob and entropy.
+/// Draws are read at once, or when the step behind them has been asked for, which is fed on the
+/// device.
 fn sampled<D: Device>(
     cuda: &Arc<Cuda<D>>,
     sequences: usize,
@@ -250,7 +255,8 @@ impl Watch for Refuses {
     }
 }
 
-/// A step that is not captured, or cannot be launched as one, is launched one by one; others are captured all the same.
+/// A step that is not captured, or cannot be launched as one, is launched one by one; others are
+/// captured all the same.
 #[test]
 fn what_is_refused_of_one_step_is_not_refused_of_others() {
     let case = || Case { lens: vec![5; 24], ..Case::new("qwen3", 24, 12, 6) };
@@ -272,8 +278,8 @@ fn what_is_refused_of_one_step_is_not_refused_of_others() {
     }
 }
 
-/// That these tests see what a graph does: one that forgets a launch, makes two of them in the wrong order, or has a number of
-/// another step, gives other bits.
+/// That these tests see what a graph does: one that forgets a launch, makes two of them in the
+/// wrong order, or has a number of another step, gives other bits.
 #[test]
 fn a_graph_that_does_something_else_is_noticed() {
     let (expected, replays) = spoiled(|_| Ok(()));
@@ -308,31 +314,31 @@ const ROWS: usize = 3;
 const FEATURES: usize = 40;
 
 /// Rows that are normed, and the weight that they are normed with.
-struct Norms<D: Device> {
-    x: <Cuda<D> as Backend>::Buffer,
-    weight: <Cuda<D> as Backend>::Buffer,
+struct Norms {
+    x: Buffer,
+    weight: Buffer,
 }
 
-impl<D: Device> Norms<D> {
-    fn new(cuda: &Cuda<D>) -> Self {
+impl Norms {
+    fn new(cuda: &dyn Backend) -> Self {
         let mut weight = cuda.allocate(Role::Weight(Kind::Vector(FEATURES))).unwrap();
         cuda.fill(&mut weight, 1.5);
         Self { x: cuda.buffer(Role::Activation(ROWS, FEATURES)), weight }
     }
 
     /// What a step is given.
-    fn write(&mut self, cuda: &Cuda<D>, seed: usize) {
+    fn write(&mut self, cuda: &dyn Backend, seed: usize) {
         let numbers: Vec<f32> = (0..ROWS * FEATURES).map(|i| ((i * seed) % 23) as f32 - 11.5).collect();
         cuda.write(&mut self.x, 0, &numbers);
     }
 
     /// `norm(norm(x))` as a step, and `norm(x)` where that is read in its middle.
-    fn step(&self, cuda: &Cuda<D>, reads_between: bool, panics: bool) -> Vec<u32> {
+    fn step(&self, cuda: &dyn Backend, reads_between: bool, panics: bool) -> Vec<u32> {
         let layout = Grouped::rows(FEATURES);
         let mut numbers = [(); 2].map(|()| vec![0.0; ROWS * FEATURES]);
         let key =
             ReplayKey { model: 0, rows: 3, wanted: 0, cached_rows: 0, slots: 0, pages: 0, positions: 0 };
-        let y = cuda.replayed(key, || {
+        let y = cuda.replayed(key, &mut || {
             let mut once = cuda.buffer(Role::Activation(ROWS, FEATURES));
             cuda.rms_norm(layout, 1e-6, &self.x, &self.weight, &mut once, ROWS);
             if reads_between {
@@ -381,8 +387,8 @@ impl Watch for Keeps {
     }
 }
 
-/// What [`Cuda`] never does, since it launches no graph but in the place of the same launches: the emulator sees that memory is
-/// gone.
+/// What [`Cuda`] never does, since it launches no graph but in the place of the same launches: the
+/// emulator sees that memory is gone.
 #[test]
 fn a_graph_without_its_memory_is_noticed() {
     let kept = Arc::new(Mutex::default());

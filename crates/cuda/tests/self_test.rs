@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// One of a device's downloads, counted from 0, has a wrong bit: with f32 in its last number, with bf16 near its beginning, since
-/// rows of bf16 end with what pads them.
+/// One of a device's downloads, counted from 0, has a wrong bit: with f32 in its last number, with
+/// bf16 near its beginning, since rows of bf16 end with what pads them.
 struct Wrong {
     dtype: Dtype,
     which: usize,
@@ -70,8 +70,8 @@ impl Watch for Launched {
     }
 }
 
-/// Every kernel of the tensor core runs, in tiles of all sizes and for heads of all numbers of features, in so few launches that
-/// nobody waits for them: some microseconds each.
+/// Every kernel of the tensor core runs, in tiles of all sizes and for heads of all numbers of
+/// features, in so few launches that nobody waits for them: some microseconds each.
 #[test]
 fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
     let (said, device) = said_of(Launched::default(), (9, 0));
@@ -142,7 +142,8 @@ fn a_graph_that_is_not_its_launches_is_told() {
     said_of(Refuses, (9, 0)).0.unwrap();
 }
 
-/// Mistakes of the emulator's mutations.txt that a compiler might make as well, and the operation that is named.
+/// Mistakes of the emulator's mutations.txt that a compiler might make as well, and the operation
+/// that is named.
 const MISTAKES: [(&str, &str); 23] = [
     ("the last number of a row is not copied", "a linear layer in bf16 "),
     ("two matrices of b change places", "a linear layer in bf16 "),

@@ -1,5 +1,6 @@
-//! A tensor core's chain over blocks of products, by arithmetic of whole numbers: another computation of what `mma.sync` gives
-//! than the emulator's, after the same description (MMA-Sim, arXiv:2511.10909).
+//! A tensor core's chain over blocks of products, by arithmetic of whole numbers: another
+//! computation of what `mma.sync` gives than the emulator's, after the same description (MMA-Sim,
+//! arXiv:2511.10909).
 
 /// How a tensor core adds.
 #[derive(Clone, Copy)]
@@ -22,7 +23,8 @@ impl Step {
     }
 }
 
-/// A finite number as `significand * 2^exponent`; a zero, and what is subnormal, has the exponent of the least normal ones.
+/// A finite number as `significand * 2^exponent`; a zero, and what is subnormal, has the exponent
+/// of the least normal ones.
 fn parts(x: f32) -> (i128, i32) {
     let bits = x.to_bits();
     let (biased, fraction) = ((bits >> 23) & 0xff, bits & 0x7f_ffff);
@@ -30,9 +32,9 @@ fn parts(x: f32) -> (i128, i32) {
     (if bits >> 31 == 1 { -significand } else { significand }, biased.max(1) as i32 - 150)
 }
 
-/// `sum + a[0] b[0] + a[1] b[1] + ...` as the tensor core adds: every term is cut, towards zero, to so many bits below
-/// the largest power of two among them (of a product the sum of its factors' powers), zeros left out, and 2^-133; the sum
-/// is exact, and cut to an f32.
+/// `sum + a[0] b[0] + a[1] b[1] + ...` as the tensor core adds: every term is cut, towards zero, to
+/// so many bits below the largest power of two among them (of a product the sum of its factors'
+/// powers), zeros left out, and 2^-133; the sum is exact, and cut to an f32.
 fn block(bits: i32, sum: f32, a: &[f32], b: &[f32]) -> f32 {
     let all = || a.iter().zip(b).map(|(a, b)| (*a, *b));
     if !sum.is_finite() || all().any(|(a, b)| !a.is_finite() || !b.is_finite()) {

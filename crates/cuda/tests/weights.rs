@@ -1,4 +1,5 @@
-//! With bf16, weights are exact f32 in two parts, which AdamW updates to the CPU's bits; operations see the nearest bf16.
+//! With bf16, weights are exact f32 in two parts, which AdamW updates to the CPU's bits; operations
+//! see the nearest bf16.
 
 use half::bf16;
 use isentrope_cuda::{Cuda, Device, Dtype};
@@ -10,7 +11,8 @@ fn cuda() -> Cuda<Emulator> {
     Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::Bf16)
 }
 
-/// A weight of every sort: with every lower half below some upper ones, zeros, subnormals, the largest, infinities.
+/// A weight of every sort: with every lower half below some upper ones, zeros, subnormals, the
+/// largest, infinities.
 fn weights() -> Vec<f32> {
     let upper = [0x0000, 0x8000, 0x0001, 0x3f80, 0xbf81, 0x7f7f, 0xff7f, 0x4248];
     let finite = upper
@@ -81,9 +83,9 @@ fn what_is_no_number_stays_none() {
 /// Numbers of several parameters: one block of an update, several, part of one.
 const LENGTHS: [usize; 3] = [5, 9000, 4096];
 
-/// Weights and moments of several parameters after some updates, of all numbers but the first of each. `moment` is what a moment
-/// of so many numbers is.
-fn updated<B: Backend>(backend: &B, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
+/// Weights and moments of several parameters after some updates, of all numbers but the first of
+/// each. `moment` is what a moment of so many numbers is.
+fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     let noise = |seed: u32, len: usize| -> Vec<f32> {
         (0..len as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) as f32 / 2e9) - 1.0).collect()
     };
@@ -162,7 +164,8 @@ fn offloaded_moments_take_the_memory_of_the_host_alone() {
     assert!(numbers.iter().all(|&number| number.to_bits() == 0), "they begin as zeros");
 }
 
-/// Evenly spread numbers have mean 0 and a third of the range's square as their variance; each is a bf16.
+/// Evenly spread numbers have mean 0 and a third of the range's square as their variance; each is a
+/// bf16.
 #[test]
 fn drawn_weights_are_evenly_spread() {
     let cuda = cuda();

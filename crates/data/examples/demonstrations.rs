@@ -1,5 +1,6 @@
-//! Prints worked examples of a built-in task as JSON lines with `prompt` and `response`, such as a tokenizer can be made of:
-//! `cargo run -p isentrope-data --example demonstrations -- programs 20000 > demonstrations.jsonl`.
+//! Prints worked examples of a built-in task as JSON lines with `prompt` and `response`, such as a
+//! tokenizer can be made of: `cargo run -p isentrope-data --example demonstrations -- programs
+//! 20000 > demonstrations.jsonl`.
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 use std::error::Error;

@@ -1,7 +1,9 @@
-//! Benchmarks: where they are published, how their problems are asked, and how responses to them are drawn.
+//! Benchmarks: where they are published, how their problems are asked, and how responses to them
+//! are drawn.
 //!
-//! The built-in ones of mathematics are those of arXiv:2505.22617, table 2, and GSM8K, with that paper's decoding: AIME and AMC
-//! as the mean of 32 responses at temperature 0.6, the others greedily with one. Those of code have layouts of their own.
+//! The built-in ones of mathematics are those of arXiv:2505.22617, table 2, and GSM8K, with that
+//! paper's decoding: AIME and AMC as the mean of 32 responses at temperature 0.6, the others
+//! greedily with one. Those of code have layouts of their own.
 
 mod code_layout;
 mod human_eval;
@@ -14,39 +16,41 @@ use std::path::{Path, PathBuf};
 use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
-use crate::{DataSettings, Format, Place, Problem, Report, Result, TaskName, Wanted, evaluation_set};
+use crate::{
+    DataLocation, DataSettings, FileChoice, Format, Problem, Report, Result, TaskName, evaluation_set,
+};
 
 pub use code_layout::CodeLayout;
 
-/// How the problems of a benchmark are asked and their responses drawn.
+/// A benchmark: its problems, how they are asked, and how responses are drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Benchmark {
-    /// As in results and in the metrics' names.
+    /// Name in results and metrics.
     pub name: String,
-    /// Where it is published; a benchmark of the user's own is not.
+    /// Published files; none for a benchmark of the user's own.
     pub published: Option<Published>,
-    /// The built-in task whose test problems it has.
+    /// Built-in task that makes its problems, if any.
     pub task: Option<TaskName>,
-    /// How the problems of a benchmark of code are published; others are published as training data is.
+    /// Layout of a benchmark of code; other benchmarks have the layout of training data.
     pub code: Option<CodeLayout>,
-    /// Text put after every question that does not hold it already.
+    /// Instruction put after each question that lacks it.
     pub suffix: &'static str,
-    /// How responses are drawn unless the user says.
+    /// Decoding unless the user chooses another.
     pub decoding: Decoding,
-    /// Judges responses; none is for whoever runs the benchmark to choose.
+    /// Judge of responses; none if whoever runs the benchmark chooses it.
     pub verifier: Option<VerifierName>,
 }
 
-/// A data set on the hub, and which of its files.
+/// Files of a data set on the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
     /// `org/name`.
     pub repo: &'static str,
-    /// What the names of its files begin with.
+    /// Common beginning of the files' names.
     pub files: &'static str,
 }
 
-/// How responses are drawn.
+/// Decoding of responses.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Decoding {
     /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k.
@@ -58,16 +62,16 @@ pub struct Decoding {
 }
 
 impl Decoding {
-    /// How many responses to a problem are sampled. Greedy ones are all the same, to the last bit, so one stands for all.
+    /// Responses to sample per problem. Greedy responses are bit-equal, so one stands for all.
     pub fn sampled(&self) -> usize {
         if self.temperature == 0.0 { self.samples.min(1) } else { self.samples }
     }
 }
 
-/// The instruction after a question, in the words of Qwen2.5-Math's evaluation, whose models the paper starts from.
+/// Instruction of Qwen2.5-Math's evaluation. The paper starts from those models.
 const STEP_BY_STEP: &str = "\nPlease reason step by step, and put your final answer within \\boxed{}.";
 
-/// Longest response, in tokens: the paper's in training and evaluation alike.
+/// Longest response, in tokens; the paper's limit in training and evaluation.
 const MAX_TOKENS: usize = 8192;
 
 /// The paper's decoding of small sets.
@@ -79,10 +83,11 @@ const GREEDY: Decoding = Decoding { samples: 1, temperature: 0.0, max_tokens: MA
 /// The decoding of LiveCodeBench's own runner.
 const LIVE_CODE_BENCH: Decoding = Decoding { samples: 10, temperature: 0.2, max_tokens: MAX_TOKENS };
 
-/// Base models need not find an end: what comes after the function is cut off, and this is more than it needs.
+/// Base models may never stop. The text after the function is cut off, and this limit exceeds any
+/// function.
 const COMPLETION: Decoding = Decoding { max_tokens: 1024, ..GREEDY };
 
-/// Names, the first of which is shown; repository and files on the hub; decoding.
+/// Mathematics: names (the first is shown), repository and files on the hub, decoding.
 const MATHEMATICS: [(&[&str], &str, &str, Decoding); 8] = [
     (&["aime24", "aime2024"], "HuggingFaceH4/aime_2024", "data/train", SAMPLED),
     (&["aime25", "aime2025"], "math-ai/aime25", "test", SAMPLED),
@@ -94,7 +99,7 @@ const MATHEMATICS: [(&[&str], &str, &str, Decoding); 8] = [
     (&["gsm8k"], "openai/gsm8k", "main/test", GREEDY),
 ];
 
-/// The same of benchmarks of code, with their layouts.
+/// Code: names, repository and files, decoding, layout.
 const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = [
     (&["humaneval"], HUMAN_EVAL.0, HUMAN_EVAL.1, GREEDY, CodeLayout::HumanEval),
     (&["humaneval-completion"], HUMAN_EVAL.0, HUMAN_EVAL.1, COMPLETION, CodeLayout::HumanEvalCompletion),
@@ -112,7 +117,7 @@ const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = [
 
 const HUMAN_EVAL: (&str, &str) = ("openai/openai_humaneval", "openai_humaneval/test");
 
-/// The decoding of built-in tasks, and how many of their endless problems are asked unless the user says: as in training.
+/// Decoding and number of problems of built-in tasks, as in training.
 const OF_TASK: Decoding = Decoding { samples: 4, temperature: 1.0, max_tokens: 256 };
 const TASK_PROBLEMS: usize = 256;
 
@@ -124,7 +129,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Benchmark {
-    /// The built-in benchmark of a name. Case, hyphens, underscores and blanks make no difference.
+    /// Finds a built-in benchmark. Case, hyphens, underscores and blanks make no difference.
     pub fn built_in(name: &str) -> Option<Self> {
         let plain = |name: &str| -> String {
             name.chars().filter(|c| !"-_ ".contains(*c)).collect::<String>().to_lowercase()
@@ -149,7 +154,7 @@ impl Benchmark {
         Some(Self { suffix: STEP_BY_STEP, verifier, ..defined(names[0], repo, files, decoding) })
     }
 
-    /// A benchmark of the user's own: prompts as they are, greedily, one response each.
+    /// A benchmark of the user's own: unchanged prompts, one greedy response each.
     pub fn own(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -162,10 +167,9 @@ impl Benchmark {
         }
     }
 
-    /// The first `n` problems of files, as they will be asked; without files, of the benchmark's task, all of which are 256.
-    /// Every row counts, repeated ones too; one that asks for
-    /// `\boxed{}` already is left as it is. Rows whose
-    /// ground truth is of no use to the verifier are among the bad ones of the report.
+    /// Reads the first `n` problems of `files`, with the instruction; without files, makes those of
+    /// the task (256). Keeps repeated rows. Rows whose ground truth the verifier cannot use are
+    /// among the report's bad rows.
     ///
     /// # Errors
     /// Files that cannot be read or have no usable row.
@@ -198,17 +202,17 @@ impl Benchmark {
     }
 }
 
-/// What a user asks for: `NAME`, or `NAME=PLACE`.
+/// A benchmark that a user chose: `NAME`, or `NAME=PLACE`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// The benchmark.
     pub benchmark: Benchmark,
-    /// Where its problems are; of a built-in task they are nowhere.
-    pub place: Option<Place>,
+    /// Location of its problems; none for a built-in task.
+    pub place: Option<DataLocation>,
 }
 
 impl Choice {
-    /// Reads `NAME` of a built-in benchmark, or `NAME=PLACE`, where a place is what [`Place::parse`] reads.
+    /// Parses `NAME` of a built-in benchmark, or `NAME=PLACE` with a place for [`DataLocation::parse`].
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.
@@ -222,7 +226,7 @@ impl Choice {
             let place = match (benchmark.task, benchmark.published) {
                 (Some(_), _) => None,
                 (None, Some(Published { repo, files })) => {
-                    Some(Place::Hub { id: repo.into(), files: Wanted::Beginning(files.into()) })
+                    Some(DataLocation::Hub { id: repo.into(), files: FileChoice::Beginning(files.into()) })
                 }
                 (None, None) => return Err(unknown(name)),
             };
@@ -237,12 +241,12 @@ impl Choice {
         if place.is_empty() {
             return Err(format!("{text:?}: nothing after the =; name a file, as in {name}=FILE.jsonl"));
         }
-        let mut place = Place::parse(place);
-        // In a copy of what is published, its files.
-        if let (Place::Hub { files, .. }, Some(published)) = (&mut place, benchmark.published)
-            && *files == Wanted::Parts(Vec::new())
+        let mut place = DataLocation::parse(place);
+        // A directory is a copy of the published data set.
+        if let (DataLocation::Hub { files, .. }, Some(published)) = (&mut place, benchmark.published)
+            && *files == FileChoice::Parts(Vec::new())
         {
-            *files = Wanted::Beginning(published.files.into());
+            *files = FileChoice::Beginning(published.files.into());
         }
         place.check().map_err(|e| format!("{text:?}: {e}"))?;
         Ok(Self { place: Some(place), benchmark })
@@ -291,13 +295,13 @@ mod tests {
     #[test]
     fn problems_are_where_the_user_says_or_where_they_are_published() {
         let hub = |id: &str, files: &str| {
-            Some(Place::Hub { id: id.into(), files: Wanted::Beginning(files.into()) })
+            Some(DataLocation::Hub { id: id.into(), files: FileChoice::Beginning(files.into()) })
         };
         let parts = |id: &str, parts: &[&str]| {
             let parts = parts.iter().map(|&part| part.to_owned()).collect();
-            Some(Place::Hub { id: id.into(), files: Wanted::Parts(parts) })
+            Some(DataLocation::Hub { id: id.into(), files: FileChoice::Parts(parts) })
         };
-        let file = |path: &str| Some(Place::File(path.into()));
+        let file = |path: &str| Some(DataLocation::File(path.into()));
         for (text, place) in [
             ("gsm8k", hub("openai/gsm8k", "main/test")),
             ("gsm8k=my/gsm8k@v2", hub("my/gsm8k@v2", "main/test")),
@@ -306,7 +310,7 @@ mod tests {
             ("mine=org/name", parts("org/name", &[])),
             ("mine=data/a.jsonl", file("data/a.jsonl")),
             ("mine=a=b.jsonl", file("a=b.jsonl")),
-            ("mine=data/*.jsonl", Some(Place::Pattern("data/*.jsonl".into()))),
+            ("mine=data/*.jsonl", Some(DataLocation::Pattern("data/*.jsonl".into()))),
             ("countdown", None),
             ("countdown=a.jsonl", file("a.jsonl")),
         ] {

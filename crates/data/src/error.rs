@@ -1,4 +1,4 @@
-//! What can go wrong with data.
+//! Errors of reading data.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +10,9 @@ pub enum Error {
     Setting {
         /// The recipe's key.
         key: String,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it must be.
+        /// The values it may have.
         expected: String,
     },
     /// A file cannot be read.
@@ -28,15 +28,15 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong and what to do, as a sentence.
+        /// The defect and its remedy, as a sentence.
         problem: String,
     },
     /// A place holds no files.
     #[error("{place}: {problem}")]
-    Place {
-        /// As it is written.
+    Location {
+        /// The place as written.
         place: String,
-        /// What is wrong and what to do, as a sentence.
+        /// The defect and its remedy, as a sentence.
         problem: String,
     },
     /// The hub does not deliver a data set, as a sentence that names it.
@@ -49,13 +49,13 @@ pub enum Error {
     NoUsableRow {
         /// The file.
         path: PathBuf,
-        /// Which columns it has and which are expected, as a sentence without its end.
+        /// The columns that it has and those expected, as a sentence without its end.
         problem: String,
     },
-    /// Rows can be read, and this model can use none.
+    /// The model can use none of the rows.
     #[error("no row of data.files is left: {reasons}")]
     NothingLeft {
-        /// How many are of no use and why, as a sentence without its end.
+        /// The number of unusable rows and the reasons, as a sentence without its end.
         reasons: String,
     },
 }
@@ -79,7 +79,7 @@ impl Error {
     }
 
     pub(crate) fn place(place: &str, problem: impl Into<String>) -> Self {
-        Self::Place { place: place.to_owned(), problem: problem.into() }
+        Self::Location { place: place.to_owned(), problem: problem.into() }
     }
 
     pub(crate) fn file(path: &Path, problem: impl Into<String>) -> Self {

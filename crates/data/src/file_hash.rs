@@ -1,4 +1,4 @@
-//! What was read, to be compared with later.
+//! Hashes of data files, to find out later whether they changed.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use isentrope_files::sha256_of_file;
 
 use crate::{Error, Result};
 
-/// A data file and what was in it when it was read.
+/// A data file and the hash of its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileHash {
     /// The file.

@@ -14,9 +14,9 @@ use crate::{DataSettings, Error, Finding, Order, Report, Result};
 /// The usable rows of files, in the order in which they are drawn.
 #[derive(Debug)]
 pub(crate) struct FileRecords<T> {
-    /// Those that are drawn, and behind them those that come in for any of them that a model cannot use.
+    /// The rows in use, then replacements for rows too long for the model.
     rows: Vec<T>,
-    /// Most rows that are drawn.
+    /// Most rows in use.
     limit: usize,
     order: Order,
     hashes: Vec<FileHash>,
@@ -27,7 +27,7 @@ pub(crate) struct FileRecords<T> {
 pub struct Longest {
     /// Tokens at most.
     pub tokens: usize,
-    /// What allows no more: a key of the recipe, or "the model's context".
+    /// Origin of the limit: a key of the recipe, or "the model's context".
     pub allowed_by: &'static str,
 }
 
@@ -51,7 +51,7 @@ impl<T: Record> FileRecords<T> {
         self.rows.len().min(self.limit)
     }
 
-    /// Those that are drawn.
+    /// The rows in use.
     pub(crate) fn rows(&self) -> &[T] {
         &self.rows[..self.len()]
     }
@@ -60,13 +60,13 @@ impl<T: Record> FileRecords<T> {
         &self.hashes
     }
 
-    /// The row at a position, counted over all epochs.
+    /// The row at a position, which counts on over epochs.
     pub(crate) fn at(&mut self, position: u64) -> T {
         self.rows[self.order.index(position)].clone()
     }
 
-    /// Keeps the rows that have tokens, and no more than fit, the first of them up to the limit. An error of `tokens` is what is
-    /// wrong with the row.
+    /// Keeps the first rows of at most `longest` tokens, up to the limit. An error of `tokens` says
+    /// why the row is unusable.
     ///
     /// # Errors
     /// When none is left.
@@ -108,20 +108,21 @@ impl<T: Record> FileRecords<T> {
 
 /// How rows become records.
 pub(crate) struct RowReader<'a, T> {
-    /// The columns that are read, beside those that the settings name: a row of which one cannot be read is a bad one.
+    /// Columns to read besides those of the settings. A row with an unreadable one is bad.
     pub columns: Vec<&'static str>,
-    /// The columns that are read where they can be, since it is not known whether they are needed; without any, all others.
+    /// Columns to read if possible, as it is not known whether they are needed; None for all
+    /// others.
     pub further: Option<Vec<&'static str>>,
-    /// The columns that there should be, for messages.
+    /// Expected columns, for messages.
     pub expected: &'a str,
-    /// Largest row, in bytes, where it may be larger than usual.
+    /// Largest row, in bytes, if larger than usual.
     pub row_bytes: Option<usize>,
-    /// Reads a row, given where it is; an error is what is wrong with it.
+    /// Makes a record of a row and its origin. An error is the row's defect.
     pub read: &'a dyn Fn(&Row, String) -> Result<T, String>,
 }
 
 impl<'a, T: Record> RowReader<'a, T> {
-    /// Rows in the layouts that training reads, with these further columns; without any, with all that they have.
+    /// Reads the layouts of training data, with these further columns; None for all.
     pub(crate) fn usual(
         read: &'a dyn Fn(&Row, String) -> Result<T, String>,
         further: Option<Vec<&'static str>>,
@@ -130,7 +131,7 @@ impl<'a, T: Record> RowReader<'a, T> {
     }
 }
 
-/// Reads all rows, and keeps the first usable ones, `most` of them.
+/// Reads all rows and keeps the first `most` usable ones.
 pub(crate) fn read_rows<T: Record>(
     settings: &DataSettings,
     most: usize,
@@ -140,7 +141,7 @@ pub(crate) fn read_rows<T: Record>(
     let mut wanted: Vec<&str> = reader.columns.clone();
     wanted.push("extra_info");
     wanted.extend(chosen.into_iter().flatten().map(String::as_str));
-    // A dot reaches into a column, which is then what must be read.
+    // A dot reaches into a column: read the whole column.
     let inner: Vec<&str> = wanted.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
     wanted.extend(inner);
 
@@ -162,7 +163,7 @@ pub(crate) fn read_rows<T: Record>(
             let record = match row.and_then(|row| (reader.read)(&row, origin.clone())) {
                 Ok(record) => record,
                 Err(mut problem) => {
-                    // Which may be what the row lacks.
+                    // The row may lack this column.
                     for unreadable in read.unreadable() {
                         problem += &format!("; {unreadable}");
                     }
@@ -188,7 +189,7 @@ pub(crate) fn read_rows<T: Record>(
                     .unread
                     .push(Finding { origin: record.origin().to_owned(), problem: problem.to_owned() });
             }
-            // Those beyond the most are kept as long as duplicates of them are looked for.
+            // Duplicates of later rows are found too, so these are kept until then.
             if settings.deduplicate || rows.len() < most {
                 rows.push(record);
             }
@@ -201,7 +202,7 @@ pub(crate) fn read_rows<T: Record>(
     Ok((rows, report))
 }
 
-/// That a model can use no row, and why not.
+/// The error that no row is left, with the reasons.
 fn nothing_left(too_long: usize, longest: &Longest, bad: usize, first_bad: Option<String>) -> Error {
     let mut reasons = Vec::new();
     if too_long > 0 {

@@ -4,24 +4,24 @@ use std::num::NonZeroUsize;
 
 use isentrope_random::{Draws, Purpose};
 
-/// Every row once per epoch, in an order of the epoch's own. The position, counted from 0 over all epochs, is its only
-/// state: what is at a position never depends on the positions asked for before.
+/// Order of rows: each once per epoch, in an order of the epoch's own. The row at a position
+/// depends on nothing else; positions count on over epochs from 0.
 #[derive(Clone, Debug)]
 pub struct Order {
     rows: NonZeroUsize,
     seed: u64,
     shuffle: bool,
-    /// The epoch last asked for, with its order.
+    /// The latest epoch and its order.
     current: Option<(u64, Vec<usize>)>,
 }
 
 impl Order {
-    /// The order of so many rows; without `shuffle` each epoch goes from the first to the last.
+    /// Orders `rows` rows; without `shuffle` each epoch goes from the first to the last.
     pub fn new(rows: NonZeroUsize, seed: u64, shuffle: bool) -> Self {
         Self { rows, seed, shuffle, current: None }
     }
 
-    /// The same order for another number of rows.
+    /// This order with another number of rows.
     pub fn of_rows(&self, rows: NonZeroUsize) -> Self {
         Self::new(rows, self.seed, self.shuffle)
     }

@@ -1,4 +1,4 @@
-//! What training reads: problems with a ground truth, and examples to imitate.
+//! Problems with a ground truth, and examples to imitate.
 
 use std::collections::HashSet;
 
@@ -8,16 +8,17 @@ use serde_json::Value;
 
 use crate::rows::{Row, text_bytes};
 
-/// Bytes of text that any prompt may have, and how many more for every token. The longest tokens of real vocabularies have 128.
+/// Bytes of text that any prompt may have, and further bytes per token. The longest tokens of real
+/// vocabularies have 128.
 const BYTES_ALWAYS: usize = 64 << 10;
 const BYTES_PER_TOKEN: usize = 256;
 
-/// What a model is asked.
+/// Question to a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Prompt {
     /// Plain text.
     Text(String),
-    /// Plain text that the model is to go on with: it goes through no chat template.
+    /// Plain text that the model continues, without the chat template.
     Beginning(String),
     /// Messages of a chat, each an object with `role` and `content`.
     Chat(Vec<Value>),
@@ -40,8 +41,8 @@ impl Prompt {
         }
     }
 
-    /// Whether so many tokens may be enough: a text of more than 256 bytes for each, and of more than 64 KiB, counts as too
-    /// long without having been encoded, which of such texts takes long.
+    /// Whether the prompt may fit this many tokens. A text of more than 64 KiB and 256 bytes per
+    /// token is too long, which saves encoding it.
     pub fn may_fit(&self, tokens: usize) -> bool {
         may_fit(self.bytes(), tokens)
     }
@@ -62,7 +63,7 @@ impl Prompt {
         }
     }
 
-    /// What only equal prompts share.
+    /// A text that only equal prompts share.
     pub(crate) fn identity(&self) -> String {
         match self {
             Self::Text(text) | Self::Beginning(text) => Value::from(text.as_str()).to_string(),
@@ -75,7 +76,7 @@ impl Prompt {
     }
 }
 
-/// Prompts, by their hashes: to find those that are asked elsewhere too.
+/// Hashes of prompts, to find prompts that are asked elsewhere too.
 #[derive(Clone, Debug, Default)]
 pub struct Prompts(HashSet<[u8; 32]>);
 
@@ -113,19 +114,19 @@ fn may_fit(bytes: usize, tokens: usize) -> bool {
 /// A prompt whose responses can be verified.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What is asked.
+    /// Question.
     pub prompt: Prompt,
-    /// What the verifier compares with.
+    /// Reference that the verifier compares with.
     pub ground_truth: Value,
-    /// The data set's name for where the problem is from; empty when it has none.
+    /// Name of the problem's source in the data set; empty if there is none.
     pub data_source: String,
-    /// Whatever else the data set says of the problem.
+    /// Further information of the data set.
     pub extra_info: Value,
-    /// Further columns of the row, where the verifier takes them.
+    /// Further columns of the row, if the verifier takes them.
     #[serde(default, skip_serializing_if = "Row::is_empty")]
     pub columns: Row,
-    /// Where the problem was read, such as `train.parquet row 17` or `countdown train 17`; of files of one
-    /// name with their paths.
+    /// Origin, such as `train.parquet row 17` or `countdown train 17`, with the path if two files
+    /// share a name.
     pub origin: String,
 }
 
@@ -134,7 +135,7 @@ pub struct Problem {
 pub struct Example {
     /// The texts.
     pub content: Content,
-    /// Where the example was read, such as `train.jsonl row 17` or `countdown demonstration 17`.
+    /// Origin, such as `train.jsonl row 17` or `countdown demonstration 17`.
     pub origin: String,
 }
 
@@ -143,22 +144,22 @@ pub struct Example {
 pub enum Content {
     /// A prompt and the response to learn.
     Response {
-        /// What is asked.
+        /// Question.
         prompt: Prompt,
-        /// What to answer.
+        /// Response.
         response: String,
     },
-    /// A chat, every message of the assistant to be learnt.
+    /// A chat whose every message of the assistant is learnt.
     Messages {
         /// Each an object with `role` and `content`.
         messages: Vec<Value>,
-        /// The tools that the chat template is told of, each an object.
+        /// Tools for the chat template, each an object.
         tools: Vec<Value>,
     },
 }
 
 impl Content {
-    /// As [`Prompt::may_fit`], of all the texts.
+    /// Does what [`Prompt::may_fit`] does, for all texts together.
     pub fn may_fit(&self, tokens: usize) -> bool {
         let bytes = match self {
             Self::Response { prompt, response } => prompt.bytes() + response.len(),
@@ -167,7 +168,8 @@ impl Content {
         may_fit(bytes, tokens)
     }
 
-    /// Puts texts before and after the question; of a chat, the last one that the assistant answers.
+    /// Puts texts before and after the question; of a chat, the last one that the assistant
+    /// answers.
     pub fn surround(&mut self, before: &str, after: &str) {
         match self {
             Self::Response { prompt, .. } => prompt.surround(before, after),

@@ -1,11 +1,11 @@
-//! Where rows have the tests of a program.
+//! Columns that hold the tests of a program.
 
 use std::fmt;
 
 use isentrope_code::Tests;
 use serde_json::{Map, Value};
 
-/// The columns that hold tests, as published sets have them. Those of a line belong together; the first of them must be there.
+/// Columns of tests in published sets. A line's columns belong together, and the first must exist.
 const COLUMNS: [&[&str]; 11] = [
     &["tests", "fn_name", "metadata"], // DeepCoder, and sets of one's own
     &["test_cases"],                   // AceCode
@@ -20,7 +20,7 @@ const COLUMNS: [&[&str]; 11] = [
     &["examples"], // Codeforces, where it has no others
 ];
 
-/// Those of them that hold other things in other sets.
+/// Columns whose names mean other things in other sets.
 const OF_MANY_MEANINGS: [&str; 4] = ["verification_info", "test", "inputs", "examples"];
 
 /// All columns that may hold tests.
@@ -33,7 +33,7 @@ pub(crate) fn columns() -> impl Iterator<Item = &'static str> {
 pub struct UnusableTests {
     column: &'static str,
     problem: String,
-    /// What the row has there, with the columns that belong to it.
+    /// The value, with the columns that belong to it.
     pub tests: Value,
 }
 
@@ -43,10 +43,11 @@ impl fmt::Display for UnusableTests {
     }
 }
 
-/// The tests of a row that has them in columns of their own, as the verifier `code` reads them: the first that can be used.
+/// The first usable tests that a row has in columns of their own, as the verifier `code` reads
+/// them.
 ///
 /// # Errors
-/// The first column that is there and cannot be used, where none can, unless its name is one that may mean anything.
+/// The first unusable column if none is usable, unless its name means other things too.
 pub(crate) fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, UnusableTests>> {
     let there = |column: &str| row.get(column).filter(|value| !value.is_null());
     let mut unusable = None;
@@ -64,8 +65,8 @@ pub(crate) fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, Un
     unusable.map(Err)
 }
 
-/// What a row lacks that has neither a ground truth, which is what `missing` says, nor tests. Where there is a column for the
-/// ground truth, which is null, that is all there is to say.
+/// Adds to `missing`, which says that a row has no ground truth, that it has no tests either. A
+/// column that is null says enough.
 pub(crate) fn without_tests(missing: &str) -> String {
     if missing.ends_with(" is null") {
         return missing.to_owned();

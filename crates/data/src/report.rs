@@ -1,24 +1,24 @@
-//! What was found in data files.
+//! Findings about the rows of data files.
 
 use std::fmt;
 
-/// A row with something wrong.
+/// A defect of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The row, such as `train.parquet row 17`; of files of one name with their paths.
     pub origin: String,
-    /// What is wrong.
+    /// The defect.
     pub problem: String,
 }
 
-/// Rows with the same kind of thing wrong: all are counted, and the first are kept.
+/// Rows with the same kind of defect: the count and the first rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     count: usize,
     first: Vec<Finding>,
 }
 
-/// Findings of a kind that are kept and shown.
+/// Most findings of a kind that are kept and shown.
 const SHOWN: usize = 10;
 
 impl Findings {
@@ -55,33 +55,33 @@ impl Extend<Finding> for Findings {
     }
 }
 
-/// What was found in data files. `Display` gives the counts and the first findings.
+/// Findings about the rows of data files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Rows read.
     pub rows: usize,
-    /// Rows that can be used, as far as they have been looked at: beyond `data.limit` none is found too long.
+    /// Usable rows. Rows beyond `data.limit` are not checked for their length.
     pub usable: usize,
-    /// Rows that are drawn, which `data.limit` may make fewer than the usable; 0 where no training draws them.
+    /// Rows in use, which `data.limit` may make fewer than the usable; 0 outside of training.
     pub drawn: usize,
     /// Rows left out because an earlier one asks the same.
     pub duplicates: usize,
-    /// Those among the duplicates whose ground truth is another than the kept row's.
+    /// Duplicates with another ground truth than the kept row's.
     pub conflicts: Findings,
-    /// Rows left out because they have more tokens than allowed.
+    /// Rows left out because they have too many tokens.
     pub too_long: usize,
     /// Rows that cannot be used.
     pub bad: Findings,
-    /// Rows kept of which a column that is looked for cannot be read, and is taken to be null.
+    /// Kept rows with an unreadable column, which is taken to be null.
     pub unread: Findings,
-    /// Rows kept of which right responses may be judged wrong, or not at all.
+    /// Kept rows whose right responses may be judged wrong or not at all.
     pub doubtful: Findings,
-    /// Rows kept of which the model does not see everything.
+    /// Kept rows with characters that the tokenizer lacks.
     pub lossy: Findings,
 }
 
 impl Report {
-    /// Takes back a row that was thought usable.
+    /// Counts a usable row as a bad one.
     pub fn reject(&mut self, origin: String, problem: String) {
         self.usable = self.usable.saturating_sub(1);
         self.bad.push(Finding { origin, problem });

@@ -1,8 +1,9 @@
 //! Rows as problems and examples, by the schemas that data sets have.
 //!
-//! Problems: verl's `{prompt, data_source, reward_model: {ground_truth}, extra_info}` and `{prompt | problem | question,
-//! ground_truth | answer | final_answer | expected_answer | solution}`. Examples: `{messages, tools}` and `{prompt | problem |
-//! question, response | completion | output | answer | solution}`.
+//! Problems: verl's `{prompt, data_source, reward_model: {ground_truth}, extra_info}` and `{prompt
+//! | problem | question, ground_truth | answer | final_answer | expected_answer | solution}`.
+//! Examples: `{messages, tools}` and `{prompt | problem | question, response | completion | output
+//! | answer | solution}`.
 
 use isentrope_code::Tests;
 use isentrope_grader::last_boxed;
@@ -14,9 +15,9 @@ use crate::rows::Row;
 use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
 
-/// The usual columns of prompts, the first that is there first.
+/// Usual columns of prompts, by precedence.
 pub const PROMPT: &[&str] = &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
-/// The usual columns of ground truths, the first that is there first.
+/// Usual columns of ground truths, by precedence.
 pub const GROUND_TRUTH: &[&str] = &[
     "reward_model.ground_truth",
     "ground_truth",
@@ -29,27 +30,27 @@ pub const GROUND_TRUTH: &[&str] = &[
 ];
 const RESPONSE: &[&str] = &["response", "completion", "output", "answer", "solution", "extra_info.answer"];
 
-/// What training draws, one at a time: [`Problem`] or [`Example`].
+/// A unit of training data: [`Problem`] or [`Example`].
 pub trait Record: Clone + Sized {
-    /// The columns that are read, for messages.
+    /// Expected columns, for messages.
     const EXPECTED: &'static str;
 
-    /// The columns that are read of every row.
+    /// Columns to read of every row.
     fn columns() -> Vec<&'static str>;
 
-    /// What duplicates share.
+    /// A text that duplicates share.
     fn identity(&self) -> String;
 
-    /// Whether the two, of one identity, contradict each other.
+    /// Whether two records of one identity contradict each other.
     fn contradicts(&self, other: &Self) -> bool;
 
-    /// Where it was read.
+    /// Origin of the record.
     fn origin(&self) -> &str;
 
-    /// The prompt, unless there is none apart from the rest.
+    /// The prompt, if it is separate from the rest.
     fn prompt(&self) -> Option<&Prompt>;
 
-    /// Puts texts before and after what is asked.
+    /// Puts texts before and after the question.
     fn surround(&mut self, before: &str, after: &str);
 }
 
@@ -83,13 +84,14 @@ impl Record for Problem {
 }
 
 impl Problem {
-    /// The columns that a verifier may want beside those that are always read; none named where it takes all.
+    /// Columns that a verifier may need besides [`Record::columns`]; None for all columns.
     pub(crate) fn further_columns(verifier: &VerifierSettings) -> Option<Vec<&'static str>> {
         let tests = program_tests::columns().filter(|_| verifier.judges_any_programs());
         (!verifier.takes_columns()).then(|| tests.collect())
     }
 
-    /// Reads a row whose ground truth the verifier can use; an error is what is wrong with it.
+    /// Makes a problem of a row, with a ground truth that the verifier can use. An error is the
+    /// row's defect.
     pub(crate) fn from_row(
         row: &Row,
         columns: &Columns,
@@ -161,8 +163,8 @@ impl Record for Example {
     }
 }
 
-/// The columns beside those that a problem has as its own. verl's `reward_model`, whose tests of programs may be large, is
-/// one only where it says more than the ground truth does.
+/// The columns that are not fields of a problem. verl's `reward_model`, which may have large tests
+/// of programs, counts only if it has more than the ground truth.
 fn further_columns(row: &Row, prompt: &str, ground_truth: &Value) -> Row {
     let is_told = |name: &str, value: &Value| {
         [prompt, "data_source", "extra_info"].contains(&name)
@@ -173,7 +175,7 @@ fn further_columns(row: &Row, prompt: &str, ground_truth: &Value) -> Row {
 }
 
 impl Example {
-    /// Reads a row; an error is what is wrong with it.
+    /// Makes an example of a row. An error is the row's defect.
     pub(crate) fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
         let content = match row.get("messages") {
             Some(messages) if !messages.is_null() && *columns == Columns::default() => Content::Messages {
@@ -190,25 +192,25 @@ impl Example {
     }
 }
 
-/// What the responses to a row are compared with.
+/// Ground truth of a row.
 pub enum GroundTruth<'a> {
     /// The tests of a program, in columns of their own.
     Tests(Value),
-    /// Such columns, which cannot be used.
+    /// Unusable tests of a program.
     Unusable(UnusableTests),
-    /// What the column of this name gives.
+    /// The value of the column of this name.
     Column(&'a str, Value),
     /// The row has none, and the verifier needs none.
     NotNeeded,
-    /// The row has none: which columns are missing, as a sentence.
+    /// The row has none. A sentence names the missing columns.
     Missing(String),
 }
 
-/// The ground truth of a row for a verifier: in the chosen column, else in columns of tests or in the first of the usual ones.
-/// Whether the verifier can use what a column gives is left to be checked.
+/// Finds the ground truth of a row: in the chosen column, else in columns of tests or in the first
+/// usual column. Does not check whether the verifier can use a column's value.
 ///
 /// # Errors
-/// What is wrong with the column, as a sentence.
+/// The defect of the column, as a sentence.
 pub fn find_ground_truth<'a>(
     row: &'a Row,
     chosen: &'a Option<String>,
@@ -217,9 +219,9 @@ pub fn find_ground_truth<'a>(
     verifier: &VerifierSettings,
 ) -> Result<GroundTruth<'a>, String> {
     let check = |ground_truth: &Value| verifier.check_ground_truth(ground_truth, data_source);
-    // A verifier that needs no ground truth takes whatever there is.
+    // A verifier that needs no ground truth takes any value.
     let takes_any = check(&Value::Null).is_ok();
-    // Tests in columns of their own come first: beside them, other columns have solutions, which are programs.
+    // Columns of tests come first, as the other columns then hold solutions, which are programs.
     let looks_for_tests = !takes_any && chosen.is_none() && verifier.judges_programs(data_source);
     match if looks_for_tests { program_tests(row) } else { None } {
         Some(Err(unusable)) => return Ok(GroundTruth::Unusable(unusable)),
@@ -236,11 +238,11 @@ pub fn find_ground_truth<'a>(
     })
 }
 
-/// The value of the chosen column, else of the first usual one that is there and not null, with its name. A name with a
-/// dot is that of what is in a column.
+/// Finds the chosen column, else the first usual one that is not null: its name and value. A dot in
+/// a name reaches into a column.
 ///
 /// # Errors
-/// Which columns are missing, as a sentence.
+/// The missing columns, as a sentence.
 pub fn find<'a>(
     row: &'a Row,
     chosen: &'a Option<String>,
@@ -261,7 +263,7 @@ pub fn find<'a>(
     }
 }
 
-/// A column, or with a dot what is in it.
+/// Finds a column, or a value within it after a dot.
 fn lookup<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     row.get(name).or_else(|| {
         let (column, inner) = name.split_once('.')?;
@@ -269,10 +271,10 @@ fn lookup<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// A prompt: a text, or a list of messages of which one is the user's.
+/// Reads a prompt: a text, or a list of messages with one of the user's.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence.
+/// The defect, as a sentence.
 pub fn read_prompt(value: &Value) -> Result<Prompt, String> {
     let prompt = match value {
         Value::String(text) => Prompt::Text(text.clone()),
@@ -314,7 +316,7 @@ fn read_conversation(value: &Value) -> Result<Vec<Value>, String> {
     }
 }
 
-/// The tools that a chat may use, also where they are written as JSON; none where there are none.
+/// Reads the tools of a chat, a list or its JSON; empty if there are none.
 fn read_tools(value: Option<&Value>) -> Result<Vec<Value>, String> {
     let tools = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -326,7 +328,7 @@ fn read_tools(value: Option<&Value>) -> Result<Vec<Value>, String> {
         .ok_or_else(|| "column tools is neither a list of objects nor the JSON of one".to_owned())
 }
 
-/// A response, also where it is a list of one message.
+/// Reads a response: a text, or a list of one message.
 fn read_response(column: &str, value: &Value) -> Result<String, String> {
     let text = match value {
         Value::String(text) => text,
@@ -342,8 +344,8 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
     if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
 }
 
-/// The ground truth that a column gives: of a text the answer in it, else all there is. A verifier that `takes_any`, which reads
-/// ground truths by rules of its own, gets a text whole.
+/// Reads the ground truth of a column: the answer in a text, else the whole value. A verifier that
+/// `takes_any` reads texts by its own rules and gets them whole.
 fn read_ground_truth(value: &Value, column: &str, is_named: bool, takes_any: bool) -> Result<Value, String> {
     match value {
         Value::String(_) if takes_any => Ok(value.clone()),
@@ -355,14 +357,14 @@ fn read_ground_truth(value: &Value, column: &str, is_named: bool, takes_any: boo
     }
 }
 
-/// From here on some whole numbers are not among those of 64-bit floating point.
+/// Smallest magnitude from which f64 lacks some integers.
 const FIRST_INEXACT: f64 = (1_u64 << 53) as f64;
 
-/// Refuses a number that may have been written as another one: a whole number that 64 bits do not hold is read as the nearest
-/// one in floating point.
+/// Refuses a number that may have been rounded: JSON integers beyond 64 bits are read as the
+/// nearest f64.
 ///
 /// # Errors
-/// That it is one, as a sentence.
+/// The refusal, as a sentence.
 pub fn check_exact(value: &Value, column: &str) -> Result<(), String> {
     match value.as_f64().filter(|_| value.is_f64()) {
         Some(number) if number.abs() >= FIRST_INEXACT => {
@@ -372,12 +374,12 @@ pub fn check_exact(value: &Value, column: &str) -> Result<(), String> {
     }
 }
 
-/// The answer that the text of a column gives: all of it if it is the tests of a program; what follows the last `####`
-/// (GSM8K); else all of a column that the user has named; of a `solution` what its last box holds, or all of it if it is
-/// nothing but an answer; else all of it.
+/// Extracts the answer from a column's text: all of it if it is the tests of a program; the part
+/// after the last `####` (GSM8K); all of a column that the user named; of a `solution` the content
+/// of its last box, or all of it if it is only an answer; else all of it.
 ///
 /// # Errors
-/// When a worked solution marks no answer, as a sentence.
+/// A worked solution that marks no answer, as a sentence.
 fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a str, String> {
     if Tests::is_form_of_text(text) {
         return Ok(text);
@@ -397,17 +399,17 @@ fn final_answer<'a>(text: &'a str, column: &str, is_named: bool) -> Result<&'a s
     }
 }
 
-/// Longest text that can be nothing but an answer, in bytes, and the most words in it. Formulas have none.
+/// Longest text that can be only an answer, in bytes, and the most words in it outside of formulas.
 const BARE_BYTES: usize = 200;
 const BARE_WORDS: usize = 2;
 
-/// Whether a text is an answer and no more: one line, of which all but a word or two is a formula.
+/// Whether a text is only an answer: one line, a formula but for a word or two.
 fn is_bare(text: &str) -> bool {
     let text = text.trim();
     if text.is_empty() || text.len() > BARE_BYTES || text.contains('\n') {
         return false;
     }
-    // What stands between dollars or in \( \) is a formula, and so is what begins with a backslash.
+    // A formula stands between dollars or in \( \), or begins with a backslash.
     let outside: String = text.split('$').step_by(2).collect::<Vec<_>>().join(" ");
     let is_word = |word: &&str| {
         let word = word.trim_matches(|c: char| c.is_ascii_punctuation() && c != '\\');

@@ -3,134 +3,152 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use isentrope_hub as hub;
 use isentrope_model::chat_template::Date;
-use isentrope_model::hub;
-/// What a variable of the chat template may be.
+/// Value of a variable of the chat template.
 pub use isentrope_reward::Argument as TemplateVariable;
 use isentrope_reward::VerifierName;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::place::{Place, Split};
-use crate::tasks::{Task, countdown, programs};
+use crate::location::{DataLocation, Split};
+use crate::tasks::countdown::{Countdown, CountdownSettings};
+use crate::tasks::programs::{Programs, ProgramsSettings};
+use crate::tasks::{Task, TaskKind, tasks};
 use crate::{Error, Result};
 
-/// Where problems and examples come from, and how prompts are made of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct DataSettings {
-    /// A built-in task, instead of `files`.
-    pub task: Option<TaskName>,
-    /// Data files, read one after the other: .parquet; .jsonl, or .json with an array of rows or an object of columns, also
-    /// compressed (.gz, .zst). "data/*.jsonl" is all files that match, in order; `org/name[@revision][:CONFIG][:SPLIT]` a data
-    /// set on the hub, such as "openai/gsm8k:main", where "hf:" before it tells it from a path and
-    /// "hf://datasets/org/name/FILES" names files by their beginning.
-    pub files: Vec<PathBuf>,
-    /// Which columns of the files to read, where they have other than the usual names. A dot reaches into a column:
-    /// "extra_info.question".
-    pub columns: Columns,
-    /// Text put before every prompt; in a chat, before the last message of the user, in one to imitate the last that is answered.
-    pub prompt_prefix: String,
-    /// Text put after every prompt; in a chat, after the last message of the user, in one to imitate the last that is answered.
-    pub prompt_suffix: String,
-    /// Whether prompts go through the model's chat template.
-    pub template: Template,
-    /// Variables that the chat template knows beside the messages, such as { enable_thinking = false } for Qwen3: texts,
-    /// numbers, true or false, or arrays of texts.
-    pub template_variables: BTreeMap<String, TemplateVariable>,
-    /// The day that the chat template is told where it asks for the date, such as "2026-11-26". Unset: the day on which the run
-    /// begins, which the run's own recipe then states.
-    #[schemars(with = "Option<String>")]
-    pub date: Option<Date>,
-    /// System message of prompts, and of chats to imitate, that go through the chat template and have none of their own.
-    pub system: Option<String>,
-    /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the same).
-    pub deduplicate: bool,
-    /// Leaves out problems of `files` whose prompt has more tokens; those that do not fit the model's context are left out in
-    /// any case. All prompts of `task` must have at most so many. Without effect for SFT, see `sft.max_tokens`.
-    #[schemars(range(min = 1))]
-    pub max_prompt_tokens: Option<usize>,
-    /// Takes the rows in a new random order every epoch; otherwise in the order of the files.
-    pub shuffle: bool,
-    /// Uses only the first so many usable rows, which those that are too long are not. Unset: all.
-    #[schemars(range(min = 1))]
-    pub limit: Option<usize>,
-    /// What problems of the built-in task countdown are like.
-    pub countdown: countdown::CountdownSettings,
-    /// What problems of the built-in task programs are like.
-    pub programs: programs::ProgramsSettings,
-}
-
-impl Default for DataSettings {
-    fn default() -> Self {
-        Self {
-            task: None,
-            files: Vec::new(),
-            columns: Columns::default(),
-            prompt_prefix: String::new(),
-            prompt_suffix: String::new(),
-            template: Template::Auto,
-            template_variables: BTreeMap::new(),
-            date: None,
-            system: None,
-            deduplicate: true,
-            max_prompt_tokens: None,
-            shuffle: true,
-            limit: None,
-            countdown: countdown::CountdownSettings::default(),
-            programs: programs::ProgramsSettings::default(),
+/// Makes [`DataSettings`] and [`TaskName`] from the list of built-in tasks.
+macro_rules! make_settings {
+    ($($task:ident: $Task:ident, $Settings:ident, $meaning:literal, $table:literal;)*) => {
+        /// Where problems and examples come from, and how prompts are made of them.
+        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct DataSettings {
+            /// A built-in task, instead of `files`.
+            pub task: Option<TaskName>,
+            /// Data files, read one after the other: .parquet; .jsonl, or .json with an array of
+            /// rows or an object of columns, also compressed (.gz, .zst). "data/*.jsonl" is all
+            /// files that match, in order; `org/name[@revision][:CONFIG][:SPLIT]` a data set on the
+            /// hub, such as "openai/gsm8k:main", where "hf:" before it tells it from a path and
+            /// "hf://datasets/org/name/FILES" names files by their beginning.
+            pub files: Vec<PathBuf>,
+            /// Which columns of the files to read, where they have other than the usual names. A
+            /// dot reaches into a column: "extra_info.question".
+            pub columns: Columns,
+            /// Text put before every prompt; in a chat, before the last message of the user, in one
+            /// to imitate the last that is answered.
+            pub prompt_prefix: String,
+            /// Text put after every prompt; in a chat, after the last message of the user, in one
+            /// to imitate the last that is answered.
+            pub prompt_suffix: String,
+            /// Whether prompts go through the model's chat template.
+            pub template: Template,
+            /// Variables that the chat template knows beside the messages, such as {
+            /// enable_thinking = false } for Qwen3: texts, numbers, true or false, or arrays of
+            /// texts.
+            pub template_variables: BTreeMap<String, TemplateVariable>,
+            /// The day that the chat template is told where it asks for the date, such as
+            /// "2026-11-26". Unset: the day on which the run begins, which the run's own recipe
+            /// then states.
+            #[schemars(with = "Option<String>")]
+            pub date: Option<Date>,
+            /// System message of prompts, and of chats to imitate, that go through the chat
+            /// template and have none of their own.
+            pub system: Option<String>,
+            /// Keeps only the first of the rows that ask the same (for SFT: that ask and answer the
+            /// same).
+            pub deduplicate: bool,
+            /// Leaves out problems of `files` whose prompt has more tokens; those that do not fit
+            /// the model's context are left out in any case. All prompts of `task` must have at
+            /// most so many. Without effect for SFT, see `sft.max_tokens`.
+            #[schemars(range(min = 1))]
+            pub max_prompt_tokens: Option<usize>,
+            /// Takes the rows in a new random order every epoch; otherwise in the order of the
+            /// files.
+            pub shuffle: bool,
+            /// Uses only the first so many usable rows, which those that are too long are not.
+            /// Unset: all.
+            #[schemars(range(min = 1))]
+            pub limit: Option<usize>,
+            $(
+                #[doc = $table]
+                pub $task: $Settings,
+            )*
         }
-    }
-}
 
-/// Writes [`TaskName`]: the name of every built-in task, its verifier, the table of its settings in [`DataSettings`], and the
-/// type that makes its problems from them.
-macro_rules! registry {
-    ($(
-        $(#[doc = $doc:literal])*
-        $name:literal: $variant:ident, $verifier:expr, settings.$table:ident => $task:ty;
-    )*) => {
+        impl Default for DataSettings {
+            fn default() -> Self {
+                Self {
+                    task: None,
+                    files: Vec::new(),
+                    columns: Columns::default(),
+                    prompt_prefix: String::new(),
+                    prompt_suffix: String::new(),
+                    template: Template::Auto,
+                    template_variables: BTreeMap::new(),
+                    date: None,
+                    system: None,
+                    deduplicate: true,
+                    max_prompt_tokens: None,
+                    shuffle: true,
+                    limit: None,
+                    $($task: $Settings::default(),)*
+                }
+            }
+        }
+
+        impl DataSettings {
+            /// The table of each task that differs from its default.
+            pub(crate) fn changed_tables(&self) -> impl Iterator<Item = TaskName> + use<> {
+                let default = Self::default();
+                let tables = [$((TaskName::$Task, self.$task != default.$task)),*];
+                tables.into_iter().filter(|(_, is_changed)| *is_changed).map(|(task, _)| task)
+            }
+        }
+
         /// A built-in task.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case")]
         pub enum TaskName {
-            $($(#[doc = $doc])* #[serde(rename = $name)] $variant,)*
+            $(#[doc = $meaning] $Task,)*
         }
 
         impl TaskName {
             /// All built-in tasks.
-            pub(crate) const ALL: &[Self] = &[$(Self::$variant),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$Task),*];
 
-            /// As recipes and metrics write it.
+            /// The name in recipes and metrics.
             pub fn name(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $name,)*
+                    $(Self::$Task => stringify!($task),)*
                 }
             }
 
-            /// What judges responses to its problems.
+            /// Judge of responses to its problems.
             pub(crate) fn verifier(self) -> VerifierName {
                 match self {
-                    $(Self::$variant => $verifier,)*
+                    $(Self::$Task => $Task::VERIFIER,)*
+                }
+            }
+
+            /// The size of a problem ([`TaskKind::size`]).
+            pub(crate) fn size(self, ground_truth: &Value) -> Option<(usize, &'static str)> {
+                match self {
+                    $(Self::$Task => $Task::size(ground_truth),)*
                 }
             }
 
             fn open(self, settings: &DataSettings) -> Result<Box<dyn Task>> {
-                let task: Box<dyn Task> = match self {
-                    $(Self::$variant => Box::new(<$task>::new(&settings.$table)?),)*
-                };
-                Ok(task)
+                Ok(match self {
+                    $(Self::$Task => Box::new(<$Task as TaskKind>::new(&settings.$task)?),)*
+                })
             }
         }
     };
 }
 
-registry! {
-    /// Combine given numbers to reach a target, in written steps.
-    "countdown": Countdown, VerifierName::Countdown, settings.countdown => countdown::Countdown;
-    /// Write small functions in Python, which tests then call.
-    "programs": Programs, VerifierName::Code, settings.programs => programs::Programs;
-}
+tasks!(make_settings);
 
 /// Whether prompts go through the model's chat template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -141,7 +159,8 @@ pub enum Template {
     Auto,
     /// All do; a text becomes a message of the user.
     Chat,
-    /// None does; a chat must then be a single message, whose text is the prompt, and none can be imitated.
+    /// None does; a chat must then be a single message, whose text is the prompt, and none can be
+    /// imitated.
     None,
 }
 
@@ -149,11 +168,13 @@ pub enum Template {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Columns {
-    /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem, Question, extra_info.question.
+    /// Column of the prompt. Unset: the first there is of prompt, problem, question, Problem,
+    /// Question, extra_info.question.
     pub prompt: Option<String>,
-    /// Column of the answer, which is taken as it is but for what a `####` marks. Unset: the first there is of
-    /// reward_model.ground_truth, ground_truth, answer, final_answer, expected_answer, Answer, solution, extra_info.answer; for
-    /// SFT, of response, completion, output, answer, solution, extra_info.answer.
+    /// Column of the answer, which is taken as it is but for what a `####` marks. Unset: the first
+    /// there is of reward_model.ground_truth, ground_truth, answer, final_answer, expected_answer,
+    /// Answer, solution, extra_info.answer; for SFT, of response, completion, output, answer,
+    /// solution, extra_info.answer.
     pub answer: Option<String>,
 }
 
@@ -166,24 +187,24 @@ impl DataSettings {
         self.open_task().map(drop)
     }
 
-    /// The settings with the files that are meant in place of patterns and names of data sets, which are downloaded. `split` is
-    /// the part of a data set that is meant where none is named.
+    /// Replaces patterns and names of data sets by their files, which are downloaded. `split` is
+    /// the split to read unless one is named.
     ///
     /// # Errors
-    /// [`Error::Place`] when nothing matches, [`Error::Hub`] when the hub does not deliver.
+    /// [`Error::Location`] when nothing matches, [`Error::Hub`] when the hub does not deliver.
     pub fn found(&self, split: Split, progress: &dyn hub::Progress) -> Result<Self> {
-        let files = self.files.iter().map(|file| Place::of(file).files(split, progress));
+        let files = self.files.iter().map(|file| DataLocation::of(file).files(split, progress));
         Ok(Self { files: files.collect::<Result<Vec<_>>>()?.concat(), ..self.clone() })
     }
 
-    /// The settings with those files alone that are on this machine, or with the task; none where all files are on the hub.
+    /// Keeps the files that need no network, or the task; None if all files are on the hub.
     pub fn local(&self) -> Option<Self> {
         let files: Vec<PathBuf> =
-            self.files.iter().filter(|file| Place::of(file).is_local()).cloned().collect();
+            self.files.iter().filter(|file| DataLocation::of(file).is_local()).cloned().collect();
         (!files.is_empty() || self.files.is_empty()).then(|| Self { files, ..self.clone() })
     }
 
-    /// The built-in task, where there is one in place of files, once every setting is checked.
+    /// Checks every setting and prepares the built-in task, if there is one instead of files.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -202,7 +223,7 @@ impl DataSettings {
             }
             (Some(task), []) => Some(task.open(self)?),
             (None, files) => {
-                files.iter().try_for_each(|path| Place::of(path).check())?;
+                files.iter().try_for_each(|path| DataLocation::of(path).check())?;
                 None
             }
         };
@@ -221,7 +242,8 @@ impl DataSettings {
                 expected: expected.into(),
             });
         }
-        // Without the paths: they have no range, and need not be UTF-8 as texts must (the hub's cache is in a home directory).
+        // Without the paths, which have no range and need not be UTF-8 (the hub's cache is in a
+        // home directory).
         isentrope_settings::check("data", &Self { files: Vec::new(), ..self.clone() })?;
         Ok(task)
     }
@@ -262,7 +284,7 @@ mod tests {
             ),
             (
                 DataSettings {
-                    countdown: countdown::CountdownSettings { numbers: vec![], ..Default::default() },
+                    countdown: CountdownSettings { numbers: vec![], ..Default::default() },
                     ..task
                 },
                 "data.countdown.numbers is []",
@@ -270,7 +292,7 @@ mod tests {
             (
                 DataSettings {
                     task: Some(TaskName::Programs),
-                    programs: programs::ProgramsSettings { steps: vec![], ..Default::default() },
+                    programs: ProgramsSettings { steps: vec![], ..Default::default() },
                     ..DataSettings::default()
                 },
                 "data.programs.steps is []",

@@ -1,24 +1,23 @@
-//! What training draws from: data files or a built-in task, by position.
+//! Supplies of problems and examples by position: data files or a built-in task.
 
 use isentrope_reward::{Item, VerifierSettings};
 
 use crate::file_hash::FileHash;
 use crate::file_records::{FileRecords, Longest, RowReader, read_rows};
-use crate::place::Split;
+use crate::location::Split;
 use crate::rows::Row;
 use crate::schema::Record;
 use crate::settings::TaskName;
 use crate::tasks::{Endless, Task};
 use crate::{DataSettings, Error, Example, Finding, Findings, Problem, Prompts, Report, Result};
 
-/// Problems to train on, by position.
+/// Training problems by position.
 pub type Source = Records<Problem>;
 
 /// Examples to imitate, by position.
 pub type Examples = Records<Example>;
 
-/// Records by position. A position gives the same record whatever was asked for before, so that it is all that must be
-/// kept to go on.
+/// Records by position. A record depends on its position alone, so a run resumes from a position.
 #[derive(Debug)]
 pub struct Records<T> {
     supply: Supply<T>,
@@ -33,7 +32,7 @@ enum Supply<T> {
 }
 
 impl<T: Record> Records<T> {
-    /// Reads the files, all of them, or takes of the task what `of_task` says. The report of a task is empty.
+    /// Reads all files, or takes the task's records by `of_task`. The report of a task is empty.
     fn read(
         settings: &DataSettings,
         seed: u64,
@@ -53,7 +52,7 @@ impl<T: Record> Records<T> {
         Ok((Self { supply, prefix, suffix }, report))
     }
 
-    /// How many records there are; a task has no end.
+    /// Number of records; None for a task, which has no end.
     #[allow(clippy::len_without_is_empty, reason = "there is always a record")]
     pub fn len(&self) -> Option<usize> {
         match &self.supply {
@@ -62,7 +61,7 @@ impl<T: Record> Records<T> {
         }
     }
 
-    /// The files with their content hashes; none for a task.
+    /// The files with their hashes; empty for a task.
     pub fn files(&self) -> &[FileHash] {
         match &self.supply {
             Supply::Files(files) => files.hashes(),
@@ -70,8 +69,8 @@ impl<T: Record> Records<T> {
         }
     }
 
-    /// The prompts of the rows of files as they are drawn, prefix and suffix included; none of a task, whose test problems are
-    /// others than those that are trained on, and none of chats, which have no prompt apart from the rest.
+    /// The prompts of the rows in use, with prefix and suffix. Empty for a task, whose test
+    /// problems are never trained on, and for chats, which have no separate prompt.
     pub fn prompts(&self) -> Prompts {
         let Supply::Files(files) = &self.supply else { return Prompts::default() };
         let prompt = |row: &T| {
@@ -82,9 +81,9 @@ impl<T: Record> Records<T> {
         files.rows().iter().filter_map(prompt).collect()
     }
 
-    /// Keeps the rows of files that have tokens, and no more than fit, the first of them up to `data.limit`. `tokens` counts
-    /// those of a record as it will be drawn, prefix and suffix included; its errors are what is wrong with the row, which is
-    /// then among the bad ones of the report. A task has no rows.
+    /// Keeps the first rows of files that fit `longest`, up to `data.limit`. `tokens` counts the
+    /// tokens of a record with prefix and suffix; an error is the row's defect, and the row counts
+    /// as bad. A task has no rows.
     ///
     /// # Errors
     /// When none is left.
@@ -113,8 +112,8 @@ impl<T: Record> Records<T> {
 }
 
 impl Records<Problem> {
-    /// Reads the files, all of them, or prepares the task. Rows whose ground truth is of no use to the verifier are among
-    /// the bad ones of the report; the report of a task is empty.
+    /// Reads all files or prepares the task. Rows whose ground truth the verifier cannot use are
+    /// among the report's bad rows; the report of a task is empty.
     ///
     /// # Errors
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
@@ -136,12 +135,12 @@ impl Records<Problem> {
 }
 
 impl Records<Example> {
-    /// Reads the files, all of them, or prepares the task, whose examples are of problems in `split`. The report of a task is
-    /// empty.
+    /// Reads all files or prepares the task, with examples of problems of `split`. The report of a
+    /// task is empty.
     ///
     /// # Errors
-    /// Settings that are out of range, files that cannot be read, files without a usable row, and a task without worked
-    /// examples.
+    /// Settings that are out of range, files that cannot be read, files without a usable row, and a
+    /// task without worked examples.
     pub fn open(settings: &DataSettings, split: Split, seed: u64) -> Result<(Self, Report)> {
         let name = settings.task.map_or("", TaskName::name);
         let from_row = |row: &Row, origin| Example::from_row(row, &settings.columns, origin);
@@ -160,7 +159,7 @@ impl Records<Example> {
     }
 }
 
-/// Problems to measure with, at most `n`: of a task its test problems, of files the first usable rows.
+/// At most `n` problems for evaluation: a task's test problems, or the first usable rows of files.
 ///
 /// # Errors
 /// As [`Source::open`]; of a task also when it has fewer than `n` test problems.
@@ -186,7 +185,7 @@ pub fn evaluation_set(
     Ok((problems, report))
 }
 
-/// The problems of which right responses may be judged wrong, or not at all.
+/// The problems whose right responses may be judged wrong or not at all.
 fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
     let finding = |problem: &Problem| {
         let Problem { ground_truth, data_source, extra_info, origin, .. } = problem;
@@ -196,7 +195,7 @@ fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
     problems.iter().filter_map(finding).collect()
 }
 
-/// The worked examples of the task of that name.
+/// The worked examples of the task called `name`.
 fn demonstrations(task: &dyn Task, name: &str, (split, seed): (Split, u64)) -> Result<Endless<Example>> {
     task.demonstrations(split, seed).ok_or_else(|| {
         Error::setting("data.task", name, "it has no worked examples; name files of examples in data.files")
@@ -207,7 +206,7 @@ fn demonstrations(task: &dyn Task, name: &str, (split, seed): (Split, u64)) -> R
 mod tests {
     use super::*;
 
-    /// A task with nothing to imitate.
+    /// A task without worked examples.
     struct Questions;
 
     impl Task for Questions {

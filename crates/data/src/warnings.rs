@@ -1,12 +1,12 @@
-//! Settings of the data that are allowed and that nothing reads.
+//! Settings of the data that are allowed but have no effect.
 
-use crate::{Columns, DataSettings, TaskName, Template};
+use crate::{Columns, DataSettings, Template};
 
 impl DataSettings {
-    /// Sentences about keys that are set to something, and that nothing reads: given whether the model has a chat template, and
-    /// whether evaluations read files, which they do by some of these settings.
+    /// Warns of keys that are set but have no effect. `has_template`: the model has a chat
+    /// template. `evaluates_files`: evaluations read files, which use some of these settings.
     pub fn warnings(&self, has_template: bool, evaluates_files: bool) -> impl Iterator<Item = String> {
-        let Self { task, columns, template, countdown, programs, .. } = self;
+        let Self { task, columns, template, .. } = self;
         let its = Self::default();
         let Columns { prompt, answer } = columns;
         let (is_task, reads_rows) = (task.is_some(), task.is_none() || evaluates_files);
@@ -15,30 +15,32 @@ impl DataSettings {
         let others = "it is of another task than data.task";
         let no_template =
             if has_template { "data.template is \"none\"" } else { "the model has no chat template" };
-        // What is set, whether it is read, and why not.
-        [
+        let tables =
+            self.changed_tables().map(move |table| (table.name(), true, *task == Some(table), others));
+        // Each key, whether it is set, whether it is read, and why not.
+        let before = [
             ("limit", self.limit.is_some(), !is_task, of_files),
             ("columns.prompt", prompt.is_some(), reads_rows, of_files),
             ("columns.answer", answer.is_some(), reads_rows, of_files),
             ("shuffle", self.shuffle != its.shuffle, !is_task, of_files),
             ("deduplicate", self.deduplicate != its.deduplicate, reads_rows, of_files),
-            ("countdown", *countdown != its.countdown, *task == Some(TaskName::Countdown), others),
-            ("programs", *programs != its.programs, *task == Some(TaskName::Programs), others),
+        ];
+        let behind = [
             ("system", self.system.is_some(), templated, no_template),
             ("template_variables", !self.template_variables.is_empty(), templated, no_template),
-        ]
-        .into_iter()
-        .filter(|(_, is_set, is_read, _)| *is_set && !is_read)
-        .map(|(key, _, _, why)| format!("data.{key} has no effect: {why}"))
+        ];
+        let keys = before.into_iter().chain(tables).chain(behind);
+        keys.filter(|(_, is_set, is_read, _)| *is_set && !is_read)
+            .map(|(key, _, _, why)| format!("data.{key} has no effect: {why}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::{countdown::CountdownSettings, programs::ProgramsSettings};
+    use crate::{CountdownSettings, ProgramsSettings, TaskName};
 
-    /// Settings that have everything, with these files or this task.
+    /// Settings with every key set.
     fn settings(files: &[&str], task: Option<TaskName>) -> DataSettings {
         let programs = ProgramsSettings { tests: 9, ..ProgramsSettings::default() };
         let countdown = CountdownSettings { numbers: vec![3], ..CountdownSettings::default() };
@@ -58,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_nothing_reads_are_named() {
+    fn keys_without_effect_are_named() {
         let (files, task) = (settings(&["a.jsonl"], None), settings(&[], Some(TaskName::Countdown)));
         let plain = DataSettings { template: Template::None, ..files.clone() };
         let rows = ["limit", "columns.prompt", "columns.answer", "shuffle", "deduplicate"];

@@ -1,4 +1,5 @@
-//! Problems and examples from files of every schema, and from files that are not what they should be.
+//! Problems and examples from files of every schema, and from files that are not what they should
+//! be.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use isentrope_data::{
     evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
-use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
+use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
@@ -190,14 +191,14 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
     assert_eq!(report.usable, usable - before.len() + kept);
     assert!(report.bad.first()[bad].problem.ends_with("is a multiple of four"));
     assert!(report.to_string().contains(&format!(", {} too long", report.too_long)), "{report}");
-    // Every epoch has every row that is left, once.
+    // Every epoch has every remaining row once.
     let mut drawn = numbers(&mut source, kept as u64);
     drawn.sort_unstable();
     let mut expected: Vec<usize> = before.into_iter().filter(|number| number % 2 == 1).collect();
     expected.sort_unstable();
     assert_eq!(drawn, expected);
 
-    // The limit counts those that are left.
+    // The limit counts the remaining rows.
     let few = DataSettings { limit: Some(3), shuffle: false, ..settings(&verl()) };
     let (mut first, mut found) = Source::open(&few, 1, &auto()).unwrap();
     assert_eq!((first.len(), found.drawn), (Some(3), 3));
@@ -373,7 +374,7 @@ fn what_is_put_around_prompts_is_put_into_chats_too() {
     }
 }
 
-/// Rows that a verifier can judge without a column are usable whatever is in that column.
+/// Rows that a verifier can judge without a column are usable whatever the column holds.
 #[test]
 fn a_column_that_cannot_be_read_and_is_not_needed_is_null() {
     let directory = TempDir::new().unwrap();
@@ -407,7 +408,7 @@ fn a_column_that_cannot_be_read_and_is_not_needed_is_null() {
     );
     let (mut source, _) = open(json!({"python": "reward.py:f"}), Columns::default()).unwrap();
     assert_eq!(source.problem(0).columns["test"], Value::Null);
-    // Whoever names it needs it; and it may be what a row lacks.
+    // A column that the settings name is needed; and a row may lack it.
     let named = Columns { answer: Some("test".into()), ..Columns::default() };
     let error = open(json!("auto"), named).unwrap_err().to_string();
     assert!(error.contains("column test holds bytes that are not UTF-8"), "{error}");
@@ -468,10 +469,10 @@ fn damaged_parquet_is_an_error_or_rows_but_never_a_panic() {
     assert!((1..FLIPS).contains(&errors), "{errors}");
 }
 
-/// Damaged files tried.
+/// Number of damaged files.
 const FLIPS: u64 = 300;
 
-/// What a verifier can use decides which rows can be used.
+/// The verifier decides which rows are usable.
 #[test]
 fn a_command_takes_any_ground_truth_and_none() {
     let directory = TempDir::new().unwrap();
@@ -522,7 +523,7 @@ fn a_command_takes_any_ground_truth_and_none() {
     assert_eq!(bad(&report)[0], "rows.jsonl line 2: column answer is missing");
 }
 
-/// What a function is given beside what every verifier is.
+/// Columns that a reward function gets besides the usual arguments.
 #[test]
 fn a_function_takes_the_columns_that_a_problem_has_not_told_otherwise() {
     let directory = TempDir::new().unwrap();
@@ -547,7 +548,7 @@ fn a_function_takes_the_columns_that_a_problem_has_not_told_otherwise() {
         json!({"reward_model": shortened}),
         json!({"ability": "sums"}),
     ];
-    // The function has the ground truth whole, and so the column says no more.
+    // The function has the whole ground truth, so the column says no more.
     let whole = [all[0].clone(), json!({}), all[2].clone()];
     assert_eq!(columns(&settings(&path), function.clone()), whole);
     let sum = json!({"weighted": [{"verifier": function, "weight": 1.0}]});
@@ -561,7 +562,7 @@ fn a_function_takes_the_columns_that_a_problem_has_not_told_otherwise() {
     assert!(of_parquet[0].get("question").is_none());
 }
 
-/// Origins have names where these tell files apart, else paths.
+/// Origins have file names if these differ, else paths.
 #[test]
 fn files_of_one_name_are_told_apart_by_their_paths() {
     let directory = TempDir::new().unwrap();
@@ -584,7 +585,8 @@ fn files_of_one_name_are_told_apart_by_their_paths() {
     }
 }
 
-/// What the operating system says is the end of the sentence, so that who prints the cause too need not say it twice.
+/// The system's message ends the sentence, so that a caller that prints the cause need not repeat
+/// it.
 #[test]
 fn an_absent_file_is_named_with_the_key_and_the_cause() {
     let error = Source::open(&settings(Path::new("no/such.jsonl")), 0, &auto()).unwrap_err();

@@ -1,4 +1,4 @@
-//! The same rows in every format, found in every way that a recipe may name them.
+//! Equal rows in every format, found by every kind of place.
 
 use std::fs::File;
 use std::io::Write;
@@ -72,7 +72,7 @@ fn patterns_name_files_and_each_is_hashed() {
     let none = settings(&directory.path().join("*.parquet"));
     let error = Source::open(&none, 1, &VerifierSettings::default()).unwrap_err().to_string();
     assert!(error.contains("*.parquet: no file matches the pattern"), "{error}");
-    // What is on the hub needs no looking for to tell what is here.
+    // Places on the hub are set apart without a request.
     let both =
         DataSettings { files: vec!["openai/gsm8k".into(), pattern.files[0].clone()], ..pattern.clone() };
     assert_eq!(both.local().unwrap().files, pattern.files);
@@ -80,7 +80,7 @@ fn patterns_name_files_and_each_is_hashed() {
     assert!(elsewhere.local().is_none());
 }
 
-/// The data sets of TRL's examples: a chat as the prompt, and a solution that is nothing but an answer.
+/// Data sets of TRL's examples: a chat as the prompt, and a solution that is only an answer.
 #[test]
 fn chats_with_bare_solutions_are_problems() {
     let directory = TempDir::new().unwrap();

@@ -1,4 +1,5 @@
-//! Data files that were made to do harm: a few thousand bytes that stand for more than memory holds, and what is no file.
+//! Hostile data files: a few thousand bytes that unpack to more than the memory, and paths that are
+//! no regular files.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 #[cfg(unix)]
 use crate::parquet_by_hand::{self as by_hand, Column, GZIP, PLAIN};
 
-/// What becomes of a file, which must not take long.
+/// Opens a file, which must not take long.
 fn open(path: &Path) -> Result<Report, String> {
     let begun = Instant::now();
     let settings = DataSettings { files: vec![path.to_owned()], shuffle: false, ..DataSettings::default() };
@@ -37,7 +38,7 @@ fn refused(path: &Path, parts: &[&str]) {
     }
 }
 
-/// A parquet file of one row group, whose columns `write` fills one after the other; pages may be as large as they get.
+/// A parquet file of one row group, whose columns `write` fills in order. Pages may have any size.
 fn parquet(
     directory: &TempDir,
     schema: &str,
@@ -89,7 +90,7 @@ fn a_long_text_that_a_dictionary_repeats_is_refused() {
     assert!(fs::metadata(&path).unwrap().len() < 100_000);
     refused(&path, &["a.parquet", "unfold into more than"]);
 
-    // The same within one row, as the messages of its prompt.
+    // The text repeats within one row, as the messages of its prompt.
     let schema =
         "message rows { required group prompt (LIST) { repeated group list { required group element {
                   required binary content (UTF8); } } } required binary answer (UTF8); }";
@@ -118,7 +119,7 @@ fn more_rows_than_bytes_can_hold_are_refused() {
     let path = nulls(20_000_000);
     assert!(fs::metadata(&path).unwrap().len() < 100_000);
     refused(&path, &["a.parquet", "it claims 20000000 rows"]);
-    // Fewer are read, all of them bad, and not each is kept to be told of.
+    // Fewer rows are read. All are bad, and only the first are kept for the report.
     refused(&nulls(100_000), &["no row can be used", "row 1: column prompt is null"]);
 
     let schema = "message rows { required group prompt (LIST) { repeated group list { optional binary element (UTF8); } } }";
@@ -157,7 +158,7 @@ fn dates_beyond_the_calendar_make_bad_rows() {
     }
 }
 
-/// A file with nothing but a description of itself: a schema of so many groups, each in the one before.
+/// A file with only a footer: a schema of `depth` nested groups.
 fn nested(depth: usize) -> Vec<u8> {
     let mut footer = vec![0x29, 0xfc]; // field 2, a list of structs
     let mut len = depth;
@@ -215,7 +216,7 @@ fn files_that_unpack_without_end_are_refused() {
         assert!(fs::metadata(&path).unwrap().len() < 1 << 20);
         refused(&path, &["bytes unfold into more than"]);
     }
-    // Well below the limit, and a line that is too long is but a bad row.
+    // Well below the limit, and a line that is too long is only a bad row.
     let good = format!("\n{row}\n");
     assert_eq!(open(&gzip("b.jsonl.gz", 40, good.as_bytes())).unwrap().usable, 1);
     let cut = gzip("c.jsonl.gz", 0, good.as_bytes());
@@ -250,17 +251,17 @@ fn what_is_no_regular_file_is_refused_by_name() {
     }
 }
 
-/// The file that a test is to read in little memory; set where it runs in a process of its own.
+/// Names the file that a test reads in a process of its own with little memory.
 const FILE: &str = "ISENTROPE_HOSTILE_FILE";
 
-/// What becomes of a file in a process that gets a GiB of memory, less than what the file asks for: the test of that name runs
-/// again there.
+/// Opens a file in a process with a GiB of memory, less than the file asks for. That process runs
+/// the test of this name again.
 #[cfg(unix)]
 #[allow(clippy::print_stdout, reason = "how the process tells the test")]
 fn told_in_little_memory(test: &str, path: &dyn Fn() -> PathBuf) -> String {
     use std::process::{Command, exit};
     if let Some(path) = std::env::var_os(FILE) {
-        // In words of its own, as the tests' own end differs.
+        // A mark, as the output of the test harness differs.
         println!("told: {:?}", open(Path::new(&path)));
         exit(0);
     }
@@ -299,7 +300,7 @@ fn numbers_inside_of_a_page_make_no_room() {
             path
         };
         let told = told_in_little_memory("numbers_inside_of_a_page_make_no_room", &path);
-        // The process that reads the first file ends there.
+        // The child process ends after the first file.
         assert!(told.contains(&format!("column prompt has the encoding {name}")), "{told}");
     }
 }
@@ -362,7 +363,7 @@ fn pages_are_counted_together() {
         &write(column_of_texts(PLAIN, Vec::new(), [&page[..], &[0; 100_000]].concat(), 2000)),
         &["its columns claim more bytes than it has"],
     );
-    // Pages of which each unfolds into as much as a page may.
+    // Pages that each unpack to the limit.
     let (blank, size) = (by_hand::gzip(&vec![0; 30 << 20]), 30 << 20);
     let pages = by_hand::data_page(&blank, size, 1, 0).repeat(6);
     refused(&write(column_of_texts(GZIP, Vec::new(), pages, 1)), &["unfold into more than"]);
@@ -394,7 +395,7 @@ fn columns_are_counted_together() {
             dictionary: Vec::new(),
             data: texts,
         }];
-        // One item that begins the row, then the others; of none there is a value.
+        // One item begins the row, then the others follow. None has a value.
         let run = |count: u64, level: u8| [by_hand::varint(count << 1), vec![level]].concat();
         let levels = |runs: &[Vec<u8>]| {
             let runs = runs.concat();
@@ -451,7 +452,7 @@ fn json_of_countless_small_values_is_refused() {
     let test = "json_of_countless_small_values_is_refused";
     let files: [(&dyn Fn() -> PathBuf, &str); 6] = [
         (&|| packed("a.json.gz", &["{\"a\": [", &"0,".repeat(16_000_000), "0]}"]), "values and keys"),
-        // As rows, these would be ten times as much.
+        // As rows, these would take ten times the memory.
         (&|| packed("b.json.gz", &["{\"a\": [", &"0,".repeat(4_000_000), "0]}"]), "unfold into more values"),
         (
             &|| packed("c.json.gz", &["{\"data\": [", &"{\"\":0},".repeat(4_000_000), "{}]}"]),
@@ -474,7 +475,7 @@ fn json_of_countless_small_values_is_refused() {
         let told = told_in_little_memory(test, path);
         assert!(told.contains(says), "{says:?} is not in: {told}");
     }
-    // Signs within texts are none.
+    // Signs within texts do not count.
     let text = format!("{{\"prompt\": \"{}\", \"answer\": \"1\"}}\n", ",[".repeat(2_000_000));
     assert_eq!(open(&packed("g.jsonl.gz", &[&text])).unwrap().usable, 1);
 }

@@ -1,4 +1,4 @@
-//! Parquet files that say of themselves whatever a test wants, which no writer would write.
+//! Parquet files with whatever claims a test wants, which no writer would write.
 
 use std::io::Write;
 
@@ -9,14 +9,14 @@ use flate2::write::GzEncoder;
 pub const PLAIN: i64 = 0;
 pub const GZIP: i64 = 2;
 
-/// A column of each row group; all groups are said to have the same bytes.
+/// A column of each row group. All groups claim the same bytes.
 pub struct Column {
     pub path: Vec<String>,
-    /// As the format numbers them: 1 for whole numbers of 32 bits, 6 for texts.
+    /// Type in the format: 1 for 32-bit integers, 6 for texts.
     pub kind: i64,
     pub codec: i64,
     pub values: i64,
-    /// The page of a dictionary, or nothing, and the pages behind it.
+    /// The dictionary page, possibly empty, and the data pages.
     pub dictionary: Vec<u8>,
     pub data: Vec<u8>,
 }
@@ -71,7 +71,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A page of data that claims so many bytes unpacked.
+/// A data page that claims `unpacked` bytes.
 pub fn data_page(packed: &[u8], unpacked: usize, values: i64, encoding: i64) -> Vec<u8> {
     let of_type = structure(&[int(1, values), int(2, encoding), int(3, 3), int(4, 3)]);
     let header =
@@ -87,17 +87,17 @@ pub fn dictionary_page(packed: &[u8], unpacked: usize, values: i64) -> Vec<u8> {
     [header, packed.to_vec()].concat()
 }
 
-/// The element of a schema: a group of so many children.
+/// A schema element: a group with this number of children.
 pub fn group(called: &str, repetition: i64, children: usize) -> Vec<u8> {
     structure(&[int(3, repetition), name(4, called), int(5, children as i64)])
 }
 
-/// The element of a schema: a leaf. Repetitions are 0 for required, 1 for optional, 2 for repeated.
+/// A schema element: a leaf. Repetition is 0 for required, 1 for optional, 2 for repeated.
 pub fn leaf(called: &str, kind: i64, repetition: i64) -> Vec<u8> {
     structure(&[int(1, kind), int(3, repetition), name(4, called)])
 }
 
-/// A file of so many row groups of one row.
+/// A file with `groups` row groups of one row.
 pub fn file(schema: &[Vec<u8>], columns: &[Column], groups: usize) -> Vec<u8> {
     let mut bytes = b"PAR1".to_vec();
     let mut described = Vec::new();

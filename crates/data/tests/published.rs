@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isentrope_data::benchmark::Benchmark;
 use isentrope_data::{DataSettings, Problem, Prompt, Report, Source};
-use isentrope_reward::{Item, Verdict, Verifier, VerifierName, VerifierSettings};
+use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
 use serde_json::{Value, json};
 
 fn fixture(name: &str) -> PathBuf {
@@ -134,13 +134,13 @@ fn tests_that_cannot_be_used_make_a_bad_row_and_no_mathematics() {
     assert_eq!(report.usable, 2, "mathematics has no use for tests");
 }
 
-/// Problems of code, of which any ground truth will do.
+/// Problems of code. Any ground truth will do.
 fn read_code(benchmark: &str, file: &str) -> (Vec<Problem>, Report) {
     let any: VerifierSettings = serde_json::from_value(json!({"command": ["any"]})).unwrap();
     Benchmark::built_in(benchmark).unwrap().problems(&[fixture(file)], usize::MAX, &any).unwrap()
 }
 
-/// The rows as they are published, to compare with.
+/// The published rows, to compare with.
 fn rows(file: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(fixture(file)).unwrap();
     serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap).collect()
@@ -250,7 +250,7 @@ fn a_file_in_another_layout_is_explained() {
     assert!(error.contains("column task_id is not a whole number"), "{error}");
 }
 
-/// A problem's tests may be larger than what any other row may come to.
+/// A problem's tests may exceed the limit on other rows.
 #[test]
 fn large_tests_of_live_code_bench_are_read_and_only_as_many_rows_as_are_asked_for_are_kept() {
     let directory = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ fn large_tests_of_live_code_bench_are_read_and_only_as_many_rows_as_are_asked_fo
     assert!(error.contains("the line is longer than 32 MiB"), "{error}");
 }
 
-/// Programs that solve the made-up problems, as models write them, and others that do not.
+/// Right and wrong programs for the made-up problems, as models write them.
 #[cfg(target_os = "linux")]
 #[test]
 fn programs_are_judged_by_the_tests_that_are_published() {

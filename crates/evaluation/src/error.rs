@@ -1,4 +1,4 @@
-//! What can go wrong while a policy is measured. Every message is a sentence for the user that says what to do.
+//! Errors of measuring a policy. Every message is a sentence that tells the user what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub enum Error {
     Setting {
         /// The recipe's key.
         key: &'static str,
-        /// What is wrong with it and what it may be: the rest of a sentence.
+        /// The rest of a sentence that says what is wrong with it and what it may be.
         what: String,
     },
     /// A setting is out of the range that its type states.
@@ -22,7 +22,7 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A file was read, and what it holds is malformed.
@@ -45,8 +45,8 @@ pub enum Error {
     /// Sampling or judging failed.
     #[error(transparent)]
     Rollout(isentrope_rollout::Error),
-    /// The model's numbers are not finite, and its weights may have been trained here. What sampling said of it is part of
-    /// the message, so that it is no source of its own.
+    /// The model's numbers are not finite, and its weights may have been trained here. What
+    /// sampling said of it is part of the message, so that it is no source of its own.
     #[error(
         "{0}; where training has damaged them, lower optimizer.learning_rate or raise optimizer.eps, and go on from an \
          earlier checkpoint"

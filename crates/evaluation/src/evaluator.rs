@@ -4,13 +4,12 @@ use crate::error::Result;
 use crate::sets::EvaluationSet;
 use crate::statistics::cast_votes;
 use isentrope_data::benchmark::Decoding;
-use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
-    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, Sampler,
-    Sampling, respond, verifier_item,
+    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, ResponseId,
+    Sampler, Sampling, respond, verifier_item,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -19,7 +18,8 @@ use std::sync::Arc;
 pub struct Evaluator<'a> {
     /// How responses are drawn, but for what a set's decoding says.
     pub sampling: Sampling,
-    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are the policy's.
+    /// Seed of the random numbers. Every evaluation draws the same ones, so that differences are
+    /// the policy's.
     pub seed: u64,
     /// Turns text into tokens and back.
     pub prompter: &'a Prompter,
@@ -30,14 +30,14 @@ pub struct Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Samples and judges all responses to consecutive problems of a set: `[problems][samples]`. Those that could not be judged
-    /// are told by [`tell_faults`](Self::tell_faults).
+    /// Samples and judges all responses to consecutive problems of a set: `[problems][samples]`.
+    /// Those that could not be judged are told by [`tell_faults`](Self::tell_faults).
     ///
     /// # Errors
     /// As sampling's and judging's.
-    pub fn responses<B: Backend>(
+    pub fn responses(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: Range<usize>,
         observer: &mut dyn ProgressObserver,
@@ -53,7 +53,8 @@ impl Evaluator<'_> {
         Ok(all)
     }
 
-    /// Tells the observer how many of the responses to a set's problems could not be judged, and why the first could not.
+    /// Tells the observer how many of the responses to a set's problems could not be judged, and
+    /// why the first could not.
     pub fn tell_faults(
         &self,
         set: &EvaluationSet,
@@ -65,16 +66,18 @@ impl Evaluator<'_> {
         faults.tell(set, observer);
     }
 
-    /// Samples and judges the responses to some of a set's problems, given by their places in the set. `each` gets a
-    /// problem's place and its responses as soon as all of them are there. A response depends on the weights, its prompt, the
-    /// seed, the problem's place and its own number, and on nothing else. If responses could not be judged, the observer is
-    /// told how many, and why the first could not. Sampling breaks off if `interrupt` allows it and the observer asks for it.
+    /// Samples and judges the responses to some of a set's problems, given by their places in the
+    /// set. `each` gets a problem's place and its responses as soon as all of them are there. A
+    /// response depends on the weights, its prompt, the seed, the problem's place and its own
+    /// number, and on nothing else. If responses could not be judged, the observer is told how
+    /// many, and why the first could not. Sampling breaks off if `interrupt` allows it and the
+    /// observer asks for it.
     ///
     /// # Errors
     /// As sampling's and judging's; and what `each` returns.
-    pub fn respond<B: Backend>(
+    pub fn respond(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: &[usize],
         interrupt: Interrupt,
@@ -92,9 +95,9 @@ impl Evaluator<'_> {
     }
 
     /// [`respond`](Self::respond) without a word of responses that could not be judged.
-    fn sample<B: Backend>(
+    fn sample(
         &self,
-        model: &Model<B>,
+        model: &Model,
         set: &EvaluationSet,
         problems: &[usize],
         interrupt: Interrupt,
@@ -123,13 +126,13 @@ impl Evaluator<'_> {
         let questions = fitting.iter().map(question).collect();
         let mut groups = Groups::new(fitting.len(), set.decoding.sampled());
         let judge = set.judge.as_deref().unwrap_or(self.judge);
-        let finished = &mut |request: usize, sample: usize, response: Response| {
-            let Some(mut responses) = groups.add(request, sample, response) else { return Ok(()) };
+        let keep = &mut |id: ResponseId, response: Response| {
+            let Some(mut responses) = groups.add(id, response) else { return Ok(()) };
             // A greedy one stands for all.
             if let [one] = &responses[..] {
                 responses = vec![one.clone(); samples];
             }
-            let problem = fitting[request];
+            let problem = fitting[id.request];
             cast_votes(&*judge.verifier, &verifier_item(&set.problems[problem].0), &mut responses);
             each(problem, responses)
         };
@@ -142,7 +145,7 @@ impl Evaluator<'_> {
             interrupt,
         };
         // One at a time, so that a problem is kept as soon as it is sampled.
-        let responded = respond(sampler, questions, None, judge, 1, finished, observer)?;
+        let responded = respond(sampler, questions, judge, 1, keep, observer)?;
         Ok(responded.ended)
     }
 }
@@ -177,7 +180,8 @@ impl Faults {
     }
 }
 
-/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the context.
+/// Stands for a response where the prompt, of so many tokens, leaves no room for one in the
+/// context.
 fn unanswered(prompt: usize, context: usize) -> Response {
     let reason = format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");
     Response {

@@ -1,8 +1,9 @@
 //! Measuring a policy on held-out problems: during a run, and by the command `eval`.
 //!
-//! [`EvaluationSet`]s hold the problems, from files, benchmarks and the built-in task. An [`Evaluator`] samples and judges
-//! the responses to them. [`statistics`] has the numbers, their intervals and the comparison of two policies. [`results`]
-//! is the directory that the command keeps. Everything here returns values and knows no run: whoever trains files them.
+//! [`EvaluationSet`]s hold the problems, from files, benchmarks and the built-in task. An
+//! [`Evaluator`] samples and judges the responses to them. [`statistics`] has the numbers, their
+//! intervals and the comparison of two policies. [`results`] is the directory that the command
+//! keeps. Everything here returns values and knows no run: whoever trains files them.
 
 mod error;
 mod evaluator;

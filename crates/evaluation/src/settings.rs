@@ -18,9 +18,9 @@ pub struct EvaluationSettings {
     /// without `bench`, the test problems of the built-in task, if that is what is trained on.
     pub files: Vec<PathBuf>,
     /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE", "mine=FILE.jsonl". Each has the
-    /// prompts, the decoding and the verifier of its definition, see docs/evaluation.md; but `problems`, `samples`,
-    /// `temperature`, `top_k`, `top_p`, `min_p` and `max_tokens` hold for benchmarks too where they are set, which the
-    /// run then says.
+    /// prompts, the decoding and the verifier of its definition, see docs/guides/evaluate.md; but
+    /// `problems`, `samples`, `temperature`, `top_k`, `top_p`, `min_p` and `max_tokens` hold for
+    /// benchmarks too where they are set, which the run then says.
     pub bench: Vec<String>,
     /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of a benchmark.
     #[schemars(range(min = 1))]
@@ -115,7 +115,7 @@ impl EvaluationSettings {
         self.temperature.as_ref().map_or(&[], Temperature::all)
     }
 
-    /// What takes the place of a benchmark's definition.
+    /// The settings that override a benchmark's definition.
     pub(crate) fn changes(&self, defined: Decoding) -> Vec<String> {
         let Decoding { samples, temperature, max_tokens } = self.decoding(defined);
         let mut changes = Vec::new();

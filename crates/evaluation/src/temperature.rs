@@ -71,7 +71,7 @@ impl fmt::Display for Temperature {
     }
 }
 
-/// What the set of this name is called at a further temperature, written with the fewest digits.
+/// The name of a set at a further temperature, which has the fewest digits.
 pub fn name_at(set: &str, temperature: f32) -> String {
     format!("{set}_t{}", temperature + 0.0) // -0 is 0
 }

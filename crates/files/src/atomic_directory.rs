@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use crate::directory::{parent, sync_directory};
 use crate::{Error, Result};
 
-/// A directory under a temporary name beside its target. Dropped without [`Self::commit`], it is removed with
-/// all that was written into it; a kill leaves `.NAME.*` behind.
+/// A directory under a temporary name beside its target. Dropped without [`Self::commit`], it is
+/// removed with its contents; a killed process leaves `.NAME.*` behind.
 #[derive(Debug)]
 pub struct AtomicDirectory {
     target: PathBuf,
@@ -18,10 +18,10 @@ pub struct AtomicDirectory {
 }
 
 impl AtomicDirectory {
-    /// Starts the directory that is to become `target`, whose parent must exist.
+    /// Starts the directory that will become `target`, whose parent must exist.
     ///
     /// # Errors
-    /// [`Error::Refused`] when `target` exists and is not an empty directory, or has no name of its own;
+    /// [`Error::Refused`] when `target` exists and is not an empty directory, or has no name;
     /// [`Error::Io`] when its parent cannot be written.
     pub fn create(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
@@ -36,16 +36,16 @@ impl AtomicDirectory {
         Ok(Self { target: target.to_owned(), staging })
     }
 
-    /// Where to write meanwhile.
+    /// Path to write into until then.
     pub fn path(&self) -> &Path {
         self.staging.path()
     }
 
-    /// Gives the directory its name, once the names of all files below it are on disk. The files' contents should have
-    /// been synchronised by whoever wrote them.
+    /// Syncs the names of all files below the directory and gives it its name. The writers must
+    /// have synced the files' contents.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the target has come to exist meanwhile, [`Error::Io`] when the operating system
+    /// [`Error::Refused`] when the target exists by now, [`Error::Io`] when the operating system
     /// refuses.
     pub fn commit(self) -> Result<()> {
         for directory in directories(self.staging.path())? {
@@ -53,7 +53,7 @@ impl AtomicDirectory {
         }
         refuse_occupied(&self.target)?;
         fs::rename(self.staging.path(), &self.target).map_err(Error::at(&self.target))?;
-        // Nothing of that name is left for the drop to remove.
+        // The temporary name is gone, so there is nothing to remove on drop.
         let _moved = self.staging.keep();
         sync_directory(parent(&self.target))
     }
@@ -74,7 +74,7 @@ fn refuse_occupied(target: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `dir` and every directory below it, each after those that it holds.
+/// `dir` and every directory below it, children first.
 fn directories(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).map_err(Error::at(dir))? {

@@ -13,10 +13,11 @@ use crate::directory::{names, parent, sync_directory};
 use crate::lock::{lock_open, try_lock_file};
 use crate::{Error, Lock, NewFile, Result};
 
-/// Checks that files can be made in a directory, or in the nearest above it that is there, by making one.
+/// Checks that files can be created in a directory, or in its nearest existing ancestor, by
+/// creating one.
 ///
 /// # Errors
-/// [`Error::Refused`]: that one cannot, where and why, as it follows "and".
+/// [`Error::Refused`], as a clause that follows "and": place and reason.
 pub fn check_writable(dir: &Path) -> Result<()> {
     let mut named = dir.ancestors().map(|above| if above == Path::new("") { Path::new(".") } else { above });
     let Some(existing) = named.find(|above| above.exists()) else { return Ok(()) };
@@ -25,37 +26,37 @@ pub fn check_writable(dir: &Path) -> Result<()> {
     })
 }
 
-/// What the names of this machine's files begin with that are nobody else's until they are complete. In a directory that
-/// machines share, a file of another one that is not locked here may be growing there: locks need not reach so far. The number
-/// of the running system tells whose it is; containers share it, as they share the locks, and not the machine's name.
+/// Prefix of the temporary files of this machine's current boot. In a directory that machines
+/// share, another machine may be writing a file that has no lock here, as locks need not reach
+/// across machines. Containers share the boot id, as they share the locks, but not the host name.
 static PREFIX: LazyLock<String> = LazyLock::new(|| {
-    // Another one with every start of the machine; other systems do not say.
+    // Linux has one id per boot; other systems have none.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     format!(".isentrope-{}", boot.get(..8).unwrap_or("local"))
 });
 
-/// A file under a temporary name until [`commit`](Self::commit) gives it its own, in place of a file that has that name.
-/// Once it is started, every error names the file's own.
+/// A file under a temporary name until [`commit`](Self::commit) renames it, over an existing file
+/// if there is one. Errors name the final path.
 #[derive(Debug)]
 pub struct AtomicFile {
     file: NewFile,
     temporary: Temporary,
 }
 
-/// The name of a file that is not complete.
+/// Name of an incomplete file.
 #[derive(Debug)]
 enum Temporary {
-    /// Nobody else's: the file goes unless it becomes complete. It is locked for as long as that is open, which tells others
-    /// from what a kill has left.
+    /// A unique name. The file is removed unless it becomes complete. A lock tells it from files of
+    /// killed processes.
     Unique(TempPath, Lock),
-    /// Known: a file that does not become complete stays, and the next one of the name begins it anew.
+    /// A fixed name. An incomplete file stays, and the next file of the name replaces it.
     Named(PathBuf),
 }
 
 impl AtomicFile {
-    /// Starts the file that is to become `target`, under a name beside it that nobody else uses, of the same ending. Dropped
-    /// without [`commit`](Self::commit), it is removed; a kill leaves `.isentrope-*` behind, which goes when the next file is
-    /// started beside it on the same machine.
+    /// Starts the file that will become `target`, under a unique name beside it with the same
+    /// extension. Dropped without [`commit`](Self::commit), it is removed. A killed process leaves
+    /// `.isentrope-*` behind, until the machine starts the next file beside it.
     ///
     /// # Errors
     /// [`Error::Io`] naming the target, when its directory cannot be written to.
@@ -73,7 +74,7 @@ impl AtomicFile {
                 .make_in(parent(target), |path| File::create_new(path)) // with the permissions of any other new file
                 .map_err(Error::at(target))?
                 .into_parts();
-            // Another process may have found it before it was locked, and have removed it.
+            // Another process may have removed it before it was locked.
             let lock = lock_open(file.try_clone().map_err(Error::at(target))?);
             if temporary.exists() {
                 return Ok(Self {
@@ -84,18 +85,18 @@ impl AtomicFile {
         }
     }
 
-    /// Starts the file that is to become `target` under the name `temporary`, in the same file system. What has that name is
-    /// overwritten: one process at a time may write the file. Without [`commit`](Self::commit) it stays as far as it came,
-    /// after a failure as after a kill.
+    /// Starts the file that will become `target` under the name `temporary`, in the same file
+    /// system, and overwrites a file of that name: only one process at a time may write it. Without
+    /// [`commit`](Self::commit) the incomplete file stays.
     ///
     /// # Errors
-    /// [`Error::Io`] naming the temporary file, when it cannot be made.
+    /// [`Error::Io`] naming the temporary file, when it cannot be created.
     pub fn create_as(target: &Path, temporary: PathBuf) -> Result<Self> {
         let file = File::create(&temporary).map_err(Error::at(&temporary))?;
         Ok(Self { file: NewFile::over(file, target), temporary: Temporary::Named(temporary) })
     }
 
-    /// Where the file is meanwhile.
+    /// The temporary path.
     pub fn temporary(&self) -> &Path {
         self.temporary.path()
     }
@@ -108,7 +109,7 @@ impl AtomicFile {
         self.file.write(bytes)
     }
 
-    /// As [`NewFile::json_line`].
+    /// Appends a value as a line of JSON ([`NewFile::json_line`]).
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -116,7 +117,7 @@ impl AtomicFile {
         self.file.json_line(value)
     }
 
-    /// As [`NewFile::json`].
+    /// Appends a value as indented JSON ([`NewFile::json`]).
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -124,17 +125,17 @@ impl AtomicFile {
         self.file.json(value)
     }
 
-    /// Gives the complete file its name.
+    /// Renames the complete file to its final name.
     ///
     /// # Errors
-    /// [`Error::Io`]; what had the name before is untouched then. Where only the name cannot be given, the complete file stays,
-    /// and the error says under which name.
+    /// [`Error::Io`]; an older file of the name is then untouched. If only the renaming fails, the
+    /// complete file stays under a name that the error tells.
     pub fn commit(self) -> Result<()> {
         let target = self.file.path.clone();
         self.commit_as(&target)
     }
 
-    /// Gives the file another name than the one that it was started for, in the same file system. Errors name this one.
+    /// Renames the complete file to another name, in the same file system, which errors then have.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
@@ -161,7 +162,8 @@ impl Temporary {
         }
     }
 
-    /// Where the complete file stays: under a name by which it is seen, and not taken for what a kill has left.
+    /// Keeps the complete file under a visible name, which does not look like a killed process's
+    /// file.
     fn keep(&self) -> PathBuf {
         let path = self.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -173,8 +175,8 @@ impl Temporary {
     }
 }
 
-/// Removes the files in `dir` that killed processes have left. Those of processes that run are locked; where there are no
-/// locks, all stay.
+/// Removes the files in `dir` that killed processes have left. Files of running processes are
+/// locked; without locks, all files stay.
 fn remove_abandoned(dir: &Path) {
     for name in names(dir).unwrap_or_default() {
         let path = dir.join(&name);
@@ -186,23 +188,23 @@ fn remove_abandoned(dir: &Path) {
     }
 }
 
-/// The name that a file has beside its own until it is complete, where the next process is to know what a kill has left.
-/// Files of responses are `NAME.jsonl.partial` meanwhile: people look into them while they grow, and see what they hold.
+/// Temporary name of a file that a later process or a person should find: files of responses are
+/// `NAME.jsonl.partial` while they grow.
 pub fn partial(path: &Path) -> PathBuf {
     path.with_extension("partial")
 }
 
-/// Writes a file, as [`partial`] until it is complete.
+/// Writes a file, which is called [`partial`] until it is complete.
 ///
 /// # Errors
-/// [`Error::Io`]; what had the name before is untouched then.
+/// [`Error::Io`]; an older file of the name is then untouched.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = AtomicFile::create_as(path, partial(path))?;
     file.write(bytes)?;
     file.commit()
 }
 
-/// Writes a value as indented JSON, as [`write_file`].
+/// Writes a value as indented JSON by [`write_file`].
 ///
 /// # Errors
 /// As [`write_file`].
@@ -212,11 +214,11 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
     file.commit()
 }
 
-/// Gives a complete file, whose contents need not be on disk yet, the name `target` in the same file system, in place of
-/// a file that has it.
+/// Syncs a complete file and renames it to `target`, in the same file system, over an existing
+/// file.
 ///
 /// # Errors
-/// [`Error::Io`] naming the target, which is untouched then.
+/// [`Error::Io`] naming the target, which is then untouched.
 pub fn put_in_place(file: &File, path: &Path, target: &Path) -> Result<()> {
     file.sync_all().map_err(Error::at(target))?;
     give_name(path, target)
@@ -224,7 +226,8 @@ pub fn put_in_place(file: &File, path: &Path, target: &Path) -> Result<()> {
 
 fn give_name(path: &Path, target: &Path) -> Result<()> {
     fs::rename(path, target).map_err(Error::at(target))?;
-    // No failure: the contents are on disk by now, and the name is given. At worst a crash brings back what had the name before.
+    // This failure does no harm: contents and name are right. At worst a crash brings back the
+    // older file.
     let _ = sync_directory(parent(target));
     Ok(())
 }

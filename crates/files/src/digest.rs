@@ -8,10 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Error, Result, open_regular};
 
-/// Bytes that are read of a file at a time.
+/// Bytes of a file to read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The hash of bytes as they come.
+/// Hash of a stream of bytes.
 #[derive(Clone, Debug)]
 pub struct Digest(Function);
 
@@ -22,17 +22,17 @@ enum Function {
 }
 
 impl Digest {
-    /// The SHA-256 of no bytes yet.
+    /// Starts a SHA-256.
     pub fn sha256() -> Self {
         Self(Function::Sha256(Sha256::new()))
     }
 
-    /// The SHA-1 of no bytes yet, for contents that others name by it.
+    /// Starts a SHA-1, for contents that others name by it.
     pub fn sha1() -> Self {
         Self(Function::Sha1(Sha1::new()))
     }
 
-    /// Takes in the bytes that come next.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {
             Function::Sha256(hash) => hash.update(bytes),

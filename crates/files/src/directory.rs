@@ -1,4 +1,4 @@
-//! Directories: making, listing, and putting on disk the names that they hold.
+//! Directories: creating, listing, and syncing the names in them.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// The directory in which `path` has its name; the current one where it has a name alone.
+/// The directory that holds `path`; the current one if `path` is a bare name.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// The first link on the way to `path` that leads to nothing, as what it leads to.
+/// Target of the first dangling link on the way to `path`.
 pub fn dangling(path: &Path) -> Option<PathBuf> {
     path.ancestors().filter(|above| *above != Path::new("")).find_map(|above| {
         let leads_to = fs::read_link(above).ok()?;
@@ -20,10 +20,10 @@ pub fn dangling(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Refuses a path that goes through a link to nothing: "no such file" is no help where a name is there to be seen.
+/// Refuses a path with a dangling link. "No such file" is no help if the name is there to be seen.
 ///
 /// # Errors
-/// [`Error::Io`] of the kind [`ErrorKind::NotFound`], with what the link leads to.
+/// [`Error::Io`] of kind [`ErrorKind::NotFound`], with the link's target.
 pub fn refuse_dangling(path: &Path) -> Result<()> {
     dangling(path).map_or(Ok(()), |leads_to| {
         let what = format!("leads by a link to {}, which is not there", leads_to.display());
@@ -31,7 +31,7 @@ pub fn refuse_dangling(path: &Path) -> Result<()> {
     })
 }
 
-/// Makes a directory with those above it, and puts the names of new ones on disk.
+/// Creates a directory and its ancestors, and syncs the new names.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -42,13 +42,13 @@ pub fn make_directory(dir: &Path) -> Result<()> {
     missing.into_iter().try_for_each(|made| sync_directory(parent(made)))
 }
 
-/// Puts the names in `dir` on disk: a file whose own content is there can still be lost with its name. Does nothing where the
-/// file system cannot do that.
+/// Syncs the names in `dir`: a file with synced contents can still lose its name. Does nothing if
+/// the file system cannot do that.
 ///
 /// # Errors
 /// [`Error::Io`] when the directory cannot be read or the disk fails.
 pub fn sync_directory(dir: &Path) -> Result<()> {
-    // Only Unix opens directories, and only there is this needed.
+    // Only Unix can open directories, and only Unix needs this.
     if cfg!(unix) {
         let file = File::open(dir).map_err(Error::at(dir))?;
         as_far_as_supported(file.sync_all()).map_err(Error::at(dir))?;
@@ -56,7 +56,7 @@ pub fn sync_directory(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Some file systems, of networks and containers' hosts, cannot synchronise directories, and say so in one of these ways.
+/// Some network and container file systems cannot sync directories and return one of these errors.
 fn as_far_as_supported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
@@ -64,7 +64,7 @@ fn as_far_as_supported(synced: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The names in a directory, in no order; none where it is not there.
+/// The names in a directory, in no order; empty if it does not exist.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -76,7 +76,7 @@ pub fn names(dir: &Path) -> Result<Vec<OsString>> {
     entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(Error::at(dir))).collect()
 }
 
-/// Removes a file, or a directory with all that is in it, that may be there.
+/// Removes a file, or a directory with its contents, if it exists.
 ///
 /// # Errors
 /// [`Error::Io`].

@@ -1,4 +1,4 @@
-//! What can go wrong on a disk.
+//! Errors of files and directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What was asked for cannot be, as a sentence that says why and what to do.
+    /// A refusal, as a sentence with reason and remedy.
     #[error("{0}")]
     Refused(String),
 }
@@ -23,13 +23,13 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// For `map_err`: the error at `path`.
+    /// Makes an [`Error::Io`] about `path`, for `map_err`.
     pub(crate) fn at<E: Into<io::Error>>(path: &Path) -> impl Fn(E) -> Self {
         |source| Self::Io { path: path.to_owned(), source: source.into() }
     }
 }
 
-/// Leaves the place out, for whoever names it in words of their own.
+/// Drops the path, for a caller that names it in its own words.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         match error {

@@ -1,4 +1,4 @@
-//! Opening files that somebody else has written.
+//! Opening of files that someone else has written.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -6,14 +6,15 @@ use std::path::Path;
 
 use crate::{Error, Result, refuse_dangling};
 
-/// Opens a regular file for reading; symbolic links are followed. All that a command is given to read goes through here: a
-/// FIFO would wait for a writer, a device might never end, and a directory fails in words that name no cause.
+/// Opens a regular file for reading and follows symbolic links. All inputs of commands go through
+/// here: a FIFO would wait for a writer, a device might never end, and a directory would fail
+/// without a clear cause.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; of the kind [`ErrorKind::InvalidInput`] when it is no regular file, with
-/// what it is instead.
+/// [`Error::Io`] when the file cannot be opened; of kind [`ErrorKind::InvalidInput`], naming the
+/// kind of file, when it is not a regular file.
 pub fn open_regular(path: &Path) -> Result<File> {
-    // Asked before opening, because that would already wait for the writer of a FIFO.
+    // Checked before opening, which would already wait for the writer of a FIFO.
     let metadata = fs::metadata(path).or_else(|error| {
         if error.kind() == ErrorKind::NotFound {
             refuse_dangling(path)?;
@@ -22,15 +23,16 @@ pub fn open_regular(path: &Path) -> Result<File> {
     })?;
     check_regular(&metadata).map_err(Error::at(path))?;
     let file = File::open(path).map_err(Error::at(path))?;
-    // Another file may have taken the name meanwhile.
+    // Another file may have taken the name since.
     check_regular(&file.metadata().map_err(Error::at(path))?).map_err(Error::at(path))?;
     Ok(file)
 }
 
-/// Reads a regular file whole.
+/// Reads a whole regular file.
 ///
 /// # Errors
-/// As [`open_regular`]; of the kind [`ErrorKind::FileTooLarge`] when it has more than `max_bytes`, found without reading on.
+/// As [`open_regular`]; of kind [`ErrorKind::FileTooLarge`], without reading further, when it has
+/// more than `max_bytes`.
 pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
@@ -44,7 +46,7 @@ pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
 /// Refuses what is no regular file.
 ///
 /// # Errors
-/// Of the kind [`ErrorKind::InvalidInput`], with what it is.
+/// Of kind [`ErrorKind::InvalidInput`], naming the kind of file.
 pub fn check_regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() {
         return Ok(());

@@ -1,9 +1,8 @@
-//! What a disk must keep: files and directories that appear whole or not at all, locks, hashes and checksums; and which
-//! program this is.
+//! Durable storage: files and directories that appear whole or not at all, locks, hashes and
+//! checksums; and the path of the running program.
 //!
-//! The rule of durability, wherever something gets its final name: the contents are synchronised first, then the name is
-//! given, then the directory that holds the name is synchronised. So a crash leaves what was there before or what is there
-//! now, and nothing in between.
+//! To commit, the contents are synced, then renamed, then the directory is synced. So a crash
+//! leaves either the old or the new contents.
 
 mod atomic_directory;
 mod atomic_file;

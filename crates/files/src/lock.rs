@@ -8,22 +8,21 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// What keeps other processes out for as long as it lives. The lock of a process that was killed is gone.
+/// Lock that excludes other processes until it is dropped. A killed process loses its locks.
 #[derive(Debug)]
 #[must_use = "the lock ends when this is dropped"]
 pub enum Lock {
-    /// The file that is locked.
+    /// The locked file.
     Held(File),
-    /// There are no locks here, as on some network file systems, for this reason: nobody is kept out.
+    /// The file system has no locks, for this reason, so nothing is excluded.
     Unsupported(io::Error),
 }
 
-/// Who asks [`is_locked`] holds a directory for a moment, which is no reason to be refused: so often it is tried again, after
-/// so long.
+/// [`is_locked`] locks a directory for a moment. So locking is tried this often, with this pause.
 const TRIES: usize = 5;
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Whether another process holds a directory by [`lock_directory`]; `None` where that cannot be told.
+/// Whether another process has locked a directory; `None` if that cannot be told.
 pub fn is_locked(dir: &Path) -> Option<bool> {
     if !cfg!(unix) {
         return None;
@@ -51,10 +50,11 @@ fn try_lock_directory(dir: &Path) -> Result<Option<Lock>> {
     })
 }
 
-/// Locks a directory. `doing` is what the process does in it, which another one is told that wants to do the same.
+/// Locks a directory. `doing` says for messages what the process does in it.
 ///
 /// # Errors
-/// [`Error::Refused`] while another process holds it; [`Error::Io`] where the directory cannot be read.
+/// [`Error::Refused`] while another process holds it; [`Error::Io`] where the directory cannot be
+/// read.
 pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
     for _ in 1..TRIES {
         if let Some(lock) = try_lock_directory(dir)? {
@@ -67,7 +67,7 @@ pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
     })
 }
 
-/// Locks a file, which is made if need be. While another process holds it, says so by `waits` and waits.
+/// Locks a file, which is created if missing. If another process holds it, calls `waits` and waits.
 ///
 /// # Errors
 /// [`Error::Io`] when the file cannot be written.
@@ -88,15 +88,15 @@ pub fn lock_file(path: &Path, waits: impl FnOnce()) -> Result<Lock> {
     })
 }
 
-/// Locks a file that is there, for as long as it is open; `None` while somebody else has it locked, or where that cannot be
-/// told.
+/// Locks an existing file while it is open; `None` if another process has locked it or that cannot
+/// be told.
 pub(crate) fn try_lock_file(path: &Path) -> Option<Lock> {
     let file = File::open(path).ok()?;
     file.try_lock().ok()?;
     Some(Lock::Held(file))
 }
 
-/// Locks an open file. Who has it locked holds it for a moment only.
+/// Locks an open file. Any other holder keeps it for a moment only.
 pub(crate) fn lock_open(file: File) -> Lock {
     match file.lock() {
         Ok(()) => Lock::Held(file),

@@ -1,6 +1,7 @@
 //! The checksum of TensorBoard's event files.
 
-/// TFRecord's checksum of bytes (tensorflow/core/lib/hash/crc32c.h), which does not confuse what has such checksums in it.
+/// Computes TFRecord's checksum (tensorflow/core/lib/hash/crc32c.h). The mask keeps checksums of
+/// data that contains checksums apart.
 pub fn masked_crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -14,8 +15,8 @@ mod tests {
         assert_eq!(masked_crc(b""), 0xa282_ead8);
     }
 
-    /// The length of the first record in files of TensorBoard's own writer, and what it writes behind it: those in
-    /// crates/lab/tests/fixtures/logs. Of TensorFlow's writer the first record has 24 bytes.
+    /// Length and checksum of the first record in files of TensorBoard's own writer, as in
+    /// crates/lab/tests/fixtures/logs; and TensorFlow's length of 24 bytes.
     #[test]
     fn the_lengths_that_other_writers_begin_with_have_their_checksums() {
         assert_eq!(masked_crc(&72_u64.to_le_bytes()).to_le_bytes(), [0xfe, 0x92, 0x48, 0x9d]);

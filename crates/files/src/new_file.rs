@@ -1,4 +1,4 @@
-//! A file that is on disk when its writing is done.
+//! A file that is synced when its writing is done.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use crate::{Error, Result, open_regular};
 
-/// Bytes of weights that are collected before they go to the operating system.
+/// Bytes of weights to buffer.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// A file being written. Every error names it.
+/// A file that is being written. Every error names it.
 #[derive(Debug)]
 pub struct NewFile {
-    /// What errors name.
+    /// Path that errors name.
     pub(crate) path: PathBuf,
     writer: BufWriter<File>,
 }
@@ -29,8 +29,8 @@ impl NewFile {
         Ok(Self { path: path.to_owned(), writer: BufWriter::with_capacity(BUFFER_BYTES, file) })
     }
 
-    /// A writer over an open file whose errors name `path`. Little waits in memory, so that whoever looks at a file of lines
-    /// while it grows sees them soon.
+    /// Writes to an open file, with errors that name `path`. The buffer is small, so that readers
+    /// see new lines soon.
     pub(crate) fn over(file: File, path: &Path) -> Self {
         Self { path: path.to_owned(), writer: BufWriter::new(file) }
     }
@@ -69,7 +69,7 @@ impl NewFile {
         self.write(b"\n")
     }
 
-    /// Returns once the contents are on disk.
+    /// Syncs the contents.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -1,18 +1,20 @@
-//! What this process is, for programs that start themselves once more.
+//! The running program, for processes that start themselves again.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file of the running program, to start it again; where the system has a link to it, also after the file was replaced.
+/// Path of the running program, which works even if the file was replaced, if the system has a link
+/// to it.
 ///
 /// # Errors
-/// What the operating system says.
+/// The system's error.
 pub fn this_program() -> io::Result<PathBuf> {
     let link = Path::new("/proc/self/exe");
     if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Whether the process was started to ignore a signal, as `nohup` does with SIGHUP: to be asked before a handler is set.
+/// Whether the process was started to ignore a signal, as `nohup` does with SIGHUP. Must be called
+/// before a handler is set.
 #[cfg(target_os = "linux")]
 pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -21,7 +23,7 @@ pub fn is_ignored(signal: i32) -> bool {
     ignored >> (signal - 1) & 1 == 1
 }
 
-/// Nothing tells: SIGHUP, which is 1 on every Unix, is taken for ignored, so that `nohup` holds.
+/// Unknown here. SIGHUP (1 on every Unix) counts as ignored, so that `nohup` works.
 #[cfg(not(target_os = "linux"))]
 pub fn is_ignored(signal: i32) -> bool {
     signal == 1

@@ -1,4 +1,5 @@
-//! Files and directories that appear whole or not at all, locks, and hashes, as crates above use them.
+//! Files and directories that appear whole or not at all, locks, and hashes, as crates above use
+//! them.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use std::fs;
@@ -166,7 +167,7 @@ fn a_directory_appears_only_on_commit() {
     assert!(matches!(directory.commit(), Err(Error::Refused(_))));
     assert_eq!(listing(parent.path()), ["step-3"]);
     assert_eq!(listing(&target), ["theirs"]);
-    // What a kill leaves starts with a dot and the name, so that whoever made it knows it.
+    // The rest of a killed process starts with a dot and the name, so its owner can tell.
     remove(&target).unwrap();
     let killed = AtomicDirectory::create(&target).unwrap();
     assert!(listing(parent.path())[0].starts_with(".step-3."));

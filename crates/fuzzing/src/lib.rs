@@ -1,27 +1,24 @@
-//! What reads bytes that nobody vouches for, each as a function of those bytes that must return: a file of a model, rows, a
-//! recipe, a response. docs/fuzzing.md says how they are run.
+//! Fuzz targets: every reader of untrusted bytes (model files, rows, recipes, responses), as a
+//! function that must return for any bytes. CONTRIBUTING.md tells how to run them.
 
 mod mutate;
 mod targets;
-mod words;
 
 pub use mutate::Mutator;
 
-/// One reader.
+/// A reader of untrusted bytes.
 pub struct Target {
-    /// Its name, and that of its corpus.
+    /// Name of the target and of its corpus.
     pub name: &'static str,
-    /// Reads the bytes; whatever they are, it returns.
+    /// Reads the bytes, and must return.
     pub run: fn(&[u8]),
-    /// Pieces that its input is made of, for mutations.
-    pub words: &'static [&'static str],
-    /// Makes the framing of a mutated input right again, where nothing behind a wrong one is looked at.
-    pub repair: fn(&mut [u8]),
-    /// Inputs for the run that goes with the tests.
+    /// Repairs the framing of a mutated input, without which the rest would not be read.
+    pub repair: Option<fn(&mut [u8])>,
+    /// Number of inputs in the deep tests; the others make a tenth of it.
     pub executions: u32,
 }
 
-/// All readers.
+/// All targets.
 pub const TARGETS: &[Target] = targets::ALL;
 
 /// Runs the target of this name.

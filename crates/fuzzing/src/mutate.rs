@@ -1,54 +1,52 @@
-//! Inputs made from other inputs, the same ones for the same seed.
+//! Deterministic mutations of inputs, for runs on a stable compiler. cargo-fuzz has its own.
+
+use std::collections::BTreeSet;
 
 use crate::Target;
 
-/// Longest input made, in bytes.
+/// Longest input, in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Numbers at which things go wrong.
-const NUMBERS: [&str; 14] = [
-    "0",
-    "-1",
-    "1",
-    "2",
-    "127",
-    "255",
-    "65536",
-    "4294967295",
-    "4294967296",
-    "9223372036854775807",
-    "18446744073709551615",
-    "1e308",
-    "-0.0",
-    "99999999999999999999999",
-];
+/// Numbers that often break readers.
+const NUMBERS: &str = "0 -1 1 2 127 255 65536 4294967295 4294967296 9223372036854775807 \
+                       18446744073709551615 1e308 1e999 -0.0 99999999999999999999999";
 
-/// Makes inputs.
+/// Generator of inputs.
 pub struct Mutator {
+    corpus: Vec<Vec<u8>>,
+    /// Words and signs of the corpus.
+    words: Vec<Vec<u8>>,
     state: u64,
 }
 
 impl Mutator {
-    /// One whose inputs follow from `seed` alone.
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed }
+    /// Seeds a generator of mutations of `corpus`, which is not empty.
+    pub fn new(seed: u64, corpus: Vec<Vec<u8>>) -> Self {
+        let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+        let together = |a: &u8, b: &u8| is_word(a) && is_word(b);
+        let pieces = corpus.iter().flat_map(|input| input.chunk_by(together));
+        let words: BTreeSet<&[u8]> = pieces.filter(|piece| piece.len() < 32).collect();
+        let words = words.into_iter().map(<[u8]>::to_vec).collect();
+        Self { corpus, words, state: seed }
     }
 
-    /// An input made from one of `corpus`, which holds at least one.
-    pub fn input(&mut self, target: &Target, corpus: &[Vec<u8>]) -> Vec<u8> {
-        let mut data = corpus[self.below(corpus.len())].clone();
+    /// Mutates one input of the corpus.
+    pub fn input(&mut self, target: &Target) -> Vec<u8> {
+        let start = self.below(self.corpus.len());
+        let mut data = self.corpus[start].clone();
         for _ in 0..1 + self.below(6) {
-            let other = &corpus[self.below(corpus.len())];
-            self.change(&mut data, target, other);
+            self.change(&mut data);
         }
         data.truncate(MAX_BYTES);
         // Wrong framing must be refused too.
-        if self.below(4) > 0 {
-            (target.repair)(&mut data);
+        if let Some(repair) = target.repair
+            && self.below(4) > 0
+        {
+            repair(&mut data);
         }
         data
     }
 
-    fn change(&mut self, data: &mut Vec<u8>, target: &Target, other: &[u8]) {
+    fn change(&mut self, data: &mut Vec<u8>) {
         let (from, to) = (self.below(data.len() + 1), self.below(data.len() + 1));
         let (from, to) = (from.min(to), from.max(to));
         // Most changes are small.
@@ -63,19 +61,23 @@ impl Mutator {
                 let times = 1 << self.below(10);
                 data.splice(from..from, piece.repeat(times));
             }
-            5 | 6 if !target.words.is_empty() => {
-                let word = target.words[self.below(target.words.len())];
-                data.splice(from..from, word.bytes());
+            5 | 6 if !self.words.is_empty() => {
+                let word = self.below(self.words.len());
+                data.splice(from..from, self.words[word].iter().copied());
             }
             7 => {
-                // In place of a number, if there is one.
+                // Replaces a number, if there is one.
                 let start = data[from..].iter().position(u8::is_ascii_digit).map_or(from, |at| from + at);
                 let length = data[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-                data.splice(start..start + length, NUMBERS[self.below(NUMBERS.len())].bytes());
+                let number = NUMBERS.split(' ').nth(self.below(15)).unwrap_or("0");
+                data.splice(start..start + length, number.bytes());
             }
             8 => {
-                let (a, b) = (self.below(other.len() + 1), self.below(other.len() + 1));
-                data.splice(from..near, other[a.min(b)..a.max(b)].iter().copied());
+                let other = self.below(self.corpus.len());
+                let length = self.corpus[other].len() + 1;
+                let (a, b) = (self.below(length), self.below(length));
+                let piece = &self.corpus[other][a.min(b)..a.max(b)];
+                data.splice(from..near, piece.iter().copied());
             }
             _ => {
                 let piece = data[from..near].to_vec();

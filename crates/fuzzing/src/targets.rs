@@ -1,4 +1,4 @@
-//! The readers, and what their inputs are made of.
+//! The list of fuzz targets.
 
 use std::fs;
 use std::path::Path;
@@ -20,72 +20,32 @@ use isentrope_reward::VerifierSettings;
 use isentrope_train::{rl, sft};
 use serde_json::{Map, Value, json};
 
-use crate::{Target, words};
+use crate::Target;
 
 pub(crate) const ALL: &[Target] = &[
-    Target {
-        name: "safetensors",
-        run: safetensors,
-        words: words::SAFETENSORS,
-        repair: repair_header_length,
-        executions: 2000,
-    },
-    Target { name: "config", run: config, words: words::CONFIG, repair: |_| {}, executions: 3000 },
-    Target { name: "tokenizer", run: tokenizer, words: words::TOKENIZER, repair: |_| {}, executions: 1500 },
-    Target { name: "template", run: template, words: words::TEMPLATE, repair: |_| {}, executions: 400 },
-    Target {
-        name: "jsonl",
-        run: |data| rows(data, "rows.jsonl"),
-        words: words::JSONL,
-        repair: |_| {},
-        executions: 1000,
-    },
-    Target {
-        name: "json",
-        run: |data| rows(data, "rows.json"),
-        words: words::JSONL,
-        repair: |_| {},
-        executions: 1000,
-    },
-    Target {
-        name: "parquet",
-        run: |data| rows(data, "rows.parquet"),
-        words: words::PARQUET,
-        repair: repair_parquet_end,
-        executions: 600,
-    },
-    Target { name: "recipe", run: recipe, words: words::RECIPE, repair: |_| {}, executions: 600 },
-    Target { name: "grader", run: grader, words: words::GRADER, repair: |_| {}, executions: 600 },
-    Target {
-        name: "event_file",
-        run: |data| log(data, "events.out.tfevents.1"),
-        words: words::EVENT_FILE,
-        repair: repair_checksums,
-        executions: 3000,
-    },
-    Target {
-        name: "log_lines",
-        run: |data| log(data, "log.jsonl"),
-        words: words::LOG,
-        repair: |_| {},
-        executions: 3000,
-    },
-    Target {
-        name: "log_state",
-        run: |data| log(data, "trainer_state.json"),
-        words: words::LOG,
-        repair: |_| {},
-        executions: 3000,
-    },
-    Target {
-        name: "log_table",
-        run: |data| log(data, "log.csv"),
-        words: words::LOG_TABLE,
-        repair: |_| {},
-        executions: 3000,
-    },
-    Target { name: "tokens", run: tokens, words: words::TOKENS, repair: |_| {}, executions: 1000 },
+    framed("safetensors", safetensors, repair_header_length, 2000),
+    plain("config", config, 3000),
+    plain("tokenizer", tokenizer, 1500),
+    plain("template", template, 400),
+    plain("jsonl", |data| rows(data, "rows.jsonl"), 1000),
+    plain("json", |data| rows(data, "rows.json"), 1000),
+    framed("parquet", |data| rows(data, "rows.parquet"), repair_parquet_end, 600),
+    plain("recipe", recipe, 600),
+    plain("grader", grader, 600),
+    framed("event_file", |data| log(data, "events.out.tfevents.1"), repair_checksums, 3000),
+    plain("log_lines", |data| log(data, "log.jsonl"), 3000),
+    plain("log_state", |data| log(data, "trainer_state.json"), 3000),
+    plain("log_table", |data| log(data, "log.csv"), 3000),
+    plain("tokens", tokens, 1000),
 ];
+
+const fn plain(name: &'static str, run: fn(&[u8]), executions: u32) -> Target {
+    Target { name, run, repair: None, executions }
+}
+
+const fn framed(name: &'static str, run: fn(&[u8]), repair: fn(&mut [u8]), executions: u32) -> Target {
+    Target { name, run, repair: Some(repair), executions }
+}
 
 /// Calls `read` with a directory that holds `data` under a name.
 fn with_file(name: &str, data: &[u8], read: impl FnOnce(&Path)) {
@@ -94,7 +54,7 @@ fn with_file(name: &str, data: &[u8], read: impl FnOnce(&Path)) {
     read(dir.path());
 }
 
-/// An error says something, and does not say all of its input again.
+/// Checks that an error says something, but does not quote the whole input.
 fn told(error: &impl ToString) {
     let length = error.to_string().len();
     assert!(length > 0, "an error without words");
@@ -128,7 +88,7 @@ fn config(data: &[u8]) {
     });
 }
 
-/// A tokenizer.json, behind a byte 0 perhaps a text.
+/// Input: a tokenizer.json, and after a zero byte an optional text.
 fn tokenizer(data: &[u8]) {
     let (file, text) = parts(data);
     let text = String::from_utf8_lossy(text);
@@ -151,7 +111,7 @@ fn tokenizer(data: &[u8]) {
     });
 }
 
-/// A template, behind a byte 0 perhaps a conversation.
+/// Input: a template, and after a zero byte an optional conversation.
 fn template(data: &[u8]) {
     let (source, conversation) = parts(data);
     let messages = match serde_json::from_slice(conversation) {
@@ -185,7 +145,7 @@ fn recipe(data: &[u8]) {
         let path = dir.join("recipe.toml");
         match isentrope::recipe::load::<rl::Recipe>(&path, &[]) {
             Ok(recipe) => {
-                // What is printed is the same recipe.
+                // The printed recipe equals the one that was read.
                 fs::write(&path, isentrope::recipe::render(&recipe)).expect("a temporary file");
                 let again = isentrope::recipe::load::<rl::Recipe>(&path, &[]).expect("a recipe as printed");
                 assert_eq!(serde_json::to_value(&again).ok(), serde_json::to_value(&recipe).ok());
@@ -196,7 +156,7 @@ fn recipe(data: &[u8]) {
     });
 }
 
-/// A ground truth, behind a byte 0 a response.
+/// Input: a ground truth, and after a zero byte a response.
 fn grader(data: &[u8]) {
     let (ground_truth, response) = parts(data);
     let (ground_truth, response) = (String::from_utf8_lossy(ground_truth), String::from_utf8_lossy(response));
@@ -209,12 +169,11 @@ fn grader(data: &[u8]) {
     drop(isentrope_grader::explain(&ground_truth, &response, &options));
 }
 
-/// A log of a run, in the form that its name says or that it begins with, and what a terminal shows of it: alarms, tables and
-/// the law.
+/// Reads a log of a run and renders it for a terminal: alarms, tables and the law.
 fn log(data: &[u8], name: &str) {
     let look = Look { width: 100, colors: false, charset: Charset::Ascii, visible };
     with_file(name, data, |dir| {
-        // By the file, and as what a directory holds.
+        // As a file, and as the content of a directory.
         for path in [dir.join(name), dir.to_owned()] {
             match Run::read(&path) {
                 Ok(runs) => {
@@ -235,7 +194,7 @@ fn log(data: &[u8], name: &str) {
     });
 }
 
-/// The token records of a run's step, and the page and tables that are made of them.
+/// Reads the token records of a step and renders page and tables.
 fn tokens(data: &[u8]) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     fs::create_dir(dir.path().join("tokens")).expect("a temporary directory");
@@ -251,7 +210,7 @@ fn tokens(data: &[u8]) {
     }
 }
 
-/// The bytes before the first 0 and those behind it.
+/// The bytes before and after the first zero byte.
 fn parts(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|&byte| byte == 0) {
         Some(at) => (&data[..at], &data[at + 1..]),
@@ -259,7 +218,7 @@ fn parts(data: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Says the length of a safetensors header that ends with the last brace.
+/// Writes the length of a safetensors header that ends with the last brace.
 fn repair_header_length(data: &mut [u8]) {
     let end = data.iter().rposition(|&byte| byte == b'}').map_or(data.len(), |at| at + 1);
     if let Some(length) = end.checked_sub(8) {
@@ -267,7 +226,7 @@ fn repair_header_length(data: &mut [u8]) {
     }
 }
 
-/// Puts the marks of a parquet file where they belong.
+/// Writes the magic bytes at both ends of a parquet file.
 fn repair_parquet_end(data: &mut [u8]) {
     if data.len() >= 12 {
         let end = data.len() - 4;
@@ -276,7 +235,7 @@ fn repair_parquet_end(data: &mut [u8]) {
     }
 }
 
-/// Makes the checksums of an event file's records right, as far as their lengths lead from one to the next.
+/// Repairs the checksums of an event file's records, as far as the lengths lead.
 fn repair_checksums(data: &mut [u8]) {
     let mut rest = data;
     while let Some((head, behind)) = rest.split_at_mut_checked(12) {

@@ -1,5 +1,5 @@
-//! The readers on their corpora and on inputs made from them, the same ones every time. `ISENTROPE_FUZZ_EXECUTIONS` asks for
-//! another number of them, `ISENTROPE_FUZZ_SEED` for others.
+//! Runs every target on its corpus and on mutations of it, which are the same every time.
+//! `ISENTROPE_FUZZ_EXECUTIONS` sets the number of mutations, `ISENTROPE_FUZZ_SEED` their seed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how far it got")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,8 @@ use std::{env, fs, process};
 
 use isentrope_fuzzing::{Mutator, TARGETS};
 
-/// What one input may take; a chat template may take ten seconds of processor time, on a machine that does other work.
+/// Longest time for one input. A chat template may take ten seconds of processor time, on a busy
+/// machine.
 const LONGEST: Duration = Duration::from_secs(120);
 
 fn number(variable: &str) -> Option<u64> {
@@ -24,12 +25,12 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-fn fuzz(name: &str) {
+fn fuzz(name: &str, is_deep: bool) {
     let target = TARGETS.iter().find(|target| target.name == name).unwrap();
     let corpus = corpus(name);
-    let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(target.executions.into());
-    let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1));
-    // Kept where it can be found again, also when the process dies of it; nobody else has the name.
+    let usual = if is_deep { target.executions } else { target.executions / 10 };
+    let executions = number("ISENTROPE_FUZZ_EXECUTIONS").unwrap_or(usual.into());
+    // Keeps the input where it can be found, even if the process dies; the name is unique.
     let prefix = format!("isentrope-fuzz-{name}-{}-", process::id());
     let (_, kept) = tempfile::Builder::new().prefix(&prefix).tempfile().unwrap().keep().unwrap();
     let start = Instant::now();
@@ -41,11 +42,13 @@ fn fuzz(name: &str) {
         assert!(start.elapsed() < LONGEST, "{name} takes {:?} on {}", start.elapsed(), kept.display());
     };
     corpus.iter().for_each(|data| run(data));
+    let inputs = corpus.len();
+    let mut mutator = Mutator::new(number("ISENTROPE_FUZZ_SEED").unwrap_or(1), corpus);
     for _ in 0..executions {
-        run(&mutator.input(target, &corpus));
+        run(&mutator.input(target));
     }
     let _ = fs::remove_file(&kept); // something may clean up there
-    println!("{name}: {} and {executions} inputs in {:.1?}", corpus.len(), start.elapsed());
+    println!("{name}: {inputs} and {executions} inputs in {:.1?}", start.elapsed());
 }
 
 #[test]
@@ -64,8 +67,16 @@ macro_rules! targets {
     ($($name:ident),*) => {
         $(#[test]
         fn $name() {
-            fuzz(stringify!($name));
+            fuzz(stringify!($name), false);
         })*
+
+        mod deep {
+            $(#[test]
+            #[ignore = "deep: ten times as many inputs"]
+            fn $name() {
+                super::fuzz(stringify!($name), true);
+            })*
+        }
 
         #[test]
         fn every_target_is_run() {

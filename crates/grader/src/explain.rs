@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::answer::{Answer, Brackets, Domain, Quantity, Unit};
+use super::expression::Expression;
 use super::extract::{from_ground_truth, from_response};
 use super::fuel::Fuel;
 use super::grade::{Grade, grade};
@@ -12,7 +13,7 @@ use super::ground_truth::GroundTruth;
 use super::options::Options;
 use super::reading::Reading;
 use super::relation::{Named, Relation};
-use super::value::{DEFAULT_FUEL, normal_form};
+use super::value::{DEFAULT_FUEL, rational_value};
 
 /// How a grade came about.
 #[derive(Clone, Debug)]
@@ -131,9 +132,35 @@ fn quantity_form(quantity: &Quantity) -> String {
     }
 }
 
-fn expression_form(expression: &super::expression::Expression) -> String {
-    let mut fuel = Fuel::new(DEFAULT_FUEL);
-    normal_form(expression, &mut fuel).unwrap_or_else(|error| format!("an expression of which {error}"))
+/// The number that an expression is, if it is rational; else its parts.
+fn expression_form(expression: &Expression) -> String {
+    if let Ok(Some(value)) = rational_value(expression, &mut Fuel::new(DEFAULT_FUEL)) {
+        return value.to_string();
+    }
+    let operand = |part: &Expression| match part {
+        Expression::Sum(_) | Expression::Product(_) | Expression::Power(_) => {
+            format!("({})", expression_form(part))
+        }
+        part => expression_form(part),
+    };
+    let joined = |parts: &[Expression], separator: &str, form: &dyn Fn(&Expression) -> String| {
+        parts.iter().map(form).collect::<Vec<_>>().join(separator)
+    };
+    match expression {
+        Expression::Number(value) => value.to_string(),
+        Expression::Decimal(decimal) => decimal.value.to_string(),
+        Expression::Constant(constant) => format!("{constant:?}").to_lowercase(),
+        Expression::Symbol(name) => name.to_string(),
+        Expression::Sum(terms) => joined(terms, " + ", &expression_form),
+        Expression::Product(factors) => joined(factors, "*", &operand),
+        Expression::Power(power) => format!("{}^{}", operand(&power.0), operand(&power.1)),
+        Expression::Function(function, arguments) => {
+            format!("{function:?}({})", joined(arguments, ", ", &expression_form)).to_lowercase()
+        }
+        Expression::Unknown(name, arguments) => {
+            format!("{name}({})", joined(arguments, ", ", &expression_form))
+        }
+    }
 }
 
 fn sign(relation: Relation) -> String {

@@ -95,6 +95,8 @@ pub enum Function {
     Factorial,
     /// n over k: two arguments.
     Binomial,
+    /// n! / (n - k)!: two arguments.
+    Permutations,
     /// Of one argument or more.
     Gcd,
     /// Of one argument or more.

@@ -1,7 +1,7 @@
 //! Grading a response.
 
 use super::equal::{Found, compare};
-use super::extract::from_response;
+use super::extract::{Origin, from_response};
 use super::ground_truth::GroundTruth;
 use super::options::{Extraction, Options};
 use super::reading::Reading;
@@ -46,7 +46,7 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
         });
     };
     let given = match Reading::of(&answer) {
-        Ok(given) => given,
+        Ok(given) => Reading { is_boxed: origin == Origin::Box, ..given },
         Err(error) => {
             let origin = origin.describe();
             return Grade::no_answer(format!("{origin} of the response cannot be read: it {error}"));

@@ -31,6 +31,3 @@ pub use extract::last_boxed;
 pub use grade::{Grade, Outcome, grade};
 pub use ground_truth::GroundTruth;
 pub use options::{Extraction, Options};
-
-#[cfg(test)]
-mod tests;

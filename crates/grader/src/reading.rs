@@ -7,6 +7,7 @@ use super::latex::{Commas, is_ornament, is_prose_letter, takes_group_away};
 use super::parse::{Convention, Unreadable, parse};
 use super::phrases::answers::{says_infinite, says_none, says_reals, says_undefined};
 use super::phrases::denials::{DENYING_WORDS, is_negation};
+use super::phrases::has;
 use super::phrases::numbers::{changes_number, number, spoken};
 use super::phrases::statements::{ARTICLES, SUBJECT_VERBS};
 use super::phrases::units::{PERCENT, is_no_unit};
@@ -23,6 +24,8 @@ pub struct Reading {
     pub text: String,
     /// The letter of a multiple choice that the text starts with: C of "(C) 12".
     pub choice: Option<char>,
+    /// Whether the text was in a box.
+    pub is_boxed: bool,
     /// The possible meanings, likelier ones first: 1,234 is a number or two. At least one.
     pub answers: Vec<Answer>,
 }
@@ -57,6 +60,7 @@ impl Reading {
                 source: source.into(),
                 text: source.into(),
                 choice: None,
+                is_boxed: false,
                 answers: vec![answer],
             });
         }
@@ -89,7 +93,7 @@ impl Reading {
             }
             answers.push(Answer::Text(text.clone()));
         }
-        Ok(Self { source: source.into(), text, choice, answers })
+        Ok(Self { source: source.into(), text, choice, is_boxed: false, answers })
     }
 
     /// Whether the text has no mathematical meaning.
@@ -104,7 +108,7 @@ impl Reading {
         let denies = bare
             .to_lowercase()
             .split(|c: char| !c.is_alphanumeric() && c != '\'')
-            .any(|word| is_negation(word) || DENYING_WORDS.contains(&word));
+            .any(|word| is_negation(word) || has(DENYING_WORDS, word));
         (!denies && !subject.is_empty()).then(|| normalised(predicate.trim()))
     }
 

@@ -75,30 +75,18 @@ fn matrices_do_not_outgrow_their_text() {
     let matrix = "\\begin{pmatrix}1&1\\\\1&0\\end{pmatrix}";
     let row = vec!["1"; 20].join("&");
     let large = format!("\\begin{{pmatrix}}{}\\end{{pmatrix}}", vec![row; 20].join("\\\\"));
-    let minor = |last: String| {
-        format!("\\begin{{vmatrix}}1&2&3&4\\\\2&1&3&4\\\\4&3&2&1\\\\1&1&1&{last}\\end{{vmatrix}}")
-    };
-    let determinants = (0..9).fold("1".to_owned(), |inner, _| minor(inner));
-    for answer in
-        [matrix.repeat(20), large.repeat(4), determinants, format!("({}1){large}", "x+".repeat(1_500))]
-    {
-        let grade = judge(matrix, &boxed(&answer));
-        assert_eq!(grade.outcome, Outcome::NoAnswer);
-        assert!(grade.reason.contains("matrices whose arithmetic is longer than"), "{}", grade.reason);
-        let reason = GroundTruth::from_value(&json!(answer)).unwrap_err();
-        assert!(reason.contains("matrices whose arithmetic is longer than"), "{reason}");
+    let answer = format!("({}1){large}", "x+".repeat(1_500));
+    let grade = judge(matrix, &boxed(&answer));
+    assert_eq!(grade.outcome, Outcome::NoAnswer);
+    assert!(grade.reason.contains("matrices whose arithmetic is longer than"), "{}", grade.reason);
+    let reason = GroundTruth::from_value(&json!(answer)).unwrap_err();
+    assert!(reason.contains("matrices whose arithmetic is longer than"), "{reason}");
+    // Products of matrices are not multiplied out.
+    for answer in [matrix.repeat(20), large.repeat(4)] {
+        assert_eq!(judge(matrix, &boxed(&answer)).outcome, Outcome::Different);
     }
-    // What grows no faster than its text is read.
     let single = "\\begin{pmatrix}1\\end{pmatrix}";
-    for answer in
-        [single.to_owned() + &"/1".repeat(1_900), single.repeat(300), single.to_owned() + &"^T".repeat(1_900)]
-    {
-        assert_eq!(judge(single, &boxed(&answer)).outcome, Outcome::Same);
-    }
-    assert_eq!(
-        judge("\\begin{pmatrix}5&3\\\\3&2\\end{pmatrix}", &boxed(&matrix.repeat(4))).outcome,
-        Outcome::Same
-    );
+    assert_eq!(judge(single, &boxed(&(single.to_owned() + &"/1".repeat(1_900)))).outcome, Outcome::Same);
 }
 
 #[test]
@@ -187,8 +175,9 @@ fn too_much_is_unparseable_or_a_fault_and_says_so() {
 
 #[test]
 fn a_comparison_that_takes_too_much_work_says_so_and_is_not_right() {
-    let response = boxed("\\frac{(a+b+c+d+e)^{60}(a-b)^{70}}{(a-b+c-d)^{60}} + 1");
-    let grade = judge("\\frac{(a+b+c+d+e)^{59}(a-b)^{70}}{(a-b+c)^{60}}", &response);
+    let waves: Vec<String> = (1..600).map(|n| format!("\\sin({n}x)")).collect();
+    let reversed: Vec<String> = waves.iter().rev().cloned().collect();
+    let grade = judge(&waves.join("+"), &boxed(&reversed.join("+")));
     assert_eq!(grade.outcome, Outcome::OutOfFuel, "{grade:?}");
     assert!(grade.reason.contains("more work to compare than is allowed, and is wrong"), "{}", grade.reason);
 }
@@ -216,69 +205,10 @@ fn long_honest_answers_have_fuel_in_any_order() {
     assert_eq!(judge(&digits, &boxed(&backwards)).outcome, Outcome::Different);
 }
 
-/// Pieces of which answers are made.
-const PIECES: [&str; 60] = [
-    "\\frac",
-    "\\dfrac",
-    "{",
-    "}",
-    "(",
-    ")",
-    "[",
-    "]",
-    "1",
-    "2",
-    "12",
-    ".5",
-    ",",
-    ";",
-    "x",
-    "y",
-    "e",
-    "i",
-    "\\pi",
-    "\\sqrt",
-    "^",
-    "_",
-    "\\pm",
-    "\\cup",
-    "\\{",
-    "\\}",
-    "=",
-    "<",
-    "\\le",
-    "\\in",
-    "\\infty",
-    "\\text{",
-    "\\text{ cm}",
-    "\\begin{pmatrix}",
-    "\\end{pmatrix}",
-    "&",
-    "\\\\",
-    "\\sin",
-    "\\log",
-    "|",
-    "!",
-    "%",
-    "°",
-    "^\\circ",
-    "\\boxed{",
-    "$",
-    " ",
-    "-",
-    "+",
-    "*",
-    "/",
-    "\\cdot",
-    "and",
-    "or",
-    "√",
-    "²",
-    "\\overline{",
-    "\\left",
-    "\\right",
-    "f(x)",
-];
+/// Pieces of which answers are made, between spaces.
+const PIECES: &str = r"\frac \dfrac { } ( ) [ ] 1 2 12 .5 , ; x y e i \pi \sqrt ^ _ \pm \cup \{ \} = < \le \in \infty \text{
+    \begin{pmatrix} \end{pmatrix} & \\ \sin \log | ! % ° ^\circ \boxed{ $ - + * / \cdot and or √ ² \overline{
+    \left \right f(x)";
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
@@ -298,8 +228,9 @@ proptest! {
     }
 
     #[test]
-    fn near_answers_are_judged_and_equal_themselves(pieces in proptest::collection::vec(0..PIECES.len(), 0..24)) {
-        let answer: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
+    fn near_answers_are_judged_and_equal_themselves(pieces in proptest::collection::vec(any::<usize>(), 0..24)) {
+        let all: Vec<&str> = PIECES.split_whitespace().chain([" ", "\\text{ cm}"]).collect();
+        let answer: String = pieces.iter().map(|piece| all[piece % all.len()]).collect();
         let start = Instant::now();
         let options = Options::default();
         if let Ok(gold) = GroundTruth::from_value(&json!(answer)) {

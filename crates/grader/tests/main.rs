@@ -5,3 +5,4 @@
 mod agreement;
 mod bounds;
 mod deception;
+mod rules;

@@ -1,7 +1,8 @@
 //! The program with emulated GPUs, for tests alone: their kernels run on the CPU, and slowly.
 //!
-//! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees by what follows `GPU-` in their UUIDs (`0` without it, which
-//! is one); with nothing in it no GPU is there. `ISENTROPE_EMULATED_MEMORY` is the memory of each in KiB (2 GiB without it).
+//! `ISENTROPE_EMULATED_GPUS` lists the GPUs that the process sees by what follows `GPU-` in their
+//! UUIDs (`0` without it, which is one); with nothing in it no GPU is there.
+//! `ISENTROPE_EMULATED_MEMORY` is the memory of each in KiB (2 GiB without it).
 
 use isentrope::gpus::{AboutGpu, Gpus, NoGpu, OpenGpu};
 use isentrope_cuda::AnyDevice;

@@ -1,5 +1,6 @@
-//! Times batched sampling, or one forward and backward pass, of a checkpoint: the work that bench/run.py gives to both
-//! sides. Prints one JSON line per measurement; seconds are the median over the repeats, after one warm-up.
+//! Times batched sampling, or one forward and backward pass, of a checkpoint: the work that
+//! bench/run.py gives to both sides. Prints one JSON line per measurement; seconds are the median
+//! over the repeats, after one warm-up.
 #![allow(clippy::print_stdout, reason = "the terminal is what it is for")]
 
 use anyhow::Result;
@@ -73,7 +74,7 @@ fn main() -> Result<()> {
         let keep = if a.recompute { Keep::BlockInputs } else { Keep::Activations };
         let mut gradient = Gradient::zeros(&model)?;
         let seconds = median(a.repeats, || {
-            gradient.reset(&model.backend);
+            gradient.reset(&*model.backend);
             let per_batch = (a.micro_batch_tokens / tokens[0].len()).max(1);
             for batch in tokens.chunks(per_batch) {
                 let packed: Vec<Sequence<'_>> =
@@ -97,9 +98,9 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn generate(model: &Model<Cpu>, a: &Arguments, prompts: &[Vec<u32>]) -> Result<usize> {
+fn generate(model: &Model, a: &Arguments, prompts: &[Vec<u32>]) -> Result<usize> {
     let sampling = Arc::new(Sampling { max_tokens: a.new_tokens, ignore_eos: true, ..Sampling::default() });
-    let pages = a.prompts * a.group * KvCache::<Cpu>::pages_for(a.prompt_tokens + a.new_tokens);
+    let pages = a.prompts * a.group * KvCache::pages_for(model, a.prompt_tokens + a.new_tokens);
     let limits = Limits { cache_bytes: pages * KvCache::page_bytes(model), ..Limits::default() };
     let mut engine = Engine::new(model, None, limits)?;
     for (i, prompt) in prompts.iter().enumerate() {

@@ -30,19 +30,19 @@ pub struct NoGpu {
 
 /// A GPU that is ready to compute.
 pub struct OpenGpu {
-    /// What launches.
+    /// The device that launches kernels.
     pub device: AnyDevice,
-    /// What manifests say of it.
+    /// Its description in manifests.
     pub about: AboutGpu,
 }
 
-/// What manifests say of a GPU.
+/// The description of a GPU in manifests.
 #[derive(Clone, Debug, Serialize)]
 pub struct AboutGpu {
     /// Such as NVIDIA H200.
     pub name: String,
-    /// Which GPU of the world it is, as `nvidia-smi -L` shows it, however many this process sees: those that are the same have
-    /// one memory.
+    /// Which GPU of the world it is, as `nvidia-smi -L` shows it, however many this process sees:
+    /// those that are the same have one memory.
     pub uuid: String,
     /// The driver, as it calls itself.
     pub driver: Option<String>,
@@ -50,7 +50,8 @@ pub struct AboutGpu {
     pub cuda: Option<String>,
     /// The version of what has compiled the kernels.
     pub nvrtc: Option<String>,
-    /// The version of the library that computes those products of bf16 whose bits it has right; none where there is none.
+    /// The version of the library that computes those products of bf16 whose bits it has right;
+    /// none where there is none.
     pub cublaslt: Option<String>,
 }
 

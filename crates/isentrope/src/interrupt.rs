@@ -1,7 +1,8 @@
-//! Signals: the first asks the work to wind up; a SIGINT after it, or a second SIGTERM, ends the process at once.
+//! Signals: the first asks the work to wind up; a SIGINT after it, or a second SIGTERM, ends the
+//! process at once.
 //!
-//! Ctrl-C is SIGINT. SIGTERM and SIGUSR1 are what schedulers such as Slurm send before they end a job, SIGHUP is what a session
-//! leaves to its programs when its terminal goes.
+//! Ctrl-C is SIGINT. SIGTERM and SIGUSR1 are what schedulers such as Slurm send before they end a
+//! job, SIGHUP is what a session leaves to its programs when its terminal goes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{io, thread};
 
-/// Of a process that was asked to end.
+/// Exit status of a process that was asked to end.
 pub const EXIT_STATUS: u8 = 130;
-/// What the work under way does when it is asked to end, once there is work that can wind up.
+/// The words for how the current work winds up, once there is work that can.
 static WINDING_UP: OnceLock<&str> = OnceLock::new();
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The file that an end at once would leave behind.
 static TEMPORARY: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// What an end at once writes to the terminal of standard output, to leave it as it was found.
+/// The text that restores the terminal of standard output when the process ends at once.
 static FAREWELL: Mutex<Option<&str>> = Mutex::new(None);
 /// Processes that an end at once ends too.
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
@@ -24,7 +25,7 @@ static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 /// The work stopped because it was asked to.
 #[derive(Debug)]
 pub struct Interrupted {
-    /// What has been kept.
+    /// The results that were kept.
     pub kept: String,
 }
 
@@ -36,19 +37,21 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// Starts listening. Until [`wind_up_first`] the first signal ends the process; where there are no Unix signals, every one does.
+/// Starts listening. Until [`wind_up_first`] the first signal ends the process; where there are no
+/// Unix signals, every one does.
 pub fn listen() {
     #[cfg(unix)]
     signals::listen();
 }
 
-/// From now on the first signal makes [`requested`] true, which somebody looks at; `told` says what is done then, as in
-/// "finishing the current step".
+/// From now on the first signal makes [`requested`] true, which somebody looks at; `told` says what
+/// is done then, as in "finishing the current step".
 pub fn wind_up_first(told: &'static str) {
     let _ = WINDING_UP.set(told); // a process has one command
 }
 
-/// As [`wind_up_first`] for work that ends as soon as it is asked to, of which nothing need be said.
+/// As [`wind_up_first`] for work that ends as soon as it is asked to, of which nothing need be
+/// said.
 pub fn wind_up_quietly() {
     wind_up_first("");
 }
@@ -58,17 +61,18 @@ pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// Has a temporary file removed if the process ends at once.
+/// Registers a temporary file, to be removed if the process ends at once.
 pub fn clean_up(path: &Path) {
     *TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner) = Some(path.to_owned());
 }
 
-/// Has the terminal of standard output left by this text if the process ends at once; by none from then on that it is left.
+/// Has the terminal of standard output left by this text if the process ends at once; by none from
+/// then on that it is left.
 pub fn leave_terminal(text: Option<&'static str>) {
     *FAREWELL.lock().unwrap_or_else(PoisonError::into_inner) = text;
 }
 
-/// Has a process killed if this one ends at once, until [`has_ended`].
+/// Registers a process, to be killed if this one ends at once, until [`has_ended`].
 pub fn ends_with_this(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).push(process);
 }
@@ -78,8 +82,8 @@ pub fn has_ended(process: u32) {
     CHILDREN.lock().unwrap_or_else(PoisonError::into_inner).retain(|child| *child != process);
 }
 
-/// Has the work wind up, as the first signal does, when standard input comes to its end. Who holds the other end asks for that by
-/// closing it, and closes it however it ends itself.
+/// Has the work wind up, as the first signal does, when standard input comes to its end. Who holds
+/// the other end asks for that by closing it, and closes it however it ends itself.
 pub fn end_with_standard_input() {
     let wait = || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink()); // an error is an end, too
@@ -112,26 +116,31 @@ mod signals {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    /// For how long a further signal says the same thing once more: `timeout` signals the process and then its group.
+    /// For how long a further signal says the same thing once more: `timeout` signals the process
+    /// and then its group.
     const ECHO: Duration = Duration::from_millis(100);
 
-    /// For how long an end at once waits for a terminal that takes nothing, as one does that was halted with Ctrl-S.
+    /// For how long an end at once waits for a terminal that takes nothing, as one does that was
+    /// halted with Ctrl-S.
     const FAREWELL_TIME: Duration = Duration::from_millis(200);
 
     pub fn listen() {
-        // A file that has reached its limit is an error of the write, as a full disk is, and no end of the process.
+        // A file that has reached its limit is an error of the write, as a full disk is, and no end
+        // of the process.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
-        // SIGINT is heeded though a shell without job control has what it starts in the background ignore it: who sends one
-        // means it.
+        // SIGINT is heeded though a shell without job control has what it starts in the background
+        // ignore it: who sends one means it.
         let others = [SIGTERM, SIGHUP, SIGUSR1].into_iter().filter(|signal| !is_ignored(*signal));
-        // Refused only for want of memory or threads; the signals then end the process, as they would without this.
+        // Refused only for want of memory or threads; the signals then end the process, as they
+        // would without this.
         if let Ok(signals) = Signals::new(others.chain([SIGINT])) {
             let _ = thread::Builder::new().name("signals".into()).spawn(move || heed(signals));
         }
     }
 
-    /// Only a signal that can mean "now" ends at once: SIGINT, or SIGTERM again. Who warns by another one goes on to SIGTERM:
-    /// Slurm after SIGUSR1, a system that shuts down after the SIGHUP of its sessions.
+    /// Only a signal that can mean "now" ends at once: SIGINT, or SIGTERM again. Who warns by
+    /// another one goes on to SIGTERM: Slurm after SIGUSR1, a system that shuts down after the
+    /// SIGHUP of its sessions.
     fn heed(mut signals: Signals) {
         let (mut first, mut first_term) = (None, None);
         for signal in signals.forever() {
@@ -157,7 +166,8 @@ mod signals {
                     SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
                     _ => format!("{}: {told}; SIGINT or another SIGTERM ends at once", name(signal)),
                 };
-                // Where nobody reads, saying it takes for ever, and the second signal must not wait for that.
+                // Where nobody reads, saying it takes for ever, and the second signal must not wait
+                // for that.
                 thread::spawn(move || messages::say(&said));
             }
         }

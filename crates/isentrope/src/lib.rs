@@ -1,7 +1,8 @@
-//! The isentrope command line: commands, progress and exit codes, nothing else. It is a library for the sake of those who check
-//! recipes, and of tests that run the program with emulated GPUs.
+//! The isentrope command line: commands, progress and exit codes, nothing else. It is a library for
+//! the sake of those who check recipes, and of tests that run the program with emulated GPUs.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that asks a program to end).
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (by Ctrl-C or another signal that
+//! asks a program to end).
 
 mod commands;
 mod device;
@@ -17,6 +18,7 @@ mod ranks;
 pub mod recipe;
 mod results_table;
 mod run_directory;
+mod sampling_flags;
 mod standard_output;
 mod template_flags;
 mod terminal;
@@ -59,7 +61,7 @@ enum Command {
 
 /// The program, computing on these GPUs where it computes on one.
 pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
-    // What runs a command of the user's for this program is this program.
+    // This program also supervises the user's commands.
     #[cfg(unix)]
     if let Some(code) = isentrope_reward::command::supervision() {
         return code;
@@ -82,7 +84,7 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
             messages::error(&sentence(&error));
             match () {
                 () if error.is::<interrupt::Interrupted>() => ExitCode::from(interrupt::EXIT_STATUS),
-                () if ranks::is_of_no_use(&error) => ExitCode::from(ranks::NO_USE),
+                () if ranks::is_setup_error(&error) => ExitCode::from(ranks::EXIT_SETUP),
                 () => ExitCode::FAILURE,
             }
         }
@@ -108,7 +110,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     }
 }
 
-/// Says what is wrong with the arguments. It may show them, and names of files that a shell has put there hold anything.
+/// Says what is wrong with the arguments. It may show them, and names of files that a shell has put
+/// there hold anything.
 fn refuse(wrong: &clap::Error) -> ExitCode {
     let is_plain =
         |argument: OsString| matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_));
@@ -120,7 +123,8 @@ fn refuse(wrong: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The error and what caused it; a cause that the message before it ends with already is not said twice.
+/// The error and what caused it; a cause that the message before it ends with already is not said
+/// twice.
 fn sentence(error: &anyhow::Error) -> String {
     error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |said, cause| {
         if said.ends_with(&cause) { said } else { format!("{said}: {cause}") }

@@ -2,7 +2,7 @@
 
 use crate::progress::Download;
 use anyhow::{Context, Result, anyhow, bail};
-use isentrope_data::{Error, PROMPT, Place, Row, Rows, Split, find};
+use isentrope_data::{DataLocation, Error, PROMPT, Row, Rows, Split, find};
 use serde_json::{Map, Value};
 use std::fmt;
 #[cfg(unix)]
@@ -28,7 +28,7 @@ pub struct Unreadable {
     at: String,
     /// Number of the line in its file, from 1.
     pub number: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub what: String,
 }
 
@@ -48,7 +48,7 @@ pub struct Lines {
     others: IntoIter<PathBuf>,
 }
 
-/// What a prompt is.
+/// A prompt as a line gives it.
 pub enum Prompt<'a> {
     Text(&'a str),
     Messages(&'a [Value]),
@@ -68,8 +68,10 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
 /// # Errors
 /// As [`read`]; when the hub does not deliver.
 pub fn read_prompts(path: &Path) -> Result<Vec<Line>> {
-    match Place::of(path) {
-        place @ Place::Hub { .. } => all(path, Lines::of(place.files(Split::Train, &Download::default())?)?),
+    match DataLocation::of(path) {
+        place @ DataLocation::Hub { .. } => {
+            all(path, Lines::of(place.files(Split::Train, &Download::default())?)?)
+        }
         _ => read(path),
     }
 }
@@ -83,8 +85,9 @@ fn all(path: &Path, lines: Lines) -> Result<Vec<Line>> {
 }
 
 impl Lines {
-    /// Opens a file, those that match a pattern, or standard input for `-`. A file whose name tells no format is one of JSON
-    /// lines, and so is a pipe that the shell has opened, as for `<(zcat a.gz)`.
+    /// Opens a file, those that match a pattern, or standard input for `-`. A file whose name tells
+    /// no format is one of JSON lines, and so is a pipe that the shell has opened, as for `<(zcat
+    /// a.gz)`.
     pub fn open(path: &Path) -> Result<Self> {
         if path == Path::new("-") {
             let file = PathBuf::from("standard input");
@@ -95,8 +98,8 @@ impl Lines {
             let pipe = pipe.with_context(|| path.display().to_string())?;
             return Ok(Self::stream(Patient(pipe), path.to_owned()));
         }
-        match Place::of(path) {
-            place @ Place::Pattern(_) => Self::of(place.files(Split::Train, &())?),
+        match DataLocation::of(path) {
+            place @ DataLocation::Pattern(_) => Self::of(place.files(Split::Train, &())?),
             _ => Self::of(vec![path.to_owned()]),
         }
     }
@@ -131,7 +134,8 @@ impl Lines {
     }
 }
 
-/// A pipe that another process writes, whose reader does not wait for more once it has been asked to end.
+/// A pipe that another process writes, whose reader does not wait for more once it has been asked
+/// to end.
 struct Patient<R>(R);
 
 #[cfg(unix)]
@@ -147,7 +151,7 @@ impl<R: Read + std::os::fd::AsFd> Read for Patient<R> {
                 }
             }
             match self.0.read(buffer) {
-                // What there was, another reader has taken.
+                // Another reader has taken the data.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => return read,
             }
@@ -162,8 +166,9 @@ impl<R: Read> Read for Patient<R> {
     }
 }
 
-/// The pipe behind the name of a descriptor that is open already: unlike a FIFO by any other name it has a writer, so that
-/// reading it does not wait without end. Nothing where the path is another.
+/// The pipe behind the name of a descriptor that is open already: unlike a FIFO by any other name
+/// it has a writer, so that reading it does not wait without end. Nothing where the path is
+/// another.
 #[cfg(unix)]
 fn open_pipe(path: &Path) -> Option<io::Result<File>> {
     use nix::fcntl::OFlag;
@@ -214,7 +219,8 @@ impl Line {
         anyhow!("{}: {what}", self.at)
     }
 
-    /// Which of `keys` the line has: exactly one, or an error that names them all, and what the line has instead.
+    /// Which of `keys` the line has: exactly one, or an error that names them all, and what the
+    /// line has instead.
     pub fn one_of(&self, keys: &[&'static str]) -> Result<&'static str> {
         match self.present(keys)[..] {
             [key] => Ok(key),
@@ -225,19 +231,20 @@ impl Line {
         }
     }
 
-    /// That the line has none of `keys`.
+    /// The error of a line without any of `keys`.
     fn lacks(&self, keys: &[&str]) -> anyhow::Error {
         let (expected, found) = (keys.join(", "), keys_of(&self.object));
         self.error(format_args!("expected one of the keys {expected}; the line has {found}"))
     }
 
-    /// Those of `keys` that the line has.
+    /// The `keys` that the line has.
     fn present(&self, keys: &[&'static str]) -> Vec<&'static str> {
         keys.iter().copied().filter(|&key| self.get(key).is_some()).collect()
     }
 
-    /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the prompts of data sets. Beside a
-    /// `prompt`, `messages` are the chat that begins with it, as in sets for imitation.
+    /// The prompt: `prompt`, `messages` or `tokens`, or else the first column that holds the
+    /// prompts of data sets. Beside a `prompt`, `messages` are the chat that begins with it, as in
+    /// sets for imitation.
     pub fn prompt(&self) -> Result<Prompt<'_>> {
         const OWN: [&str; 3] = ["prompt", "messages", "tokens"];
         let own = self.present(&OWN);
@@ -269,7 +276,7 @@ impl Line {
         self.number
     }
 
-    /// All that the line says.
+    /// The whole line.
     pub fn object(&self) -> &Map<String, Value> {
         &self.object
     }

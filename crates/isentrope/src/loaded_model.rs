@@ -1,6 +1,6 @@
 //! From a command's model argument to a model that can run.
 
-use crate::device::{self, Device, DeviceFlag, Job, Seat};
+use crate::device::{self, Device, DeviceFlag, Seat};
 use crate::memory::{Memory, human};
 use crate::messages;
 use crate::progress::Download;
@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_files::sha256_of_file;
+use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::chat_template::{ChatTemplate, Date};
-use isentrope_model::hub::{self, HubConfig};
 use isentrope_model::tokenizer::{SpecialTokens, Tokenizer};
 use isentrope_model::{KvCache, Layout, Model, ModelConfig};
 use isentrope_train::settings::{DeviceKind, NumberType};
@@ -54,16 +54,10 @@ fn types() -> impl TypedValueParser<Value = NumberType> {
     })
 }
 
-/// What is done with a model, whatever it runs on.
-pub trait ModelJob {
-    /// Does it.
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()>;
-}
-
 /// A loaded model with what belongs to it.
-pub struct Loaded<B: Backend> {
+pub struct Loaded {
     pub dir: PathBuf,
-    pub model: Model<B>,
+    pub model: Model,
     pub tokenizer: Option<Tokenizer>,
     /// What it runs on.
     pub device: Device,
@@ -71,34 +65,21 @@ pub struct Loaded<B: Backend> {
 
 impl ModelArguments {
     /// Finds, checks and loads the model, and does something with it.
-    pub fn run(&self, job: impl ModelJob) -> Result<()> {
+    pub fn run(&self, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
         self.computing.run(&self.model, job)
     }
 }
 
 impl Computing {
     /// Finds, checks and loads a model, and does something with it.
-    pub fn run(&self, model: &str, job: impl ModelJob) -> Result<()> {
+    pub fn run(&self, model: &str, job: impl FnOnce(&Loaded) -> Result<()>) -> Result<()> {
         let wanted = device::wanted(&self.device, DeviceKind::Auto)?;
         let dtype = ("--dtype", self.dtype.unwrap_or_default());
         let device = device::open(wanted, dtype, self.threads, Seat::ALONE)?;
         device.heading().iter().for_each(|heading| messages::say(heading));
-        let done = device.run(LoadAndRun { model, job });
+        let done = device.run(|backend| job(&load(model, backend, &device)?));
         device.steps_refused().iter().for_each(|said| messages::note(said));
         done
-    }
-}
-
-struct LoadAndRun<'a, J> {
-    model: &'a str,
-    job: J,
-}
-
-impl<J: ModelJob> Job for LoadAndRun<'_, J> {
-    type Output = ();
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<()> {
-        self.job.run(&load(self.model, backend, device)?)
     }
 }
 
@@ -116,12 +97,12 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
 }
 
 /// Finds, checks and loads a model.
-fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loaded<B>> {
+fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loaded> {
     isentrope_files::refuse_dangling(Path::new(model))?;
     run_directory::refuse_as_model(Path::new(model))?;
     let hub = HubConfig::from_env()?;
     // Whether the weights fit is known before they are fetched.
-    let dir = hub::describe_with(&hub, model, &Download::default())?;
+    let dir = hub::describe(&hub, model, &Download::default())?;
     let config = ModelConfig::read(&dir)?;
     device.check_shapes(&dir, &config)?;
     let layout = Layout::new(&config);
@@ -135,7 +116,7 @@ fn load<B: Backend>(model: &str, backend: Arc<B>, device: &Device) -> Result<Loa
     }
     let products = device.products(&layout, &config, 0);
     products.iter().for_each(|products| messages::say(&products.to_string()));
-    hub::complete_with(&hub, model, &dir, &Download::default())?;
+    hub::complete(&hub, model, &dir, &Download::default())?;
     let tokenizer = Tokenizer::read(&dir)?;
     if let Some(tokenizer) = &tokenizer {
         tokenizer.check_against(config.vocab_size, &dir)?;
@@ -165,7 +146,7 @@ pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
     }
 }
 
-impl<B: Backend> Loaded<B> {
+impl Loaded {
     /// Bytes for keys and values: what `--kv-memory` says, in MiB, else half of what is available.
     pub fn cache_bytes(&self, kv_memory: Option<u64>) -> Result<usize> {
         let budget = match kv_memory {

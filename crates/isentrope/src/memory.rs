@@ -1,4 +1,4 @@
-//! What memory this process may use.
+//! The memory that this process may use.
 
 pub use isentrope_train::plan::human;
 use sysinfo::{MemoryRefreshKind, System};

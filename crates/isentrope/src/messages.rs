@@ -1,12 +1,12 @@
-//! What the program says on standard error. Saying something never fails: whoever listens may have gone, the disk of a log may
-//! be full, and the work goes on.
+//! What the program says on standard error. Saying something never fails: whoever listens may have
+//! gone, the disk of a log may be full, and the work goes on.
 
 use crate::visible::capped;
 use std::io::{IsTerminal, Write, stderr};
 use terminal_size::{Height, Width, terminal_size_of};
 use unicode_width::UnicodeWidthStr;
 
-/// What the lines of a message after its first are indented by.
+/// The indentation of a message's lines after the first.
 const HANGING: usize = 2;
 /// A terminal that is narrower gets lines as they are.
 const NARROWEST: usize = 20;
@@ -26,8 +26,8 @@ pub fn note(text: &str) {
     labelled("note", text);
 }
 
-/// Says what kind of message it is, then the message. Its other lines are indented, so that none of them can be taken for a
-/// message of its own.
+/// Says what kind of message it is, then the message. Its other lines are indented, so that none of
+/// them can be taken for a message of its own.
 pub fn labelled(label: &str, text: &str) {
     let text = capped(text.trim_end());
     let lines: Vec<String> = text
@@ -66,8 +66,9 @@ pub fn fitted(text: &str, width: Option<usize>) -> String {
     text.split('\n').map(|line| wrapped(line, width)).collect::<Vec<_>>().join("\n")
 }
 
-/// A line broken between words where it is wider than `width`. What comes below is indented by as much as the line is, and a
-/// little more. A word that is wider stays whole, so that a path can be copied, and so does what backquotes enclose: a command.
+/// A line broken between words where it is wider than `width`. What comes below is indented by as
+/// much as the line is, and a little more. A word that is wider stays whole, so that a path can be
+/// copied, and so does what backquotes enclose: a command.
 pub fn wrapped(line: &str, width: usize) -> String {
     if line.width() <= width {
         return line.to_owned();
@@ -95,7 +96,7 @@ pub fn wrapped(line: &str, width: usize) -> String {
     text
 }
 
-/// What spaces separate, save those between two backquotes.
+/// Words, separated by spaces outside of backquotes.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     // How many are to come; an odd one at the end encloses nothing.
     let mut backquotes = line.matches('`').count() / 2 * 2;

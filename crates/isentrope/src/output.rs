@@ -1,4 +1,5 @@
-//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and not before.
+//! Results out, JSON lines and whole texts: a file appears under its name when it is complete, and
+//! not before.
 
 use crate::interrupt;
 use crate::standard_output::{check_open, failed, print};
@@ -9,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Where lines go.
+/// The destination of lines.
 pub enum Output {
     /// To standard output, as they come.
     Stdout,
@@ -20,8 +21,8 @@ pub enum Output {
 }
 
 impl Output {
-    /// A file; standard output for `-` or without a path. Made before the work starts, so that a directory that cannot be
-    /// written to is found out at once.
+    /// A file; standard output for `-` or without a path. Made before the work starts, so that a
+    /// directory that cannot be written to is found out at once.
     pub fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             check_open()?;
@@ -49,7 +50,7 @@ impl Output {
             )
         })?;
         interrupt::clean_up(file.temporary());
-        // What a user keeps private stays so, from the first byte on.
+        // A private file stays private, from the first byte on.
         if let Ok(older) = fs::metadata(&path) {
             let kept = fs::set_permissions(file.temporary(), older.permissions());
             kept.with_context(|| format!("{}: the new file cannot have its permissions", path.display()))?;

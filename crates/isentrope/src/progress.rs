@@ -1,9 +1,10 @@
-//! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that matter.
+//! Progress of long work on stderr: bars on a terminal, nothing elsewhere but the lines that
+//! matter.
 
 use crate::messages;
 use crate::visible::capped;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use std::cell::RefCell;
 use std::fmt;
 use std::io::{IsTerminal, stderr};

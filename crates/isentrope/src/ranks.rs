@@ -1,4 +1,5 @@
-//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all end alike (docs/distributed.md).
+//! Ranks that a launcher has started together: how they begin, which of them speaks, and how all
+//! end alike (docs/guides/several-machines.md).
 
 use crate::device::{Device, Seat};
 use crate::interrupt::{self, Interrupted};
@@ -19,14 +20,14 @@ use std::sync::Arc;
 /// The ranks, and what this one has of its machine.
 pub struct Ranks {
     pub world: Arc<World>,
-    /// That it computes with.
+    /// The threads that this rank computes with.
     pub threads: usize,
     /// Whether recipe and data have been found good: what fails before would fail again.
     pub is_settled: Cell<bool>,
 }
 
 /// Exit status of what ends all ranks, and would again however often the job is started.
-pub const NO_USE: u8 = 2;
+pub const EXIT_SETUP: u8 = 2;
 
 /// A rank ends; the first has said why.
 #[derive(Debug)]
@@ -46,8 +47,8 @@ impl fmt::Display for Silent {
 
 impl std::error::Error for Silent {}
 
-/// Brings together the ranks that a launcher has started, if it has, and has them all do this work. When it fails on one, it ends
-/// on all, and the first says why. `asked` is what `--threads` says.
+/// Connects the ranks that a launcher has started, if any, and runs `work` on each. When it fails
+/// on one, it ends on all, and the first says why. `asked` is what `--threads` says.
 pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -> Result<()> {
     let threads = thread_count(asked)
         .map_err(|e| anyhow!("{}{e}", if asked.is_some() { "--threads: " } else { "" }))?;
@@ -73,17 +74,17 @@ pub fn together(asked: Option<usize>, work: impl FnOnce(&Ranks) -> Result<()>) -
     let Ranks { world, is_settled, .. } = ranks;
     let result = match result {
         Err(error) if !error.is::<Interrupted>() => Err(error),
-        // Where the first cannot write what is left at the end, the others hear it here.
+        // If the first cannot write the last files, the others learn it here.
         ended => world.any(false).map_err(Error::from).and(ended),
     };
     let result = result.map_err(|error| end(&world, &error, is_settled.get()).into());
-    // What has worked with it is gone.
+    // Nothing else holds the world any more.
     let left = Arc::into_inner(world).map_or(Ok(()), World::finish);
     result.and(left.map_err(Error::from))
 }
 
-/// Threads of a rank that may have as many as it finds: where those of its machine together are more than its processors, each
-/// has its part.
+/// Threads of a rank that may have as many as it finds: where those of its machine together are
+/// more than its processors, each has its part.
 fn fair_threads(world: &World, threads: usize) -> usize {
     let crowded = world.node().and_then(|node| Some((node.processors?, node.threads)));
     match crowded {
@@ -92,8 +93,8 @@ fn fair_threads(world: &World, threads: usize) -> usize {
     }
 }
 
-/// Tells the other ranks of an error, unless it came from them. The first says it before any rank ends: a launcher ends all when
-/// one ends with an error.
+/// Tells the other ranks of an error, unless it came from them. The first says it before any rank
+/// ends: a launcher ends all when one ends with an error.
 fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     if error.is::<Interrupted>() {
         // So are all.
@@ -108,21 +109,22 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     let is_over = !world.go_on();
     if world.is_first() {
         let is_theirs = error.chain().any(<dyn std::error::Error>::is::<isentrope_ranks::Error>);
-        messages::error(&if is_theirs && !is_of_no_use(error) { told.to_string() } else { said });
+        messages::error(&if is_theirs && !is_setup_error(error) { told.to_string() } else { said });
     } else if is_over {
         messages::error(&said); // nobody else has heard of it
     }
     let may_help = is_settled || is_of_the_hub(error) || is_of_the_machines(error);
-    // All wait here for the first, which may still be saving the run, and agree. Whose error it is decides.
+    // All wait here for the first, which may still be saving the run, and agree. Whose error it is
+    // decides.
     let is_heard = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
     });
     let may_help = if is_over { may_help } else { world.any(may_help && !is_heard).unwrap_or(may_help) };
-    Silent(if is_of_no_use(error) || !may_help { NO_USE } else { 1 })
+    Silent(if is_setup_error(error) || !may_help { EXIT_SETUP } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.
-pub fn is_of_no_use(error: &Error) -> bool {
+pub fn is_setup_error(error: &Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
 }
 
@@ -137,7 +139,7 @@ fn is_of_the_hub(error: &Error) -> bool {
     use isentrope_evaluation::Error::Data;
     use isentrope_train::Error::Common;
     error.chain().any(|cause| {
-        matches!(cause.downcast_ref(), Some(isentrope_model::Error::Hub(_)))
+        matches!(cause.downcast_ref(), Some(isentrope_hub::Error::Hub(_)))
             || matches!(cause.downcast_ref(), Some(Common(Data(isentrope_data::Error::Hub(_)))))
     })
 }
@@ -176,7 +178,7 @@ impl Ranks {
         }
     }
 
-    /// Has the first rank do something before the others, who then find what it has fetched.
+    /// Runs `fetch` on the first rank, then on the others, who find the fetched files in place.
     pub fn first_then_all<T>(&self, fetch: impl FnOnce() -> Result<T>) -> Result<T> {
         if !self.is_first() {
             self.world.any(false)?;
@@ -187,7 +189,7 @@ impl Ranks {
         Ok(fetched)
     }
 
-    /// What the first rank finds, for all.
+    /// The result of `find` on the first rank, for all ranks.
     pub fn first_finds(&self, find: impl FnOnce() -> String) -> Result<String> {
         let found = if self.is_first() { find() } else { String::new() };
         Ok(String::from_utf8(self.world.broadcast(found.as_bytes())?)?)
@@ -200,7 +202,8 @@ pub struct Watcher {
     world: Arc<World>,
     /// The step of which a trace is wanted.
     trace: Option<StepTrace>,
-    /// What computes, as long as it has not been said that steps of decoding are launched one by one there.
+    /// What computes, as long as it has not been said that steps of decoding are launched one by
+    /// one there.
     device: Option<Device>,
 }
 

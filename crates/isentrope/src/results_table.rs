@@ -22,7 +22,7 @@ pub fn report(report: &Report, dir: &Path) -> String {
         for (row, estimate) in estimates.iter().filter(|(row, _)| row.contains("/mean@")) {
             let _ = writeln!(text, "    {row:20} {}", shown(row, estimate));
         }
-        // What the verifier has measured beside, each in a unit of its own.
+        // The verifier's own metrics, each in a unit of its own.
         for (row, estimate) in metrics {
             let _ = writeln!(text, "    {row:20} {}", plain(estimate));
         }
@@ -49,7 +49,7 @@ pub fn report(report: &Report, dir: &Path) -> String {
     text
 }
 
-/// What is shown of a benchmark, in order. Scores that are all 0 or 1 say no more than verdicts do.
+/// The rows of a benchmark, in order. Scores that are all 0 or 1 say no more than verdicts do.
 fn rows(samples: usize, is_graded: bool) -> Vec<String> {
     let mut rows = vec![format!("mean@{samples}")];
     if samples > 1 {
@@ -63,7 +63,8 @@ fn rows(samples: usize, is_graded: bool) -> Vec<String> {
     rows
 }
 
-/// A number with its interval: a share in percent, a length in tokens, an entropy in nats, a score as it is.
+/// A number with its interval: a share in percent, a length in tokens, an entropy in nats, a score
+/// as it is.
 fn shown(name: &str, estimate: &Estimate) -> String {
     let value = estimate.value;
     match name {
@@ -131,7 +132,8 @@ fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     let _ = writeln!(text, "    {:20} {value:+8.2} points  {interval}, p-value {p:.4}{how}", "difference");
 }
 
-/// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and their units.
+/// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and
+/// their units.
 fn compared(
     text: &mut String,
     number: &str,

@@ -33,7 +33,7 @@ pub fn refuse_as_recipe(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Of directories `step-N`, that of the last step.
+/// The directory `step-N` of the last step.
 fn latest_checkpoint(dir: &Path) -> Option<PathBuf> {
     let names = names(dir).ok()?;
     let step = |name: &str| name.strip_prefix("step-")?.parse::<u64>().ok();

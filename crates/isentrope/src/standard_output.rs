@@ -1,4 +1,5 @@
-//! Standard output. What is asked for goes there, so what cannot be written there is an error, unless its reader has gone.
+//! Standard output. What is asked for goes there, so what cannot be written there is an error,
+//! unless its reader has gone.
 
 use crate::messages::{columns, fitted};
 use crate::visible::visible;
@@ -8,8 +9,8 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use terminal_size::terminal_size_of;
 
-/// Whether standard output was closed when the process began. The standard library puts /dev/null in its place before `main`,
-/// which takes everything.
+/// Whether standard output was closed when the process began. The standard library puts /dev/null
+/// in its place before `main`, which takes everything.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Calls [`look`] before the standard library is set up.
@@ -64,7 +65,8 @@ pub fn print(text: &str) -> Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|e| failed("standard output", e))
 }
 
-/// Writes text for people at once. On a terminal, what is hidden in it is shown escaped; a file or a pipe gets it as it is.
+/// Writes text for people at once. On a terminal, what is hidden in it is shown escaped; a file or
+/// a pipe gets it as it is.
 pub fn print_text(text: &str) -> Result<()> {
     match io::stdout().is_terminal() {
         true => print(&visible(text)),
@@ -77,7 +79,8 @@ pub fn width() -> Option<usize> {
     if io::stdout().is_terminal() { columns(terminal_size_of(io::stdout())) } else { None }
 }
 
-/// Writes text for people at once, its lines broken between words where they are wider than the terminal.
+/// Writes text for people at once, its lines broken between words where they are wider than the
+/// terminal.
 pub fn print_fitted(text: &str) -> Result<()> {
     print_text(&fitted(text, width()))
 }

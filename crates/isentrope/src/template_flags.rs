@@ -1,4 +1,4 @@
-//! What the chat template is told, from the command line.
+//! Flags with values for the chat template.
 
 use crate::recipe;
 use anyhow::{Context, Result};
@@ -6,14 +6,15 @@ use clap::Args;
 use isentrope_data::{DataSettings, TemplateVariable};
 use isentrope_model::chat_template::Date;
 
-/// What every command that renders chats takes.
+/// Flags of every command that renders chats.
 #[derive(Args, Default)]
 pub struct TemplateFlags {
-    /// Sets a variable of the chat template, as a recipe's data.template_variables does: enable_thinking=false (repeatable)
+    /// Sets a variable of the chat template, as a recipe's data.template_variables does:
+    /// enable_thinking=false (repeatable)
     #[arg(long = "template-variable", value_name = "NAME=VALUE", value_parser = parse)]
     variables: Vec<(String, TemplateVariable)>,
-    /// The day that the chat template is told where it asks for one, as a recipe's data.date [default: today; for eval, that of
-    /// the results that it goes on with]
+    /// Date for chat templates that ask for one, as data.date of a recipe [default: today; eval
+    /// keeps the date of the results that it continues]
     #[arg(long, value_name = "YYYY-MM-DD")]
     pub date: Option<Date>,
 }

@@ -1,6 +1,6 @@
-//! What a training run shows on the terminal: a live line for the work that goes on, a line per step, a summary.
+//! A training run on the terminal: a live line for the current work, a line per step, a summary.
 //!
-//! Where stderr is no terminal there is no live line, and steps are told less often.
+//! If stderr is no terminal there is no live line, and steps are told less often.
 
 mod notes;
 mod steps;
@@ -181,7 +181,8 @@ impl Observer for Terminal {
 /// Most parts of a set that its line after a step tells of; the table at the end has them all.
 const PARTS_TOLD: usize = 8;
 
-/// `eval/SET/NAME` metrics, a line per set, and one per set for the accuracy of its parts, `eval/SET/PART/mean@K`.
+/// `eval/SET/NAME` metrics, a line per set, and one per set for the accuracy of its parts,
+/// `eval/SET/PART/mean@K`.
 fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut parts: Vec<(String, Vec<String>)> = Vec::new();
@@ -233,7 +234,7 @@ pub fn print_summary(summary: &RunSummary, command: &str) -> Result<()> {
     print_text(&(messages::fitted(&table(summary), width) + &what_next(summary, command, width)))
 }
 
-/// What has come of a run, whose lines may be broken between words.
+/// The summary of a run, whose lines may be broken between words.
 fn table(summary: &RunSummary) -> String {
     let mut text = String::new();
     let done = match summary.ending {
@@ -284,7 +285,8 @@ fn table(summary: &RunSummary) -> String {
     text
 }
 
-/// The commands for what a complete run has left, each on a line of its own, whole, so that it can be copied.
+/// The commands for what a complete run has left, each on a line of its own, whole, so that it can
+/// be copied.
 fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> String {
     let (Ending::Complete, Some(checkpoint)) = (summary.ending, &summary.checkpoint) else {
         return String::new();

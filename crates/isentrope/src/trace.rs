@@ -1,4 +1,5 @@
-//! `--trace FILE`: where the time of one step goes, or of a command, as a file that Perfetto opens (docs/trace.md).
+//! `--trace FILE`: where the time of one step goes, or of a command, as a file that Perfetto opens
+//! (docs/reference/commands.md).
 
 use crate::device::Device;
 use crate::messages;
@@ -18,8 +19,8 @@ pub struct TraceFile {
 }
 
 impl TraceFile {
-    /// The file of one of so many ranks: the first has the name that was given, others one with their number in it. Whether it
-    /// can be written is found out at once.
+    /// The file of one of so many ranks: the first has the name that was given, others one with
+    /// their number in it. Whether it can be written is found out at once.
     ///
     /// # Errors
     /// When it cannot be, with its name.
@@ -37,8 +38,8 @@ impl TraceFile {
         isentrope_trace::begin(EVENTS);
     }
 
-    /// Ends the recording, and writes it. `what` is what was traced. Returns what is to be said of it: a failure here is none of
-    /// the work's.
+    /// Ends the recording, and writes it. `what` is what was traced. Returns what is to be said of
+    /// it: a failure here is none of the work's.
     fn end(&self, what: &str, device: &Device) -> Vec<String> {
         device.settle();
         let Some(trace) = isentrope_trace::end() else { return Vec::new() };
@@ -73,7 +74,8 @@ impl TraceFile {
     }
 }
 
-/// A file's name with the number of a rank other than the first: `trace.json` is `trace.rank1.json` then.
+/// A file's name with the number of a rank other than the first: `trace.json` is `trace.rank1.json`
+/// then.
 fn of_rank(path: &Path, rank: usize) -> PathBuf {
     if rank == 0 {
         return path.to_owned();
@@ -86,7 +88,7 @@ fn of_rank(path: &Path, rank: usize) -> PathBuf {
 pub struct StepTrace {
     file: TraceFile,
     device: Device,
-    /// Which is wanted; the second that is made where nothing is said, when everything has been used once.
+    /// The step to trace; by default the second that is made, when everything has been used once.
     wanted: Option<u64>,
     under_way: Option<u64>,
     is_made: bool,
@@ -95,14 +97,14 @@ pub struct StepTrace {
 }
 
 impl StepTrace {
-    /// Of this step, or of the second that is made.
+    /// The trace of this step, or of the second that is made.
     pub fn new(file: TraceFile, wanted: Option<u64>, device: Device) -> Self {
         Self { file, device, wanted, under_way: None, is_made: false, is_first: true }
     }
 
     /// A step begins, of so many in all.
     pub fn begins(&mut self, step: u64, steps: u64) {
-        // Where the first is the last, there is no second.
+        // A run of one step has no second.
         let wanted = *self.wanted.get_or_insert((step + 1).min(steps));
         if wanted < step && self.is_first && self.file.rank == 0 {
             messages::warning(&format!(

@@ -1,10 +1,11 @@
-//! Text from elsewhere for the terminal, which would obey what is hidden in it: names in files, model output, what servers say.
+//! Text from elsewhere for the terminal, which would obey what is hidden in it: names in files,
+//! model output, what servers say.
 
 pub use isentrope_lab::visible::visible;
 use std::borrow::Cow;
 
-/// Longest run of characters without a space in a message, and what is kept of a longer one: both ends, since a path has its
-/// name at the end and most else at the beginning.
+/// Longest run of characters without a space in a message, and what is kept of a longer one: both
+/// ends, since a path has its name at the end and most else at the beginning.
 const LONGEST_WORD: Cap = Cap { most: 400, first: 240, last: 120 };
 /// Longest message.
 const LONGEST_MESSAGE: Cap = Cap { most: 10_000, first: 8_000, last: 1_500 };
@@ -16,7 +17,8 @@ struct Cap {
     last: usize,
 }
 
-/// The text as [`visible`], and no longer than a message should be: of long words and long texts the middle is left out.
+/// The text as [`visible`], and no longer than a message should be: of long words and long texts
+/// the middle is left out.
 pub fn capped(text: &str) -> String {
     let text = visible(text);
     let mut words = String::with_capacity(text.len());

@@ -1,4 +1,5 @@
-//! Times `y = x W^T` at one shape: `linear_bench ROWS INPUTS OUTPUTS [--backward]` prints one JSON line.
+//! Times `y = x W^T` at one shape: `linear_bench ROWS INPUTS OUTPUTS [--backward]` prints one JSON
+//! line.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, Role, thread_count};

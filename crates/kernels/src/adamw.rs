@@ -1,5 +1,7 @@
-//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass, and that norm.
+//! AdamW (Loshchilov and Hutter, arXiv:1711.05101) with global gradient-norm clipping, in one pass,
+//! and that norm.
 
+use crate::erased::Buffer;
 use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
@@ -19,35 +21,35 @@ pub struct AdamW {
     pub weight_decay: f64,
     /// Number of this step, from 1: for the bias corrections.
     pub step: u32,
-    /// What gradients are multiplied with first: `min(1, clip / norm)`, or 1.
+    /// Factor of gradients, applied first: `min(1, clip / norm)`, or 1.
     pub gradient_scale: f32,
 }
 
 /// The numbers of an update's formula: combined in f64, each rounded once.
 #[derive(Clone, Copy, Debug)]
 pub struct UpdateFactors {
-    /// Of the gradient, first of all.
+    /// Factor of the gradient, applied first.
     pub gradient_scale: f32,
-    /// Of the weights: what the decay leaves of them.
+    /// Factor of the weights: 1 less the decay.
     pub keep: f32,
-    /// Of the first moment.
+    /// Factor of the first moment.
     pub beta1: f32,
-    /// Of the gradient, for the first moment.
+    /// Factor of the gradient in the first moment.
     pub take1: f32,
-    /// Of the second moment.
+    /// Factor of the second moment.
     pub beta2: f32,
-    /// Of the gradient's square, for the second moment.
+    /// Factor of the gradient's square in the second moment.
     pub take2: f32,
     /// Divides the root of the second moment.
     pub root2: f32,
-    /// Added to that.
+    /// Added to the root.
     pub eps: f32,
-    /// Of the quotient of the moments, which is added to the weights.
+    /// Factor of the moments' quotient, which is added to the weights.
     pub rate: f32,
 }
 
 impl AdamW {
-    /// What the settings come to in this step.
+    /// The factors of this step.
     pub fn factors(self) -> UpdateFactors {
         let Self { learning_rate, beta1, beta2, eps, weight_decay, step, gradient_scale } = self;
         let correction = |beta: f64| 1.0 - libm::pow(beta, f64::from(step));
@@ -66,24 +68,25 @@ impl AdamW {
 }
 
 /// Some numbers of one parameter in an update.
-pub struct Updated<'a, B> {
+pub struct Updated<'a> {
     /// The parameter's weights.
-    pub weights: &'a mut B,
+    pub weights: &'a mut Buffer,
     /// Their gradient.
-    pub gradient: &'a B,
+    pub gradient: &'a Buffer,
     /// Which numbers of these two.
     pub numbers: Range<usize>,
     /// The gradient's running mean: of those numbers alone.
-    pub first: &'a mut B,
+    pub first: &'a mut Buffer,
     /// The running mean of its squares: likewise.
-    pub second: &'a mut B,
+    pub second: &'a mut Buffer,
 }
 
-/// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does not depend on who sums.
+/// Numbers of a block, whose squares are summed apart from others': fixed, so that the norm does
+/// not depend on who sums.
 pub const NORM_BLOCK: usize = 4096;
 
-/// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in f64 in order, those of a
-/// tensor first.
+/// The Euclidean norm of tensors together, from the sums of squares of each one's blocks: added in
+/// f64 in order, those of a tensor first.
 pub fn norm<'a>(tensors: impl IntoIterator<Item = &'a [f32]>) -> f64 {
     let of_tensor = |sums: &[f32]| sums.iter().copied().map(f64::from).sum::<f64>();
     tensors.into_iter().map(of_tensor).sum::<f64>().sqrt()

@@ -1,13 +1,15 @@
-//! Which rows belong to which sequences: described once on the host, uploaded once, and then known to every operation of
-//! every layer.
+//! Which rows belong to which sequences: described once on the host, uploaded once, and then known
+//! to every operation of every layer.
 
 use crate::simd::LANES;
 use std::ops::Range;
 
-/// Positions in a page of keys and values on the CPU: as many as a vector has lanes, so that a page is read by whole vectors.
+/// Positions in a page of keys and values on the CPU: as many as a vector has lanes, so that a page
+/// is read by whole vectors.
 pub(crate) const PAGE: usize = LANES;
 
-/// Set in a token of [`HostBatch::tokens`] that is not known to the host: the rest is the number of the draw that gives it.
+/// Set in a token of [`HostBatch::tokens`] that is not known to the host: the rest is the number of
+/// the draw that gives it.
 pub const DRAWN: u32 = 1 << 31;
 
 /// Consecutive rows of a batch that are consecutive positions of one sequence.
@@ -19,8 +21,9 @@ pub struct Run {
     pub len: usize,
     /// Position of the first row in its sequence.
     pub position: usize,
-    /// Where the numbers of the sequence's pages stand in [`HostBatch::pages`]; page i holds positions
-    /// [`PAGE`](crate::Backend::PAGE) `i ..`. Empty where there is no cache.
+    /// Where the numbers of the sequence's pages stand in [`HostBatch::pages`]; page i holds
+    /// positions [`page_positions`](crate::Backend::page_positions) `i ..`. Empty where there is no
+    /// cache.
     pub pages: Range<usize>,
 }
 
@@ -29,17 +32,19 @@ pub struct Run {
 pub struct HostBatch {
     /// Token of each row, or with [`DRAWN`] the number of a draw.
     pub tokens: Vec<u32>,
-    /// The rows as attention sees them: no two runs share one. A row that is in no run is left alone.
+    /// The rows as attention sees them: no two runs share one. A row that is in no run is left
+    /// alone.
     pub runs: Vec<Run>,
-    /// Rows whose keys and values go to further pages, beside those of `runs`: what of a shared beginning stands on a page
-    /// with rows of one sequence.
+    /// Rows whose keys and values go to further pages, beside those of `runs`: what of a shared
+    /// beginning stands on a page with rows of one sequence.
     pub copied: Vec<Run>,
     /// Numbers of pages, sequence after sequence; [`Run::pages`] says which are whose.
     pub pages: Vec<u32>,
 }
 
 impl HostBatch {
-    /// Appends rows for `tokens` of a sequence from `position` on, whose pages (from its beginning) are `pages`.
+    /// Appends rows for `tokens` of a sequence from `position` on, whose pages (from its beginning)
+    /// are `pages`.
     pub fn push(&mut self, tokens: &[u32], position: usize, pages: &[u32]) {
         let (row, first) = (self.tokens.len(), self.pages.len());
         self.tokens.extend_from_slice(tokens);
@@ -57,7 +62,8 @@ impl HostBatch {
         self.tokens.len()
     }
 
-    /// The same rows, with what `drawn` says of each draw for a token that is not known to the host.
+    /// The same rows, with what `drawn` says of each draw for a token that is not known to the
+    /// host.
     ///
     /// # Panics
     /// When there is no such draw.
@@ -85,7 +91,8 @@ impl HostBatch {
     }
 }
 
-/// A batch on the CPU: what the unsafe kernels rely on has been checked, but for the extents of the buffers.
+/// A batch on the CPU: what the unsafe kernels rely on has been checked, but for the extents of the
+/// buffers.
 pub struct CpuBatch {
     host: HostBatch,
     /// Position of each row; 0 for a row in no run.

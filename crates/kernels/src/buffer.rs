@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Rows of `f32` in main memory, one after the other, aligned to a cache line. Dropping it hands the memory back to the
-/// backend that made it, for the next buffer of that size: page faults would otherwise cost more than small models do.
+/// Rows of `f32` in main memory, one after the other, aligned to a cache line. Dropping it hands
+/// the memory back to the backend that made it, for the next buffer of that size: page faults would
+/// otherwise cost more than small models do.
 pub struct CpuBuffer {
     storage: Option<Storage>,
     len: usize,
@@ -44,7 +45,7 @@ impl CpuBuffer {
     }
 }
 
-/// What becomes of a buffer's memory when it is dropped.
+/// The use of a buffer's memory after it is dropped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It waits for the next buffer of its size.
@@ -69,8 +70,8 @@ fn floats_mut(lines: &mut [CacheLine]) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
 }
 
-/// A task's own memory, aligned to a cache line (a vector that lies across two takes two loads) and recycled by its
-/// thread, since tasks are short and first touches slow.
+/// A task's own memory, aligned to a cache line (a vector that lies across two takes two loads) and
+/// recycled by its thread, since tasks are short and first touches slow.
 pub(crate) struct Scratch(Vec<CacheLine>);
 
 thread_local! {
@@ -114,9 +115,11 @@ enum Storage {
 
 /// From this size on, memory is mapped, so that the kernel can back it with huge pages.
 const MAPPED_BYTES: usize = 1 << 20;
-/// Buffers up to this size are recycled, and caches of any; larger ones go straight back to the system.
+/// Buffers up to this size are recycled, and caches of any; larger ones go straight back to the
+/// system.
 const RECYCLED_BYTES: usize = 512 << 20;
-/// How many times larger than asked for a recycled buffer may be: the last micro-batch of several is a small one.
+/// How many times larger than asked for a recycled buffer may be: the last micro-batch of several
+/// is a small one.
 const SLACK: usize = 4;
 
 impl Storage {
@@ -156,7 +159,8 @@ impl Storage {
 pub(crate) struct Recycler {
     /// By capacity in floats.
     buffers: Mutex<BTreeMap<usize, Vec<Storage>>>,
-    /// At most one cache of keys and values, so that no more memory waits than one rollout was allowed.
+    /// At most one cache of keys and values, so that no more memory waits than one rollout was
+    /// allowed.
     cache: Mutex<Option<Storage>>,
 }
 
@@ -198,8 +202,8 @@ impl Recycler {
         Ok(CpuBuffer { storage, capacity, len, features, fate: Fate::Cache, recycler: self.clone() })
     }
 
-    /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to memory larger than it needs, and
-    /// gives it back to the system.
+    /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to
+    /// memory larger than it needs, and gives it back to the system.
     pub(crate) fn zeros(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
@@ -217,12 +221,13 @@ impl Recycler {
 /// Capacities are rounded up by at most an eighth, so that batches of similar size share memory.
 fn capacity(len: usize) -> usize {
     let len = len.max(64);
-    // What no memory could hold stays as large as it is.
+    // A size that no memory could hold is not rounded.
     let step = len.checked_next_power_of_two().map_or(16, |power| (power / 16).max(16));
     len.checked_next_multiple_of(step).unwrap_or(len)
 }
 
-/// Memory for one purpose, which nothing else takes and keeps: as much as the most that was asked for.
+/// Memory for one purpose, which nothing else takes and keeps: as much as the most that was asked
+/// for.
 #[derive(Default)]
 pub(crate) struct Reserved(Mutex<Option<Storage>>);
 

@@ -7,6 +7,7 @@ use crate::batch::{CpuBatch, HostBatch, PAGE};
 use crate::buffer::{CpuBuffer, Recycler, Reserved};
 use crate::draw::{self, Draw, Drawn};
 use crate::embedding;
+use crate::erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
 use crate::head::{self, CpuStatistics, EntropySlopes, HeadGradient, HeadScores};
 use crate::linear::{self, Destination, Linear};
 use crate::norm::{self, Grouped};
@@ -24,8 +25,8 @@ use std::sync::Arc;
 pub struct Cpu {
     workers: Workers,
     recycler: Arc<Recycler>,
-    /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they would be taken for
-    /// activations that are kept, and allocated anew in every pass.
+    /// The head's logits. Of all buffers of a pass they may be by far the largest: recycled, they
+    /// would be taken for activations that are kept, and allocated anew in every pass.
     logits: Reserved,
 }
 
@@ -33,7 +34,8 @@ impl Cpu {
     /// A backend on the given instruction set and number of threads.
     ///
     /// # Errors
-    /// A sentence for the user when the processor lacks the instruction set or threads cannot be started.
+    /// A sentence for the user when the processor lacks the instruction set or threads cannot be
+    /// started.
     pub fn new(isa: Isa, threads: usize) -> Result<Self, String> {
         if !Isa::available().contains(&isa) {
             return Err(format!("this processor does not have {isa}"));
@@ -67,20 +69,35 @@ fn extent(role: Role) -> (usize, usize) {
     }
 }
 
+impl Buffer {
+    fn cpu(&self) -> &CpuBuffer {
+        self.of()
+    }
+    fn cpu_mut(&mut self) -> &mut CpuBuffer {
+        self.of_mut()
+    }
+}
+
+impl DeviceBatch {
+    fn cpu(&self) -> &CpuBatch {
+        self.of()
+    }
+}
+
+impl DeviceIndex {
+    fn cpu(&self) -> &Vec<u32> {
+        self.of()
+    }
+}
+
 fn bytes_of(floats: usize) -> usize {
     floats.saturating_mul(size_of::<f32>())
 }
 
 impl Backend for Cpu {
-    type Buffer = CpuBuffer;
-    type Batch = CpuBatch;
-    type Index = Vec<u32>;
-    type Statistics = CpuStatistics;
-    /// The CPU draws at once.
-    type Drawing = Vec<Option<Drawn>>;
-    type Tokens = Vec<u32>;
-
-    const PAGE: usize = PAGE;
+    fn page_positions(&self) -> usize {
+        PAGE
+    }
 
     fn bytes(&self, role: Role) -> usize {
         let (rows, features) = extent(role);
@@ -97,55 +114,64 @@ impl Backend for Cpu {
             Work::Attention(..) | Work::Steps(_) | Work::LinearSums(_) | Work::OffloadedMoments(_) => 0,
         }
     }
-    fn allocate(&self, role: Role) -> Result<CpuBuffer, OutOfMemory> {
+    fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
         let (rows, features) = extent(role);
-        match role {
-            // Every rollout has a cache of its own, and page faults would cost more than its memory is worth elsewhere: it
-            // waits for the next one, however large, until memory is trimmed.
+        let buffer = match role {
+            // Every rollout has a cache of its own, and page faults would cost more than its memory
+            // is worth elsewhere: it waits for the next one, however large, until memory is
+            // trimmed.
             Role::Cache { .. } => self.recycler.cache(rows, features),
             _ => self.recycler.zeros(rows, features),
-        }
+        };
+        buffer.map(Buffer::new)
     }
-    fn buffer(&self, role: Role) -> CpuBuffer {
+    fn buffer(&self, role: Role) -> Buffer {
         let (rows, features) = extent(role);
-        self.recycler.buffer(rows, features).unwrap_or_else(|refused| panic!("{refused}"))
+        let buffer = self.recycler.buffer(rows, features);
+        Buffer::new(buffer.unwrap_or_else(|refused| panic!("{refused}")))
     }
     fn trim(&self) {
         self.recycler.clear();
         self.logits.clear();
     }
 
-    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&Vec<u32>>) -> CpuBatch {
-        CpuBatch::new(host, drawn.map_or(&[], |drawn| drawn))
+    fn batch_of_drawn(&self, host: &HostBatch, drawn: Option<&DrawnTokens>) -> DeviceBatch {
+        let drawn: &[u32] = drawn.map_or(&[], |drawn| drawn.of::<Vec<u32>>());
+        DeviceBatch::new(CpuBatch::new(host, drawn))
     }
-    fn index(&self, numbers: &[u32]) -> Vec<u32> {
-        numbers.to_vec()
+    fn index(&self, numbers: &[u32]) -> DeviceIndex {
+        DeviceIndex::new(numbers.to_vec())
     }
 
-    fn fill(&self, buffer: &mut CpuBuffer, value: f32) {
-        buffer.fill(value);
+    fn fill(&self, buffer: &mut Buffer, value: f32) {
+        buffer.cpu_mut().fill(value);
     }
-    fn write(&self, buffer: &mut CpuBuffer, first: usize, rows: &[f32]) {
+    fn write(&self, buffer: &mut Buffer, first: usize, rows: &[f32]) {
+        let buffer = buffer.cpu_mut();
         let features = buffer.features();
         assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
         buffer[first * features..][..rows.len()].copy_from_slice(rows);
     }
-    fn read(&self, buffer: &CpuBuffer, first: usize, rows: &mut [f32]) {
+    fn read(&self, buffer: &Buffer, first: usize, rows: &mut [f32]) {
+        let buffer = buffer.cpu();
         let features = buffer.features();
         assert!(rows.len().is_multiple_of(features.max(1)), "part of a row");
         rows.copy_from_slice(&buffer[first * features..][..rows.len()]);
     }
-    fn copy(&self, from: &CpuBuffer, to: &mut CpuBuffer, rows: usize) {
+    fn copy(&self, from: &Buffer, to: &mut Buffer, rows: usize) {
+        let from = from.cpu();
         let features = from.features();
-        rows::copy(&self.workers, from.rows(rows, features), to.rows_mut(rows, features));
+        rows::copy(&self.workers, from.rows(rows, features), to.cpu_mut().rows_mut(rows, features));
     }
-    fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut CpuBuffer) {
+    fn pack(&self, kind: Kind, first: usize, rows: &[f32], packed: &mut Buffer) {
+        let packed = packed.cpu_mut();
         match kind {
             Kind::Vector(_) => packed[first..first + rows.len()].copy_from_slice(rows),
             Kind::Matrix(shape) => shape.pack(first, rows, packed),
         }
     }
-    fn unpack(&self, kind: Kind, first: usize, packed: &CpuBuffer, rows: &mut [f32]) {
+    fn unpack(&self, kind: Kind, first: usize, packed: &Buffer, rows: &mut [f32]) {
+        let packed = packed.cpu();
         match kind {
             Kind::Vector(_) => rows.copy_from_slice(&packed[first..first + rows.len()]),
             Kind::Matrix(shape) => shape.unpack(first, packed, rows),
@@ -155,127 +181,120 @@ impl Backend for Cpu {
     fn linear(
         &self,
         shape: Linear,
-        x: &CpuBuffer,
-        weights: &CpuBuffer,
-        bias: Option<&CpuBuffer>,
-        y: &mut CpuBuffer,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        y: &mut Buffer,
         tokens: usize,
     ) {
-        let (x, y) = (x.rows(tokens, shape.inputs), y.rows_mut(tokens, shape.outputs));
-        let bias = bias.map(|b| &**b);
-        linear::forward(&self.workers, shape, x, weights, bias, y, Destination::Replace, tokens);
+        let (x, y) = (x.cpu().rows(tokens, shape.inputs), y.cpu_mut().rows_mut(tokens, shape.outputs));
+        let bias = bias.map(|bias| &**bias.cpu());
+        linear::forward(&self.workers, shape, x, weights.cpu(), bias, y, Destination::Replace, tokens);
     }
     fn linear_add(
         &self,
         shape: Linear,
-        x: &CpuBuffer,
-        weights: &CpuBuffer,
-        bias: Option<&CpuBuffer>,
-        y: &mut CpuBuffer,
+        x: &Buffer,
+        weights: &Buffer,
+        bias: Option<&Buffer>,
+        y: &mut Buffer,
         tokens: usize,
     ) {
-        let (x, y) = (x.rows(tokens, shape.inputs), y.rows_mut(tokens, shape.outputs));
-        let bias = bias.map(|b| &**b);
-        linear::forward(&self.workers, shape, x, weights, bias, y, Destination::Add, tokens);
+        let (x, y) = (x.cpu().rows(tokens, shape.inputs), y.cpu_mut().rows_mut(tokens, shape.outputs));
+        let bias = bias.map(|bias| &**bias.cpu());
+        linear::forward(&self.workers, shape, x, weights.cpu(), bias, y, Destination::Add, tokens);
     }
     fn linear_backward_input(
         &self,
         shape: Linear,
-        dy: &CpuBuffer,
-        weights: &CpuBuffer,
-        dx: &mut CpuBuffer,
+        dy: &Buffer,
+        weights: &Buffer,
+        dx: &mut Buffer,
         tokens: usize,
     ) {
-        let (dy, dx) = (dy.rows(tokens, shape.outputs), dx.rows_mut(tokens, shape.inputs));
-        linear::backward_input(&self.workers, shape, dy, weights, dx, tokens);
+        let (dy, dx) = (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
+        linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, tokens);
     }
-    fn linear_backward_weight(
-        &self,
-        shape: Linear,
-        dy: &CpuBuffer,
-        x: &CpuBuffer,
-        dw: &mut CpuBuffer,
-        tokens: usize,
-    ) {
-        let (dy, x) = (dy.rows(tokens, shape.outputs), x.rows(tokens, shape.inputs));
-        linear::backward_weight(&self.workers, shape, dy, x, dw, tokens);
+    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize) {
+        let (dy, x) = (dy.cpu().rows(tokens, shape.outputs), x.cpu().rows(tokens, shape.inputs));
+        linear::backward_weight(&self.workers, shape, dy, x, dw.cpu_mut(), tokens);
     }
-    fn linear_backward_bias(&self, shape: Linear, dy: &CpuBuffer, db: &mut CpuBuffer, tokens: usize) {
-        linear::backward_bias(&self.workers, shape.outputs, dy.rows(tokens, shape.outputs), db, tokens);
+    fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize) {
+        let dy = dy.cpu().rows(tokens, shape.outputs);
+        linear::backward_bias(&self.workers, shape.outputs, dy, db.cpu_mut(), tokens);
     }
 
-    fn embed(&self, vocabulary: Linear, packed: &CpuBuffer, batch: &CpuBatch, y: &mut CpuBuffer) {
-        let y = y.rows_mut(batch.tokens().len(), vocabulary.inputs);
-        embedding::forward(&self.workers, vocabulary, packed, batch.tokens(), y);
+    fn embed(&self, vocabulary: Linear, packed: &Buffer, batch: &DeviceBatch, y: &mut Buffer) {
+        let tokens = batch.cpu().tokens();
+        let y = y.cpu_mut().rows_mut(tokens.len(), vocabulary.inputs);
+        embedding::forward(&self.workers, vocabulary, packed.cpu(), tokens, y);
     }
-    fn embed_backward(&self, slots: &Vec<u32>, dy: &CpuBuffer, rows: &mut CpuBuffer) {
+    fn embed_backward(&self, slots: &DeviceIndex, dy: &Buffer, rows: &mut Buffer) {
+        let (slots, rows) = (slots.cpu(), rows.cpu_mut());
         let hidden = rows.features();
-        embedding::backward(&self.workers, hidden, slots, dy.rows(slots.len(), hidden), rows);
+        embedding::backward(&self.workers, hidden, slots, dy.cpu().rows(slots.len(), hidden), rows);
     }
     fn add_embedding_rows(
         &self,
         vocabulary: Linear,
-        rows: &CpuBuffer,
-        tokens: &Vec<u32>,
-        packed: &mut CpuBuffer,
+        rows: &Buffer,
+        tokens: &DeviceIndex,
+        packed: &mut Buffer,
     ) {
-        embedding::add_rows(vocabulary, rows.rows(tokens.len(), vocabulary.inputs), tokens, packed);
+        let tokens = tokens.cpu();
+        let rows = rows.cpu().rows(tokens.len(), vocabulary.inputs);
+        embedding::add_rows(vocabulary, rows, tokens, packed.cpu_mut());
     }
 
-    fn rms_norm(
-        &self,
-        layout: Grouped,
-        eps: f32,
-        x: &CpuBuffer,
-        weight: &CpuBuffer,
-        y: &mut CpuBuffer,
-        rows: usize,
-    ) {
-        let (x, y) = (x.rows(rows, layout.stride), y.rows_mut(rows, layout.stride));
-        norm::forward(&self.workers, layout, eps, x, weight, y, rows);
+    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize) {
+        let (x, y) = (x.cpu().rows(rows, layout.stride), y.cpu_mut().rows_mut(rows, layout.stride));
+        norm::forward(&self.workers, layout, eps, x, weight.cpu(), y, rows);
     }
     fn rms_norm_backward(
         &self,
         layout: Grouped,
         eps: f32,
-        x: &CpuBuffer,
-        weight: &CpuBuffer,
-        dy: Option<&CpuBuffer>,
-        dx: &mut CpuBuffer,
-        dw: &mut CpuBuffer,
+        x: &Buffer,
+        weight: &Buffer,
+        dy: Option<&Buffer>,
+        dx: &mut Buffer,
+        dw: &mut Buffer,
         rows: usize,
     ) {
-        let (x, dy) = (x.rows(rows, layout.stride), dy.map(|dy| dy.rows(rows, layout.stride)));
-        let dx = dx.rows_mut(rows, layout.stride);
-        norm::backward(&self.workers, layout, eps, x, weight, dy, dx, dw, rows);
+        let (x, dy) = (x.cpu().rows(rows, layout.stride), dy.map(|dy| dy.cpu().rows(rows, layout.stride)));
+        let dx = dx.cpu_mut().rows_mut(rows, layout.stride);
+        norm::backward(&self.workers, layout, eps, x, weight.cpu(), dy, dx, dw.cpu_mut(), rows);
     }
 
     fn rope(
         &self,
         layout: Grouped,
-        x: &mut CpuBuffer,
-        cos: &CpuBuffer,
-        sin: &CpuBuffer,
-        batch: &CpuBatch,
+        x: &mut Buffer,
+        cos: &Buffer,
+        sin: &Buffer,
+        batch: &DeviceBatch,
         turn: Turn,
     ) {
-        let x = x.rows_mut(batch.positions().len(), layout.stride);
-        rope::rotate(&self.workers, layout, x, cos, sin, batch.positions(), turn);
+        let positions = batch.cpu().positions();
+        let x = x.cpu_mut().rows_mut(positions.len(), layout.stride);
+        rope::rotate(&self.workers, layout, x, cos.cpu(), sin.cpu(), positions, turn);
     }
 
     fn store_kv(
         &self,
         shape: Attention,
-        qkv: &CpuBuffer,
-        batch: &CpuBatch,
-        cache: &mut CpuBuffer,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        cache: &mut Buffer,
         layer: usize,
     ) {
-        let qkv = qkv.rows(batch.tokens().len(), shape.row());
+        let (batch, cache) = (batch.cpu(), cache.cpu_mut());
+        let qkv = qkv.cpu().rows(batch.tokens().len(), shape.row());
         let len = cache.features();
         attention::store(&self.workers, shape, qkv, batch, &mut cache[layer * len..][..len]);
     }
-    fn copy_pages(&self, shape: Attention, cache: &mut CpuBuffer, pages: &[(u32, u32)]) {
+    fn copy_pages(&self, shape: Attention, cache: &mut Buffer, pages: &[(u32, u32)]) {
+        let cache = cache.cpu_mut();
         let len = cache.features();
         for layer in cache.chunks_exact_mut(len.max(1)) {
             attention::copy_pages(shape, layer, pages);
@@ -284,84 +303,98 @@ impl Backend for Cpu {
     fn attention(
         &self,
         shape: Attention,
-        qkv: &CpuBuffer,
-        batch: &CpuBatch,
-        cache: &CpuBuffer,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        cache: &Buffer,
         layer: usize,
-        out: &mut CpuBuffer,
+        out: &mut Buffer,
     ) {
+        let (batch, cache) = (batch.cpu(), cache.cpu());
         let rows = batch.tokens().len();
-        let (qkv, out) = (qkv.rows(rows, shape.row()), out.rows_mut(rows, shape.heads * shape.head_dim));
+        let (qkv, out) =
+            (qkv.cpu().rows(rows, shape.row()), out.cpu_mut().rows_mut(rows, shape.heads * shape.head_dim));
         let len = cache.features();
         attention::forward(&self.workers, shape, qkv, batch, &cache[layer * len..][..len], out);
     }
     fn attention_backward(
         &self,
         shape: Attention,
-        qkv: &CpuBuffer,
-        batch: &CpuBatch,
-        d_out: &CpuBuffer,
-        d_qkv: &mut CpuBuffer,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        d_out: &Buffer,
+        d_qkv: &mut Buffer,
     ) {
+        let batch = batch.cpu();
         let rows = batch.tokens().len();
-        let (qkv, d_qkv) = (qkv.rows(rows, shape.row()), d_qkv.rows_mut(rows, shape.row()));
-        let d_out = d_out.rows(rows, shape.heads * shape.head_dim);
+        let (qkv, d_qkv) = (qkv.cpu().rows(rows, shape.row()), d_qkv.cpu_mut().rows_mut(rows, shape.row()));
+        let d_out = d_out.cpu().rows(rows, shape.heads * shape.head_dim);
         attention::backward(&self.workers, shape, qkv, batch, d_out, d_qkv);
     }
 
-    fn swiglu(&self, features: usize, gate_up: &CpuBuffer, y: &mut CpuBuffer, tokens: usize) {
-        let (gate_up, y) = (gate_up.rows(tokens, 2 * features), y.rows_mut(tokens, features));
+    fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
+        let (gate_up, y) = (gate_up.cpu().rows(tokens, 2 * features), y.cpu_mut().rows_mut(tokens, features));
         swiglu::forward(&self.workers, features, gate_up, y, tokens);
     }
-    fn swiglu_backward(&self, features: usize, dy: &mut CpuBuffer, gate_up: &mut CpuBuffer, tokens: usize) {
-        let (dy, gate_up) = (dy.rows_mut(tokens, features), gate_up.rows_mut(tokens, 2 * features));
+    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize) {
+        let (dy, gate_up) =
+            (dy.cpu_mut().rows_mut(tokens, features), gate_up.cpu_mut().rows_mut(tokens, 2 * features));
         swiglu::backward(&self.workers, features, dy, gate_up, tokens);
     }
 
-    fn gather_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer) {
+    fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
+        let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
-        rows::gather(&self.workers, features, from, rows, to.rows_mut(rows.len(), features));
+        rows::gather(&self.workers, features, from, rows, to.cpu_mut().rows_mut(rows.len(), features));
     }
-    fn store_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer, slots: &Vec<u32>) {
+    fn store_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, slots: &DeviceIndex) {
+        let (from, to) = (from.cpu(), to.cpu_mut());
         assert_eq!(from.features(), to.features());
-        rows::store(&self.workers, from.features(), from, rows, to, slots);
+        rows::store(&self.workers, from.features(), from, rows.cpu(), to, slots.cpu());
     }
-    fn scatter_rows(&self, from: &CpuBuffer, rows: &Vec<u32>, to: &mut CpuBuffer, total: usize) {
+    fn scatter_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, total: usize) {
+        let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
-        rows::scatter(features, from.rows(rows.len(), features), rows, to.rows_mut(total, features));
+        rows::scatter(
+            features,
+            from.rows(rows.len(), features),
+            rows,
+            to.cpu_mut().rows_mut(total, features),
+        );
     }
 
     fn head(
         &self,
         shape: Linear,
-        x: &CpuBuffer,
-        weights: &CpuBuffer,
-        targets: Vec<u32>,
+        x: &Buffer,
+        weights: &Buffer,
+        targets: DeviceIndex,
         masks: Arc<SamplingMasks>,
         temperature: f32,
-    ) -> CpuStatistics {
-        let x = x.rows(targets.len(), shape.inputs);
-        self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
+    ) -> HeadStatistics {
+        let targets: Vec<u32> = targets.into_own();
+        let (x, weights) = (x.cpu().rows(targets.len(), shape.inputs), weights.cpu());
+        HeadStatistics::new(self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
             head::forward(&self.workers, shape, x, weights, targets, masks, temperature, logits)
-        })
+        }))
     }
-    fn scores(&self, statistics: &mut CpuStatistics) -> HeadScores {
-        statistics.read()
+    fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores {
+        statistics.of_mut::<CpuStatistics>().read()
     }
     fn head_backward(
         &self,
         shape: Linear,
-        x: &CpuBuffer,
-        weights: &CpuBuffer,
-        statistics: &CpuStatistics,
+        x: &Buffer,
+        weights: &Buffer,
+        statistics: &HeadStatistics,
         d_logprobs: &[f32],
         d_entropies: &[f32],
         d_log_masses: &[f32],
-        dx: &mut CpuBuffer,
-        dw: &mut CpuBuffer,
+        dx: &mut Buffer,
+        dw: &mut Buffer,
     ) {
         let rows = d_logprobs.len();
-        let (x, dx) = (x.rows(rows, shape.inputs), dx.rows_mut(rows, shape.inputs));
+        let (x, dx) = (x.cpu().rows(rows, shape.inputs), dx.cpu_mut().rows_mut(rows, shape.inputs));
+        let (weights, dw, statistics) = (weights.cpu(), dw.cpu_mut(), statistics.of());
         let gradient = HeadGradient { statistics, d_logprobs, d_entropies, d_log_masses };
         self.logits.with(head::backward_workspace(shape, rows), |logits| {
             head::backward(&self.workers, shape, x, weights, gradient, dx, dw, logits);
@@ -370,64 +403,66 @@ impl Backend for Cpu {
     fn entropy_slopes(
         &self,
         shape: Linear,
-        x: &CpuBuffer,
-        weights: &CpuBuffer,
-        targets: &Vec<u32>,
+        x: &Buffer,
+        weights: &Buffer,
+        targets: &DeviceIndex,
         masks: &SamplingMasks,
         temperature: f32,
     ) -> EntropySlopes {
-        let x = x.rows(targets.len(), shape.inputs);
+        let targets = targets.cpu();
+        let (x, weights) = (x.cpu().rows(targets.len(), shape.inputs), weights.cpu());
         self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
             head::entropy_slopes(&self.workers, shape, x, weights, targets, masks, temperature, logits)
         })
     }
-    fn draw(
-        &self,
-        shape: Linear,
-        hidden: &CpuBuffer,
-        weights: &CpuBuffer,
-        draws: &[Draw],
-    ) -> Vec<Option<Drawn>> {
+    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let rows = draw::rows(draws);
+        let hidden = hidden.cpu().rows(rows, shape.inputs);
         let mut logits = self.buffer(Role::Activation(1, draw::workspace(shape, rows)));
-        draw::draw(&self.workers, shape, hidden.rows(rows, shape.inputs), weights, draws, &mut logits)
+        draw::draw(&self.workers, shape, hidden, weights.cpu(), draws, logits.cpu_mut())
     }
     fn begin_draw(
         &self,
         shape: Linear,
-        hidden: &CpuBuffer,
-        weights: &CpuBuffer,
+        hidden: &Buffer,
+        weights: &Buffer,
         draws: &[Draw],
-    ) -> (Vec<u32>, Vec<Option<Drawn>>) {
+    ) -> (DrawnTokens, QueuedDraws) {
         assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw may be the host's");
         let drawn = self.draw(shape, hidden, weights, draws);
-        (drawn.iter().map(|drawn| drawn.as_ref().map_or(0, |drawn| drawn.token)).collect(), drawn)
+        let token = |drawn: &Option<Drawn>| drawn.as_ref().map_or(0, |drawn| drawn.token);
+        let tokens: Vec<u32> = drawn.iter().map(token).collect();
+        // The CPU draws at once.
+        (DrawnTokens::new(tokens), QueuedDraws::new(drawn))
     }
-    fn drawn(&self, drawing: Vec<Option<Drawn>>) -> Vec<Option<Drawn>> {
-        drawing
+    fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
+        drawing.into_own()
     }
 
     fn numbers(&self, kind: Kind) -> usize {
         let (rows, floats) = extent(Role::Gradient(kind));
         rows.saturating_mul(floats)
     }
-    fn read_numbers(&self, from: &CpuBuffer, first: usize, numbers: &mut [f32]) {
-        numbers.copy_from_slice(&from[first..][..numbers.len()]);
+    fn read_numbers(&self, from: &Buffer, first: usize, numbers: &mut [f32]) {
+        numbers.copy_from_slice(&from.cpu()[first..][..numbers.len()]);
     }
-    fn write_numbers(&self, to: &mut CpuBuffer, first: usize, numbers: &[f32]) {
-        to[first..][..numbers.len()].copy_from_slice(numbers);
+    fn write_numbers(&self, to: &mut Buffer, first: usize, numbers: &[f32]) {
+        to.cpu_mut()[first..][..numbers.len()].copy_from_slice(numbers);
     }
-    fn add(&self, from: &CpuBuffer, to: &mut CpuBuffer) {
-        rows::add(&self.workers, from, to);
+    fn add(&self, from: &Buffer, to: &mut Buffer) {
+        rows::add(&self.workers, from.cpu(), to.cpu_mut());
     }
-    fn square_sums(&self, parts: &[(&CpuBuffer, Range<usize>)]) -> Vec<f32> {
-        let parts: Vec<&[f32]> = parts.iter().map(|(tensor, numbers)| &tensor[numbers.clone()]).collect();
+    fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
+        let parts: Vec<&[f32]> =
+            parts.iter().map(|(tensor, numbers)| &tensor.cpu()[numbers.clone()]).collect();
         adamw::square_sums(&self.workers, &parts)
     }
-    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_, CpuBuffer>]) {
+    fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]) {
         for Updated { weights, gradient, numbers, first, second } in parameters {
-            let (weights, gradient) = (&mut weights[numbers.clone()], &gradient[numbers.clone()]);
-            let (first, second) = (&mut first[..numbers.len()], &mut second[..numbers.len()]);
+            let (weights, gradient) =
+                (&mut weights.cpu_mut()[numbers.clone()], &gradient.cpu()[numbers.clone()]);
+            let (first, second) =
+                (&mut first.cpu_mut()[..numbers.len()], &mut second.cpu_mut()[..numbers.len()]);
             adamw::step(&self.workers, settings, weights, gradient, first, second);
         }
     }

@@ -16,7 +16,8 @@ pub struct Draw {
     pub row: usize,
     /// The distribution it is drawn from.
     pub adjustments: Adjustments,
-    /// Tokens that the repetition penalty is about, in any order, repeats allowed. Not looked at where that penalty is 1.
+    /// Tokens that the repetition penalty is about, in any order, repeats allowed. Not looked at
+    /// where that penalty is 1.
     pub penalised: Vec<u32>,
     /// Whether to say which tokens top-k, top-p and min-p have kept.
     pub records_kept: bool,
@@ -24,11 +25,12 @@ pub struct Draw {
     pub uniform: f64,
 }
 
-/// How the distribution that tokens are drawn from departs from the model's own. Applied in this order, which is
-/// transformers': repetition penalty, temperature, top-k, top-p, min-p.
+/// How the distribution that tokens are drawn from departs from the model's own. Applied in this
+/// order, which is transformers': repetition penalty, temperature, top-k, top-p, min-p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adjustments {
-    /// Divides the positive logits, and multiplies the negative ones, of the penalised tokens; 1 changes nothing.
+    /// Divides the positive logits, and multiplies the negative ones, of the penalised tokens; 1
+    /// changes nothing.
     pub repetition_penalty: f32,
     /// Divisor of the logits; 0 takes the most likely token (the lowest id among equals).
     pub temperature: f32,
@@ -64,12 +66,13 @@ pub struct Drawn {
     pub token: u32,
     /// Its log-probability under the model at the temperature (at 1 for greedy decoding), in nats.
     pub logprob: f32,
-    /// Its log-probability under the distribution it was drawn from, where top-k, top-p, min-p or a repetition
-    /// penalty make that another one.
+    /// Its log-probability under the distribution it was drawn from, where top-k, top-p, min-p or a
+    /// repetition penalty make that another one.
     pub sampling_logprob: Option<f32>,
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,
-    /// What could have been drawn, where that was [asked for](Draw::records_kept) and is not the whole vocabulary.
+    /// What could have been drawn, where that was [asked for](Draw::records_kept) and is not the
+    /// whole vocabulary.
     pub kept: Option<Box<Kept>>,
 }
 
@@ -78,8 +81,8 @@ pub struct Drawn {
 pub struct Kept {
     /// Ascending.
     pub tokens: Vec<u32>,
-    /// Logarithm of their probability together, under the model at the temperature, in nats: with the bits that
-    /// [`Backend::head`](crate::Backend::head) computes for them.
+    /// Logarithm of their probability together, under the model at the temperature, in nats: with
+    /// the bits that [`Backend::head`](crate::Backend::head) computes for them.
     pub log_mass: f32,
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn workspace(shape: Linear, rows: usize) -> usize {
     logits_block_rows(shape, rows) * shape.outputs
 }
 
-/// The same at most, whatever the remainder of a block.
+/// The largest workspace, whatever the remainder of a block.
 pub(crate) fn most_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul(shape.outputs).min(LOGITS_BLOCK)
 }
@@ -98,8 +101,8 @@ pub(crate) fn rows(draws: &[Draw]) -> usize {
     draws.iter().map(|draw| draw.row + 1).max().unwrap_or(0)
 }
 
-/// A token for each draw, None where the row's logits are not finite. `hidden: [rows, hidden]`; `logits` is
-/// [`workspace`].
+/// A token for each draw, None where the row's logits are not finite. `hidden: [rows, hidden]`;
+/// `logits` is [`workspace`].
 pub(crate) fn draw(
     workers: &Workers,
     shape: Linear,
@@ -213,7 +216,8 @@ fn likeliest(logits: &[f32]) -> u32 {
     best as u32
 }
 
-/// Inverts the cumulative distribution over tokens in order of their ids. Sums are in f64, by blocks.
+/// Inverts the cumulative distribution over tokens in order of their ids. Sums are in f64, by
+/// blocks.
 fn draw_from(weights: &[f32], uniform: f64) -> (u32, f32) {
     let sums: Vec<f64> = weights.chunks(BLOCK).map(block_sum).collect();
     let total: f64 = sums.iter().sum();
@@ -224,7 +228,8 @@ fn draw_from(weights: &[f32], uniform: f64) -> (u32, f32) {
         before += sums[block];
         block += 1;
     }
-    // Rounding may leave the target just beyond the last block's end: the last possible token then stands in.
+    // Rounding may leave the target just beyond the last block's end: the last possible token then
+    // stands in.
     let mut chosen = None;
     for (i, &weight) in weights.iter().enumerate().skip(block * BLOCK).take(BLOCK) {
         if weight > 0.0 {
@@ -260,8 +265,9 @@ fn keep(adjustments: &Adjustments, weights: &[f32]) -> Vec<(f32, u32)> {
     let total: f64 = weights.chunks(BLOCK).map(block_sum).sum();
     let mut least = f32::MIN_POSITIVE;
     if every_rank {
-        // Tokens below the nucleus's share of the rest, spread over the vocabulary, have less than the rest together: the
-        // nucleus is complete without them, and sorting few tokens is cheap. The likeliest token has weight 1.
+        // Tokens below the nucleus's share of the rest, spread over the vocabulary, have less than
+        // the rest together: the nucleus is complete without them, and sorting few tokens is cheap.
+        // The likeliest token has weight 1.
         let tail = (1.0 - f64::from(adjustments.top_p)) * total / weights.len() as f64;
         least = least.max((tail * 0.999) as f32).max(adjustments.min_p);
     }

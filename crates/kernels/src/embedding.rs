@@ -1,5 +1,5 @@
-//! Token embeddings. They are packed like a linear layer from hidden states to the vocabulary, since with
-//! tied weights it is one.
+//! Token embeddings. They are packed like a linear layer from hidden states to the vocabulary,
+//! since with tied weights it is one.
 
 use crate::linear::Linear;
 use crate::threads::{Shared, Workers};
@@ -22,7 +22,8 @@ pub(crate) fn forward(workers: &Workers, vocabulary: Linear, packed: &[f32], tok
     });
 }
 
-/// `rows[slots[t]] += dy[t]`, token by token in order. `dy: [tokens, hidden]`, `rows: [slots, hidden]`.
+/// `rows[slots[t]] += dy[t]`, token by token in order. `dy: [tokens, hidden]`,
+/// `rows: [slots, hidden]`.
 pub(crate) fn backward(workers: &Workers, hidden: usize, slots: &[u32], dy: &[f32], rows: &mut [f32]) {
     assert!(dy.len() >= slots.len() * hidden);
     assert!(slots.iter().all(|&s| (s as usize + 1) * hidden <= rows.len()));

@@ -1,11 +1,12 @@
-//! The fused head: hidden states to the log-probability of one target per row and the exact entropy of the row's
-//! distribution, and back, without the `[rows, vocabulary]` matrix.
+//! The fused head: hidden states to the log-probability of one target per row and the exact entropy
+//! of the row's distribution, and back, without the `[rows, vocabulary]` matrix.
 //!
 //! With `z = logits / temperature`, `m = max z` and `s = sum exp(z - m)`:
 //! `logprob = z_y - m - ln s` and `entropy = ln s - sum exp(z - m) (z - m) / s`, in nats.
 //!
-//! Where sampling was truncated to some tokens K, also `log_mass = ln sum_K exp(z - m) - ln s`, the logarithm of the
-//! probability that they have together: `logprob - log_mass` is the log-probability under the truncated distribution.
+//! Where sampling was truncated to some tokens K, also `log_mass = ln sum_K exp(z - m) - ln s`, the
+//! logarithm of the probability that they have together: `logprob - log_mass` is the
+//! log-probability under the truncated distribution.
 //!
 //! How a step along the gradient of a target's log-prob moves the entropy is [`EntropySlopes`].
 
@@ -20,7 +21,7 @@ use std::sync::Arc;
 /// Logits that a CPU holds at a time, in floats.
 pub const LOGITS_BLOCK: usize = 32 << 20;
 
-/// What a row of logits amounts to at a temperature.
+/// Summary of the distribution that a row of logits gives at a temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distribution {
     /// The largest `logit / temperature`.
@@ -49,8 +50,8 @@ impl Distribution {
         (logit / temperature - self.max) - self.log_sum
     }
 
-    /// Logarithm of the probability that these tokens have together, of which there is at least one. `logits` is the whole
-    /// row. Sums in f64, in the order of the tokens.
+    /// Logarithm of the probability that these tokens have together, of which there is at least
+    /// one. `logits` is the whole row. Sums in f64, in the order of the tokens.
     pub(crate) fn log_mass(&self, isa: Isa, logits: &[f32], tokens: &[u32], temperature: f32) -> f32 {
         let logits: Vec<f32> = tokens.iter().map(|&token| logits[token as usize]).collect();
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) / temperature;
@@ -61,8 +62,8 @@ impl Distribution {
         ((largest - self.max).max(f32::MIN) + log_sum) - self.log_sum
     }
 
-    /// `p (ln p + H)` of tokens of these log-probs, which is minus the slope of the entropy by a token's logit over the
-    /// temperature: how much raising the logit pulls the entropy down.
+    /// `p (ln p + H)` of tokens of these log-probs, which is minus the slope of the entropy by a
+    /// token's logit over the temperature: how much raising the logit pulls the entropy down.
     fn pulls(&self, isa: Isa, logprobs: &[f32]) -> Vec<f64> {
         let logprobs: Vec<f32> = logprobs.iter().map(|&logprob| logprob.max(EXP_ZERO)).collect();
         let mut p = vec![0.0; logprobs.len()];
@@ -78,7 +79,8 @@ impl Distribution {
         unsafe { isa.run(ExpectedPull { distribution: *self, logits, temperature }) }
     }
 
-    /// The same over the distribution that truncated sampling draws from. Sums in f64, in the order of the tokens.
+    /// The same over the distribution that truncated sampling draws from. Sums in f64, in the order
+    /// of the tokens.
     fn expected_pull_of(&self, isa: Isa, logits: &[f32], kept: Truncated<'_>, temperature: f32) -> f64 {
         let logprob = |&token: &u32| self.logprob(logits[token as usize], temperature).max(f32::MIN);
         let logprobs: Vec<f32> = kept.tokens.iter().map(logprob).collect();
@@ -89,7 +91,8 @@ impl Distribution {
     }
 }
 
-/// What truncated sampling keeps of a distribution: tokens, and the logarithm of the probability that they have together.
+/// The tokens that truncated sampling keeps of a distribution, and the logarithm of the probability
+/// that they have together.
 struct Truncated<'a> {
     tokens: &'a [u32],
     log_mass: f32,
@@ -125,8 +128,9 @@ impl Kernel for SoftmaxWeights<'_> {
     }
 }
 
-/// Logits whose exponentials are summed in f32, in 16 lanes; the sums of such blocks are added in f64, in order. In
-/// f32 alone, the likely tokens of a large vocabulary would swallow thousands of unlikely ones.
+/// Logits whose exponentials are summed in f32, in 16 lanes; the sums of such blocks are added in
+/// f64, in order. In f32 alone, the likely tokens of a large vocabulary would swallow thousands of
+/// unlikely ones.
 const SUM_BLOCK: usize = 512;
 
 struct Reduce<'a> {
@@ -238,38 +242,40 @@ impl Kernel for ExpectedPull<'_> {
     }
 }
 
-/// What the head says of each row, in nats.
+/// The head's results for each row, in nats.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeadScores {
     /// Log-prob of the target, `[rows]`.
     pub logprobs: Vec<f32>,
     /// Entropy over the whole vocabulary, `[rows]`.
     pub entropies: Vec<f32>,
-    /// Logarithm of the probability of the tokens that the row's mask keeps, `[rows]`, 0 for the whole vocabulary; none at all
-    /// where no row is masked.
+    /// Logarithm of the probability of the tokens that the row's mask keeps, `[rows]`, 0 for the
+    /// whole vocabulary; none at all where no row is masked.
     pub log_masses: Vec<f32>,
 }
 
-/// What the head says of each row that it keeps nothing of.
+/// The head's results for rows without a backward pass.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EntropySlopes {
     /// As in a pass that goes back.
     pub scores: HeadScores,
-    /// How fast the entropy changes along the gradient of the target's log-prob, both by `z = logits / temperature`, `[rows]`:
-    /// `grad H . grad ln p_y = sum_K q_v p_v (ln p_v + H) - p_y (ln p_y + H)`, where `q_v = p_v / P` is the distribution that the
-    /// target is drawn from: over the tokens K that its mask keeps, of probability P, or over all.
+    /// How fast the entropy changes along the gradient of the target's log-prob, both by
+    /// `z = logits / temperature`, `[rows]`:
+    /// `grad H . grad ln p_y = sum_K q_v p_v (ln p_v + H) - p_y (ln p_y + H)`, where
+    /// `q_v = p_v / P` is the distribution that the target is drawn from: over the tokens K that
+    /// its mask keeps, of probability P, or over all.
     pub slopes: Vec<f32>,
 }
 
-/// What the head keeps of its rows between its forward and its backward pass.
+/// Statistics of rows that the head keeps from its forward to its backward pass.
 pub struct CpuStatistics {
     targets: Vec<u32>,
     temperature: f32,
-    /// Of each target, until they are read.
+    /// Log-prob of each target, until it is read.
     logprobs: Vec<f32>,
     distributions: Vec<Distribution>,
     masks: Arc<SamplingMasks>,
-    /// Of what each mask keeps; none where nothing is masked.
+    /// Log-mass of each mask; empty if nothing is masked.
     log_masses: Vec<f32>,
 }
 
@@ -279,7 +285,8 @@ impl CpuStatistics {
         rows.saturating_mul(size_of::<Distribution>())
     }
 
-    /// Log-prob of each target, which are then gone, entropy of each row, and log-mass of each mask.
+    /// Log-prob of each target, which are then gone, entropy of each row, and log-mass of each
+    /// mask.
     pub(crate) fn read(&mut self) -> HeadScores {
         let entropies = self.distributions.iter().map(|d| d.entropy).collect();
         let logprobs = std::mem::take(&mut self.logprobs);
@@ -287,7 +294,8 @@ impl CpuStatistics {
     }
 }
 
-/// Log-probability, entropy and distribution of each row, and what its mask keeps. `x: [rows, hidden]` (already normed).
+/// Log-probability, entropy and distribution of each row, and what its mask keeps.
+/// `x: [rows, hidden]` (already normed).
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn forward(
     workers: &Workers,
@@ -321,7 +329,8 @@ pub(crate) fn forward(
     CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
 }
 
-/// What [`forward`] finds out of each row, and the slope of its entropy. `x: [rows, hidden]` (already normed).
+/// What [`forward`] finds out of each row, and the slope of its entropy. `x: [rows, hidden]`
+/// (already normed).
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn entropy_slopes(
     workers: &Workers,
@@ -421,8 +430,9 @@ pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul((block_panels(shape, rows) * PANEL).min(shape.outputs))
 }
 
-/// What the head's backward pass goes by: statistics, and the loss's derivatives by each row's log-prob, entropy and
-/// log-mass; the last may be none at all, and is only looked at where a row is masked.
+/// What the head's backward pass goes by: statistics, and the loss's derivatives by each row's
+/// log-prob, entropy and log-mass; the last may be none at all, and is only looked at where a row
+/// is masked.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadGradient<'a> {
     pub statistics: &'a CpuStatistics,
@@ -432,9 +442,10 @@ pub(crate) struct HeadGradient<'a> {
 }
 
 impl HeadGradient<'_> {
-    /// What a row's mask adds to the gradient of the logits of some consecutive tokens, beside what it takes from all tokens:
-    /// `c p_v / P / temperature` of each token that it keeps, with its place among them. `p_v / P` is the exponential of a
-    /// difference of f32 and so is off by some `|ln P| 2^-24` of itself.
+    /// What a row's mask adds to the gradient of the logits of some consecutive tokens, beside what
+    /// it takes from all tokens: `c p_v / P / temperature` of each token that it keeps, with its
+    /// place among them. `p_v / P` is the exponential of a difference of f32 and so is off by some
+    /// `|ln P| 2^-24` of itself.
     fn of_mask(&self, isa: Isa, r: usize, tokens: &Range<usize>, logits: &[f32]) -> Vec<(usize, f32)> {
         let CpuStatistics { temperature, distributions, masks, log_masses, .. } = self.statistics;
         let kept = masks.of(r);
@@ -451,15 +462,16 @@ impl HeadGradient<'_> {
         places.zip(shares).map(|(at, share)| (at, c * share / temperature)).collect()
     }
 
-    /// What the mask's coefficient takes from every token's own probability.
+    /// The part of the mask's coefficient that every token's probability is multiplied with.
     fn of_mass(&self, r: usize) -> f32 {
         let is_masked = !self.statistics.masks.of(r).is_empty();
         self.d_log_masses.get(r).copied().filter(|_| is_masked).unwrap_or_default()
     }
 }
 
-/// `dx` (overwritten) and `dw` (its chains go on). Works through the vocabulary in blocks of columns, so that
-/// every weight's chain runs over all rows at once: logits are recomputed, their gradient lives for one block.
+/// `dx` (overwritten) and `dw` (its chains go on). Works through the vocabulary in blocks of
+/// columns, so that every weight's chain runs over all rows at once: logits are recomputed, their
+/// gradient lives for one block.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
     workers: &Workers,
@@ -523,9 +535,9 @@ struct LogitGradient<'a> {
 impl Kernel for LogitGradient<'_> {
     type Output = ();
 
-    /// With coefficients a (log-prob) and b (entropy): `dz_v = a (1[v = y] - p_v) - b p_v (ln p_v + H)`,
-    /// `dlogit = dz / temperature`. With a mask that keeps K of mass P and a coefficient c (log-mass), also
-    /// `c (1[v in K] p_v / P - p_v)`.
+    /// With coefficients a (log-prob) and b (entropy):
+    /// `dz_v = a (1[v = y] - p_v) - b p_v (ln p_v + H)`, `dlogit = dz / temperature`. With a mask
+    /// that keeps K of mass P and a coefficient c (log-mass), also `c (1[v in K] p_v / P - p_v)`.
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let Self { gradient, r, tokens, row } = self;

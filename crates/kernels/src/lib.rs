@@ -1,9 +1,10 @@
 //! Numerics on buffers: the operations of one decoder, forward and backward, exact to the bit.
 //!
-//! Everything obeys the numerics contract in docs/numerics.md: results depend on the values that go in and on
-//! nothing else, not on batch composition, blocking, threads or instruction set. [`Backend`] is the list of
-//! operations; [`Cpu`] carries them out. Of all numerics these alone have `unsafe` code: each kernel is a plain function
-//! that checks its slices, and a loop over vectors behind it that relies on those checks.
+//! Everything obeys the numerics contract in docs/concepts/numerics.md: results depend on the
+//! values that go in and on nothing else, not on batch composition, blocking, threads or
+//! instruction set. [`Backend`] is the list of operations; [`Cpu`] carries them out. Of all
+//! numerics these alone have `unsafe` code: each kernel is a plain function that checks its slices,
+//! and a loop over vectors behind it that relies on those checks.
 #![allow(unsafe_code, reason = "vector intrinsics and disjoint writes from several threads")]
 
 mod adamw;
@@ -14,6 +15,7 @@ mod buffer;
 mod cpu;
 mod draw;
 mod embedding;
+mod erased;
 mod head;
 mod linear;
 mod mapped_file;
@@ -37,6 +39,7 @@ pub use batch::{CpuBatch, DRAWN, HostBatch, Run};
 pub use buffer::CpuBuffer;
 pub use cpu::Cpu;
 pub use draw::{Adjustments, Draw, Drawn, Kept};
+pub use erased::{Buffer, DeviceBatch, DeviceIndex, DrawnTokens, HeadStatistics, QueuedDraws};
 pub use head::{CpuStatistics, Distribution, EntropySlopes, HeadScores, LOGITS_BLOCK};
 pub use linear::Linear;
 pub use mapped_file::MappedFile;

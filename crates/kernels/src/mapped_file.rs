@@ -1,5 +1,5 @@
-//! A file as read-only memory. Weights are converted straight out of the page cache, so that loading a model
-//! never holds a second copy of its files.
+//! A file as read-only memory. Weights are converted straight out of the page cache, so that
+//! loading a model never holds a second copy of its files.
 
 #![allow(unsafe_code, reason = "mapped bytes are only as constant as the file behind them")]
 
@@ -12,9 +12,9 @@ use memmap2::Mmap;
 
 /// A read-only memory map of a whole file.
 ///
-/// The file must not be changed in place or truncated while it is mapped: the operating system would then show
-/// other bytes or end the process. Replacing it by renaming another file over it is harmless, and is how
-/// isentrope itself writes.
+/// The file must not be changed in place or truncated while it is mapped: the operating system
+/// would then show other bytes or end the process. Replacing it by renaming another file over it is
+/// harmless, and is how isentrope itself writes.
 #[derive(Debug)]
 pub struct MappedFile {
     /// None for an empty file, of which there is nothing to map.
@@ -25,7 +25,8 @@ impl MappedFile {
     /// Maps the regular file at `path` (symbolic links are followed).
     ///
     /// # Errors
-    /// What the operating system says, and [`io::ErrorKind::InvalidInput`] for a directory, pipe or device.
+    /// What the operating system says, and [`io::ErrorKind::InvalidInput`] for a directory, pipe or
+    /// device.
     pub fn open(path: &Path) -> io::Result<Self> {
         // Asked before opening, because opening a pipe waits for its writer.
         if !path.metadata()?.is_file() {
@@ -35,8 +36,8 @@ impl MappedFile {
         if file.metadata()?.len() == 0 {
             return Ok(Self { map: None });
         }
-        // SAFETY: the map is read-only and handed out only as `&[u8]` bounded by `self`. That nobody
-        // shrinks or edits the file meanwhile is the documented condition of this type.
+        // SAFETY: the map is read-only and handed out only as `&[u8]` bounded by `self`. That
+        // nobody shrinks or edits the file meanwhile is the documented condition of this type.
         let map = unsafe { Mmap::map(&file)? };
         Ok(Self { map: Some(map) })
     }
@@ -46,17 +47,19 @@ impl MappedFile {
         self.map.as_deref().unwrap_or_default()
     }
 
-    /// Tells the kernel that the bytes of `range` have been copied and their pages may leave this process, so
-    /// that resident memory does not grow by the whole file. They are read from the file again if touched again.
-    /// Advice only: a range outside the file, a refusal or a system without such a call changes nothing.
+    /// Tells the kernel that the bytes of `range` have been copied and their pages may leave this
+    /// process, so that resident memory does not grow by the whole file. They are read from the
+    /// file again if touched again. Advice only: a range outside the file, a refusal or a system
+    /// without such a call changes nothing.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
         if let Some(map) = &self.map
             && range.start < range.end
             && range.end <= map.len()
         {
-            // SAFETY: dropping pages loses data only where they were written to; these are clean pages of a
-            // read-only file map, which the next access faults in again with the same content.
+            // SAFETY: dropping pages loses data only where they were written to; these are clean
+            // pages of a read-only file map, which the next access faults in again with the same
+            // content.
             let advised = unsafe {
                 map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
             };

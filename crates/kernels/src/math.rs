@@ -8,10 +8,11 @@ const EXP_UNDERFLOW: f32 = -87.336_54;
 /// Stands for every argument whose exponential is 0: finite, so that products with that 0 are 0.
 pub(crate) const EXP_ZERO: f32 = -88.0;
 
-/// `e^x` for `x <= 0` (and, within rounding, a little above), relative error below 1e-7; exactly 0 below
-/// -87.336; NaN for NaN.
+/// `e^x` for `x <= 0` (and, within rounding, a little above), relative error below 1e-7; exactly 0
+/// below -87.336; NaN for NaN.
 ///
-/// `x = n ln 2 + r` with `|r| <= ln(2)/2`, ln 2 in two parts (Cody and Waite), Taylor series of degree 7 in r.
+/// `x = n ln 2 + r` with `|r| <= ln(2)/2`, ln 2 in two parts (Cody and Waite), Taylor series of
+/// degree 7 in r.
 #[inline(always)]
 pub(crate) unsafe fn exp<S: Simd>(x: S::V) -> S::V {
     // 1.5 * 2^23: adding it leaves the nearest integer in the low bits of the significand.
@@ -46,8 +47,9 @@ pub(crate) unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
     }
 }
 
-/// Natural logarithm of a positive finite `x`, correctly rounded but for rare ties: computed in f64 by the series
-/// of `2 artanh((m-1)/(m+1))`, `m` in `[1/sqrt 2, sqrt 2)`. NaN for NaN, and for what is not positive.
+/// Natural logarithm of a positive finite `x`, correctly rounded but for rare ties: computed in f64
+/// by the series of `2 artanh((m-1)/(m+1))`, `m` in `[1/sqrt 2, sqrt 2)`. NaN for NaN, and for what
+/// is not positive.
 pub fn ln(x: f32) -> f32 {
     if x.is_nan() || x <= 0.0 {
         return f32::NAN;

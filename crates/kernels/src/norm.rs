@@ -4,8 +4,8 @@ use crate::simd::{Kernel, LANES, Simd, load, store, vectors};
 use crate::threads::{Shared, Workers};
 use std::ops::Range;
 
-/// Which parts of each row are normalised: `groups` runs of `features` floats from `offset`, in rows `stride`
-/// floats apart. Weights are shared by all groups.
+/// Which parts of each row are normalised: `groups` runs of `features` floats from `offset`, in
+/// rows `stride` floats apart. Weights are shared by all groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grouped {
     /// Floats from one row to the next.
@@ -113,8 +113,8 @@ impl Kernel for Forward {
     }
 }
 
-/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw` goes on over rows, and groups within a
-/// row, in order. `x`, `dy` and `dx` have `layout`.
+/// `dx += d(norm)/dx dy`; without `dy`, `dx` holds it on entry and is replaced. `dw` goes on over
+/// rows, and groups within a row, in order. `x`, `dy` and `dx` have `layout`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
 pub(crate) fn backward(
     workers: &Workers,

@@ -1,8 +1,8 @@
 //! A fixed pool of threads for parallel loops of a few microseconds.
 //!
-//! A small model's step is some fifty parallel loops of tens of microseconds each. A work-stealing pool spends a good part
-//! of that on waking its workers; here idle workers watch for the next loop for a while before they sleep, and a loop is a
-//! counter per thread.
+//! A small model's step is some fifty parallel loops of tens of microseconds each. A work-stealing
+//! pool spends a good part of that on waking its workers; here idle workers watch for the next loop
+//! for a while before they sleep, and a loop is a counter per thread.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -18,7 +18,8 @@ const WATCH: Duration = Duration::from_micros(200);
 const EAGER_LOOKS: u32 = 256;
 
 thread_local! {
-    /// Whether this thread is inside a loop of some pool: loops inside loops run on their own thread.
+    /// Whether this thread is inside a loop of some pool: loops inside loops run on their own
+    /// thread.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -30,7 +31,8 @@ pub(crate) struct Pool {
 }
 
 struct Shared {
-    /// [`OPEN`] while tasks of `job` may be taken, plus [`WORKER`] for each worker that is taking them.
+    /// [`OPEN`] while tasks of `job` may be taken, plus [`WORKER`] for each worker that is taking
+    /// them.
     state: AtomicUsize,
     /// Counts loops, so that a worker joins each only once.
     loops: AtomicUsize,
@@ -59,8 +61,8 @@ struct Job {
     tasks: usize,
 }
 
-// SAFETY: `job` is the only field that is not Sync by itself; `state` orders its one writer before all readers, and the
-// next writer after them.
+// SAFETY: `job` is the only field that is not Sync by itself; `state` orders its one writer before
+// all readers, and the next writer after them.
 unsafe impl Sync for Shared {}
 
 impl Pool {
@@ -91,7 +93,8 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Calls `task` for every index below `tasks`, in no particular order, and returns when all have returned.
+    /// Calls `task` for every index below `tasks`, in no particular order, and returns when all
+    /// have returned.
     ///
     /// # Panics
     /// When a task panics, with its payload, after the others are done.
@@ -101,8 +104,8 @@ impl Pool {
         }
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = &*self.shared;
-        // SAFETY: the borrow's lifetime is stretched only in name: no worker uses it once this function has seen `state`
-        // at 0 again, below.
+        // SAFETY: the borrow's lifetime is stretched only in name: no worker uses it once this
+        // function has seen `state` at 0 again, below.
         let task =
             unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
         let job = Job { task: Some(task), tasks };
@@ -112,7 +115,8 @@ impl Pool {
             next.0.store(shared.first(thread, tasks), Ordering::Relaxed);
         }
         shared.loops.fetch_add(1, Ordering::Relaxed);
-        // SeqCst pairs with a worker's way to sleep: either it sees the loop, or we see the sleeper.
+        // SeqCst pairs with a worker's way to sleep: either it sees the loop, or we see the
+        // sleeper.
         shared.state.store(OPEN, Ordering::SeqCst);
         if shared.sleepers.load(Ordering::SeqCst) > 0 {
             drop(shared.sleep.lock().unwrap_or_else(PoisonError::into_inner));
@@ -158,7 +162,8 @@ impl Shared {
                 continue;
             }
             joined = self.loops.load(Ordering::Relaxed);
-            // SAFETY: this worker is counted in `state`, so the caller neither writes `job` nor returns.
+            // SAFETY: this worker is counted in `state`, so the caller neither writes `job` nor
+            // returns.
             self.take(thread, unsafe { *self.job.get() });
             self.state.fetch_sub(WORKER, Ordering::AcqRel);
         }
@@ -169,8 +174,8 @@ impl Shared {
         thread * tasks / self.next.len()
     }
 
-    /// Runs tasks until none is left: this thread's own first, so that what it works on tends to be in its cache from
-    /// the last such loop, then those that other threads have not got round to.
+    /// Runs tasks until none is left: this thread's own first, so that what it works on tends to be
+    /// in its cache from the last such loop, then those that other threads have not got round to.
     fn take(&self, thread: usize, job: Job) {
         let Some(task) = job.task else { return };
         INSIDE.set(true);

@@ -1,7 +1,8 @@
 //! Which steps are alike.
 
-/// All that the operations of a decoding step and the shapes of their buffers follow from: steps with equal keys differ in
-/// the numbers that go in, and in how long their sequences are, which a backend's attention may divide its work by.
+/// All that the operations of a decoding step and the shapes of their buffers follow from: steps
+/// with equal keys differ in the numbers that go in, and in how long their sequences are, which a
+/// backend's attention may divide its work by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReplayKey {
     /// A number that no other model of the process has: it stands for the shapes of all layers.

@@ -4,8 +4,8 @@ use crate::attention::Attention;
 use crate::linear::Linear;
 use std::fmt;
 
-/// What a buffer holds. A backend chooses the type of its numbers, their padding and their order by it; the CPU has f32
-/// everywhere, and pads nothing but packed weights and pages.
+/// The content of a buffer. A backend chooses the type of its numbers, their padding and their
+/// order by it; the CPU has f32 everywhere, and pads nothing but packed weights and pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Activations, or the gradient of a loss by them: `[rows, features]`.
@@ -16,12 +16,15 @@ pub enum Role {
     Weight(Kind),
     /// The gradient of one parameter. What pads it stays zero.
     Gradient(Kind),
-    /// A moment of the optimizer, of so many numbers of one parameter, in the order of its gradient's buffer.
+    /// A moment of the optimizer, of so many numbers of one parameter, in the order of its
+    /// gradient's buffer.
     Moment(usize),
-    /// The same in the host's memory, where the device has memory of its own: [`adamw`](crate::Backend::adamw) brings it to the
-    /// device in pieces. Where it has none, there is no difference.
+    /// The same in the host's memory, where the device has memory of its own:
+    /// [`adamw`](crate::Backend::adamw) brings it to the device in pieces. Where it has none, there
+    /// is no difference.
     OffloadedMoment(usize),
-    /// Keys and values of so many layers, in pages of [`Backend::PAGE`](crate::Backend::PAGE) positions.
+    /// Keys and values of so many layers, in pages of
+    /// [`page_positions`](crate::Backend::page_positions) positions.
     Cache {
         /// The layers' shape. Their windows may differ.
         shape: Attention,
@@ -32,12 +35,13 @@ pub enum Role {
     },
 }
 
-/// What shape a parameter has.
+/// The shape of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// So many numbers in a row: a bias, the weights of a norm.
     Vector(usize),
-    /// The weights of a linear layer, `[outputs, inputs]`, in the backend's own order: see [`pack`](crate::Backend::pack).
+    /// The weights of a linear layer, `[outputs, inputs]`, in the backend's own order: see
+    /// [`pack`](crate::Backend::pack).
     Matrix(Linear),
 }
 
@@ -51,25 +55,30 @@ impl Kind {
     }
 }
 
-/// What takes memory beside the buffers that are handed to it.
+/// An operation that takes memory beside its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
-    /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward) over so many rows.
+    /// [`head`](crate::Backend::head) and [`head_backward`](crate::Backend::head_backward) over so
+    /// many rows.
     Head(Linear, usize),
     /// The statistics of so many rows, between the two.
     Statistics(usize),
-    /// [`attention`](crate::Backend::attention) over sequences of at most so many positions, whatever the batch.
+    /// [`attention`](crate::Backend::attention) over sequences of at most so many positions,
+    /// whatever the batch.
     Attention(Attention, usize),
     /// [`attention_backward`](crate::Backend::attention_backward) over so many positions.
     AttentionGradient(Attention, usize),
     /// [`draw`](crate::Backend::draw) from so many rows.
     Draw(Linear, usize),
-    /// Steps that the device keeps, to make them again [as one](crate::Backend::replayed): of a model of so many layers, at most.
-    /// An estimate; it has them only where nothing else lacks the memory.
+    /// Steps that the device keeps, to make them again [as one](crate::Backend::replayed): of a
+    /// model of so many layers, at most. An estimate; it has them only where nothing else lacks the
+    /// memory.
     Steps(usize),
-    /// Sums of linear layers of at most so many outputs, before a bias or a residual is added to them, whatever the batch.
+    /// Sums of linear layers of at most so many outputs, before a bias or a residual is added to
+    /// them, whatever the batch.
     LinearSums(usize),
-    /// [`adamw`](crate::Backend::adamw) of so many numbers whose moments are [offloaded](Role::OffloadedMoment).
+    /// [`adamw`](crate::Backend::adamw) of so many numbers whose moments are
+    /// [offloaded](Role::OffloadedMoment).
     OffloadedMoments(usize),
 }
 

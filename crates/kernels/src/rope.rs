@@ -1,4 +1,5 @@
-//! Rotary position embedding: pairs `(x[i], x[i + d/2])` of each head turned by an angle of the token's position.
+//! Rotary position embedding: pairs `(x[i], x[i + d/2])` of each head turned by an angle of the
+//! token's position.
 
 use crate::norm::Grouped;
 use crate::simd::{Kernel, Simd, load, store, vectors};

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-/// For each of several draws the tokens that top-k, top-p and min-p had kept, so that training can look at the same
-/// distribution again ("keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1).
+/// For each of several draws the tokens that top-k, top-p and min-p had kept, so that training can
+/// look at the same distribution again ("keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556,
+/// section 3.1).
 ///
-/// A draw without tokens had the whole vocabulary, and so has any draw beyond the last one that was pushed: the default says
-/// that nothing was truncated.
+/// A draw without tokens had the whole vocabulary, and so has any draw beyond the last one that was
+/// pushed: the default says that nothing was truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SamplingMasks {
     /// Where the tokens of each draw end, `[draws]`.
@@ -44,7 +45,7 @@ impl SamplingMasks {
         (0..draws).for_each(|draw| self.push(more.of(draw)));
     }
 
-    /// Those of some of the draws.
+    /// The masks of some of the draws.
     #[must_use]
     pub fn part(&self, draws: Range<usize>) -> Self {
         let mut part = Self::default();

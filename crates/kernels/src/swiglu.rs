@@ -46,8 +46,8 @@ impl Kernel for Forward {
     }
 }
 
-/// Replaces `gate_up` by its gradient, and `dy` by the forward pass's y, which the layer above the product needs
-/// for its own weight gradient.
+/// Replaces `gate_up` by its gradient, and `dy` by the forward pass's y, which the layer above the
+/// product needs for its own weight gradient.
 pub(crate) fn backward(
     workers: &Workers,
     features: usize,

@@ -1,5 +1,5 @@
-//! The thread pool. Work is split into tasks that own disjoint outputs, so results never depend on how many
-//! threads there are or on which of them took what.
+//! The thread pool. Work is split into tasks that own disjoint outputs, so results never depend on
+//! how many threads there are or on which of them took what.
 
 use crate::pool::Pool;
 use crate::simd::Isa;
@@ -25,15 +25,17 @@ impl Threads {
         self.0.run(tasks, &f);
     }
 
-    /// Calls `f` on ranges that cover `0..len`, each a multiple of `granule` long but for the last. Ranges are
-    /// cut small enough to share the load and large enough (`least` items) to be worth a task.
+    /// Calls `f` on ranges that cover `0..len`, each a multiple of `granule` long but for the last.
+    /// Ranges are cut small enough to share the load and large enough (`least` items) to be worth a
+    /// task.
     pub(crate) fn ranges(&self, len: usize, granule: usize, least: usize, f: impl Fn(Range<usize>) + Sync) {
         let size = len.div_ceil(self.count() * 4).max(least).max(1).next_multiple_of(granule);
         self.each(len.div_ceil(size), |i| f(i * size..(i * size + size).min(len)));
     }
 }
 
-/// Resolves the number of threads: as asked, else `ISENTROPE_THREADS`, else the cores this process may use.
+/// Resolves the number of threads: as asked, else `ISENTROPE_THREADS`, else the cores this process
+/// may use.
 ///
 /// # Errors
 /// A sentence for the user when the variable is not a positive whole number.
@@ -56,7 +58,7 @@ fn pinned(text: &str) -> Result<usize, String> {
 
 const MAX_THREADS: usize = 1024;
 
-/// What every operation needs: an instruction set and a pool.
+/// An instruction set and a pool of threads: every operation needs both.
 pub(crate) struct Workers {
     pub isa: Isa,
     pub threads: Threads,
@@ -73,7 +75,8 @@ impl<T> Clone for Shared<T> {
 
 impl<T> Copy for Shared<T> {}
 
-// SAFETY: whoever dereferences the pointer vouches that tasks touch disjoint parts while the owner is borrowed.
+// SAFETY: whoever dereferences the pointer vouches that tasks touch disjoint parts while the owner
+// is borrowed.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Shared<T> {}
@@ -83,12 +86,13 @@ impl<T> Shared<T> {
         Self(slice.as_mut_ptr())
     }
 
-    /// Of a bare pointer.
+    /// Wraps a bare pointer.
     pub(crate) fn at(pointer: *mut T) -> Self {
         Self(pointer)
     }
 
-    /// The start of the slice this was made of. (A method, so that closures capture the wrapper, not the pointer.)
+    /// The start of the slice this was made of. (A method, so that closures capture the wrapper,
+    /// not the pointer.)
     pub(crate) fn start(self) -> *mut T {
         self.0
     }
@@ -96,7 +100,8 @@ impl<T> Shared<T> {
     /// The part `range` of the slice this was made of.
     ///
     /// # Safety
-    /// `range` lies inside that slice, which is still borrowed, and no other task touches the range.
+    /// `range` lies inside that slice, which is still borrowed, and no other task touches the
+    /// range.
     pub(crate) unsafe fn slice<'a>(self, range: Range<usize>) -> &'a mut [T] {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }

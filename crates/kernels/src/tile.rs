@@ -1,4 +1,5 @@
-//! The one matrix-product microkernel. Linear layers and attention, forward and backward, are loops around it.
+//! The one matrix-product microkernel. Linear layers and attention, forward and backward, are loops
+//! around it.
 
 use crate::simd::{LANES, Simd, load, store};
 
@@ -28,8 +29,8 @@ pub(crate) enum End {
 /// `c[r][j] = start + a(r, 0) b(0, j) + a(r, 1) b(1, j) + ...`: for every output one chain of fused
 /// multiply-adds in ascending order of the reduction. Vector lanes run across the columns j.
 ///
-/// Strides are in floats. Columns of `b` are contiguous, padded to a multiple of 16; those of `c` are contiguous
-/// and not padded.
+/// Strides are in floats. Columns of `b` are contiguous, padded to a multiple of 16; those of `c`
+/// are contiguous and not padded.
 #[derive(Clone, Copy)]
 pub(crate) struct Product {
     pub a: *const f32,
@@ -62,8 +63,8 @@ impl End {
 
 impl Product {
     /// # Safety
-    /// The pointers are valid for the extents and strides given, `c` is not shared with another thread and does
-    /// not overlap `a` or `b`, and the instruction set is available.
+    /// The pointers are valid for the extents and strides given, `c` is not shared with another
+    /// thread and does not overlap `a` or `b`, and the instruction set is available.
     #[inline(always)]
     pub(crate) unsafe fn run<S: Simd>(self) {
         let tile_columns = S::TILE_VECTORS * LANES;
@@ -126,8 +127,8 @@ impl Product {
     #[inline(always)]
     unsafe fn tile<S: Simd, const ROWS: usize, const NV: usize>(self) {
         let last = self.columns - (NV - 1) * LANES;
-        // SAFETY: the caller of `run` vouches for the extents; the last vector touches only `last` columns of
-        // what is not padded.
+        // SAFETY: the caller of `run` vouches for the extents; the last vector touches only `last`
+        // columns of what is not padded.
         unsafe {
             let mut acc = [[S::splat(0.0); NV]; ROWS];
             match self.start {

@@ -14,21 +14,18 @@
 
 pub mod alarms;
 mod collapse;
-mod error;
 pub mod inspect;
 pub mod law;
 pub mod log;
-mod number;
 pub mod page;
 pub mod recipes;
 pub mod report;
 pub mod run;
-pub mod run_files;
 pub mod seeds;
 pub mod show;
 pub mod text_plot;
 pub mod theory;
-pub mod tokens;
 pub mod visible;
 
-pub use error::{Error, Result};
+use isentrope_run::number;
+pub use isentrope_run::{Error, Result, run_files, tokens};

@@ -1,25 +1,26 @@
-//! Activations kept while sampling, for the backward pass over the same rows: a token's activations have the same bits in a
-//! step as in a pass over the whole sequence, so an update on the policy that sampled need not compute them again.
+//! Activations kept while sampling, for the backward pass over the same rows: a token's activations
+//! have the same bits in a step as in a pass over the whole sequence, so an update on the policy
+//! that sampled need not compute them again.
 
 use crate::Result;
 use crate::internals::Internals;
 use crate::model::Model;
-use isentrope_kernels::{Backend, Role};
+use isentrope_kernels::{Backend, Buffer, DeviceIndex, Role};
 
-/// A fixed number of slots, each with one row of everything that a backward pass needs of a forward pass. What a slot holds
-/// is of use as long as the weights are those that computed it.
-pub struct ActivationCache<B: Backend> {
-    blocks: Vec<Block<B>>,
+/// A fixed number of slots, each with one row of everything that a backward pass needs of a forward
+/// pass. What a slot holds is of use as long as the weights are those that computed it.
+pub struct ActivationCache {
+    blocks: Vec<Block>,
     /// The last block's output, `[slots, hidden]`.
-    last: B::Buffer,
+    last: Buffer,
     slots: u32,
     free: Vec<u32>,
 }
 
 /// What a block's backward pass needs. Each `[slots, ...]`.
-struct Block<B: Backend> {
-    input: B::Buffer,
-    internals: Internals<B::Buffer>,
+struct Block {
+    input: Buffer,
+    internals: Internals<Buffer>,
 }
 
 /// Which rows of a step go to which slots, in pairs.
@@ -31,17 +32,18 @@ pub(crate) struct CachedRows<I = Vec<u32>> {
 
 impl CachedRows {
     /// On the device.
-    pub fn upload<B: Backend>(&self, backend: &B) -> CachedRows<B::Index> {
+    pub fn upload(&self, backend: &dyn Backend) -> CachedRows<DeviceIndex> {
         CachedRows { rows: backend.index(&self.rows), slots: backend.index(&self.slots) }
     }
 }
 
-impl<B: Backend> ActivationCache<B> {
-    /// An empty activation cache of so many slots, each of [so many bytes](crate::Layout::activation_bytes_per_slot).
+impl ActivationCache {
+    /// An empty activation cache of so many slots, each of [so many
+    /// bytes](crate::Layout::activation_bytes_per_slot).
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn new(model: &Model<B>, slots: usize) -> Result<Self> {
+    pub fn new(model: &Model, slots: usize) -> Result<Self> {
         let s = &model.layout.shapes;
         let rows = |features: usize| model.backend.allocate(Role::Activation(slots, features));
         let blocks = model.layout.blocks.iter().map(|block| {
@@ -84,10 +86,10 @@ impl<B: Backend> ActivationCache<B> {
     /// Stores the input of a block, `[tokens, hidden]`.
     pub(crate) fn store_input(
         &mut self,
-        backend: &B,
+        backend: &dyn Backend,
         block: usize,
-        input: &B::Buffer,
-        to: &CachedRows<B::Index>,
+        input: &Buffer,
+        to: &CachedRows<DeviceIndex>,
     ) {
         backend.store_rows(input, &to.rows, &mut self.blocks[block].input, &to.slots);
     }
@@ -95,10 +97,10 @@ impl<B: Backend> ActivationCache<B> {
     /// Stores a block's internals, each `[tokens, ...]`.
     pub(crate) fn store_internals(
         &mut self,
-        backend: &B,
+        backend: &dyn Backend,
         block: usize,
-        internals: &Internals<B::Buffer>,
-        to: &CachedRows<B::Index>,
+        internals: &Internals<Buffer>,
+        to: &CachedRows<DeviceIndex>,
     ) {
         for (from, cached) in internals.beside(&mut self.blocks[block].internals) {
             backend.store_rows(from, &to.rows, cached, &to.slots);
@@ -106,17 +108,17 @@ impl<B: Backend> ActivationCache<B> {
     }
 
     /// Stores the last block's output, `[tokens, hidden]`.
-    pub(crate) fn store_last(&mut self, backend: &B, last: &B::Buffer, to: &CachedRows<B::Index>) {
+    pub(crate) fn store_last(&mut self, backend: &dyn Backend, last: &Buffer, to: &CachedRows<DeviceIndex>) {
         backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }
 
     /// A block's input and internals of the rows in so many `slots`.
     pub(crate) fn block(
         &self,
-        model: &Model<B>,
+        model: &Model,
         block: usize,
-        (slots, count): (&B::Index, usize),
-    ) -> (B::Buffer, Internals<B::Buffer>) {
+        (slots, count): (&DeviceIndex, usize),
+    ) -> (Buffer, Internals<Buffer>) {
         let (b, s) = (&*model.backend, &model.layout.shapes);
         let mut input = model.activations(count, s.hidden);
         b.gather_rows(&self.blocks[block].input, slots, &mut input);
@@ -129,7 +131,7 @@ impl<B: Backend> ActivationCache<B> {
     }
 
     /// The last block's output of the rows in `slots`.
-    pub(crate) fn last(&self, model: &Model<B>, slots: &[u32]) -> B::Buffer {
+    pub(crate) fn last(&self, model: &Model, slots: &[u32]) -> Buffer {
         let b = &*model.backend;
         let mut rows = model.activations(slots.len(), model.layout.shapes.hidden);
         b.gather_rows(&self.last, &b.index(slots), &mut rows);
@@ -140,7 +142,7 @@ impl<B: Backend> ActivationCache<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isentrope_kernels::{Cpu, Isa};
+    use isentrope_kernels::{Cpu, CpuBuffer, Isa};
     use std::path::Path;
     use std::sync::Arc;
 
@@ -151,10 +153,11 @@ mod tests {
         for name in ["qwen2-tied", "qwen3"] {
             let model = Model::load(&models.join(name), cpu.clone()).unwrap();
             let ActivationCache { blocks, last, .. } = ActivationCache::new(&model, 5).unwrap();
-            let of_block = |Block { input, internals }: Block<Cpu>| {
-                input.len() + internals.each().map(|buffer| buffer.len()).sum::<usize>()
+            let len = |buffer: &Buffer| buffer.of::<CpuBuffer>().len();
+            let of_block = |Block { input, internals }: Block| {
+                len(&input) + internals.each().map(|buffer| len(&buffer)).sum::<usize>()
             };
-            let floats = last.len() + blocks.into_iter().map(of_block).sum::<usize>();
+            let floats = len(&last) + blocks.into_iter().map(of_block).sum::<usize>();
             assert_eq!(floats * size_of::<f32>(), 5 * model.layout.activation_bytes_per_slot(&*cpu));
         }
     }

@@ -1,52 +1,53 @@
 //! One decoder block, forward and backward.
 //!
-//! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then `x += Wdown swiglu(Wgu norm(x))`.
+//! Forward, on the residual stream x: `x += Wo attention(rope(Wqkv norm(x)))`, then
+//! `x += Wdown swiglu(Wgu norm(x))`.
 
 use crate::gradient::Gradient;
 use crate::internals::{AttentionInternals, Internals};
 use crate::layout::BlockLayout;
 use crate::model::Model;
 use crate::rope_table::Rotations;
-use isentrope_kernels::{Backend, HeadNorms, HostBatch, Role, Turn};
+use isentrope_kernels::{Buffer, DeviceBatch, HeadNorms, HostBatch, Role, Turn};
 use isentrope_trace::operation;
 use std::mem;
 use std::sync::Arc;
 
 /// The rows of a batch on the device, as every block sees them.
-pub(crate) struct Rows<B: Backend> {
+pub(crate) struct Rows {
     pub count: usize,
-    pub batch: B::Batch,
-    pub rope: Arc<Rotations<B>>,
+    pub batch: DeviceBatch,
+    pub rope: Arc<Rotations>,
 }
 
 /// Where a block finds the keys and values of earlier rows, and stores those of its own.
-pub(crate) struct CacheLayer<'a, B: Backend> {
-    pub cache: &'a mut B::Buffer,
+pub(crate) struct CacheLayer<'a> {
+    pub cache: &'a mut Buffer,
     pub layer: usize,
 }
 
-impl<B: Backend> Model<B> {
+impl Model {
     /// Uploads the rows of a batch.
-    pub(crate) fn rows(&self, host: &HostBatch) -> Rows<B> {
-        let rope = self.rope.up_to(&self.backend, host.positions());
+    pub(crate) fn rows(&self, host: &HostBatch) -> Rows {
+        let rope = self.rope.up_to(&*self.backend, host.positions());
         Rows { count: host.rows(), batch: self.backend.batch(host), rope }
     }
 
     /// Activations of so many features for each of `rows`, for a moment.
-    pub(crate) fn activations(&self, rows: usize, features: usize) -> B::Buffer {
+    pub(crate) fn activations(&self, rows: usize, features: usize) -> Buffer {
         self.backend.buffer(Role::Activation(rows, features))
     }
 
-    /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the batch's keys and values.
-    /// Returns the internals if they are to be kept.
+    /// Advances the residual stream `x: [tokens, hidden]` through one block, which stores the
+    /// batch's keys and values. Returns the internals if they are to be kept.
     pub(crate) fn block_forward(
         &self,
         block: &BlockLayout,
-        x: &mut B::Buffer,
-        rows: &Rows<B>,
-        cache: CacheLayer<'_, B>,
+        x: &mut Buffer,
+        rows: &Rows,
+        cache: CacheLayer<'_>,
         keep: bool,
-    ) -> Option<Internals<B::Buffer>> {
+    ) -> Option<Internals<Buffer>> {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
         let attention = self.attention_branch(block, x, rows, cache);
@@ -68,14 +69,15 @@ impl<B: Backend> Model<B> {
         kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals { attention, middle, gate_up })
     }
 
-    /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's input.
+    /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's
+    /// input.
     pub(crate) fn block_internals(
         &self,
         block: &BlockLayout,
-        input: &B::Buffer,
-        rows: &Rows<B>,
-        cache: CacheLayer<'_, B>,
-    ) -> Internals<B::Buffer> {
+        input: &Buffer,
+        rows: &Rows,
+        cache: CacheLayer<'_>,
+    ) -> Internals<Buffer> {
         let tokens = rows.count;
         let mut middle = self.activations(tokens, self.layout.shapes.hidden);
         self.backend.copy(input, &mut middle, tokens);
@@ -92,10 +94,10 @@ impl<B: Backend> Model<B> {
     fn attention_branch(
         &self,
         block: &BlockLayout,
-        x: &mut B::Buffer,
-        rows: &Rows<B>,
-        CacheLayer { cache, layer }: CacheLayer<'_, B>,
-    ) -> AttentionInternals<B::Buffer> {
+        x: &mut Buffer,
+        rows: &Rows,
+        CacheLayer { cache, layer }: CacheLayer<'_>,
+    ) -> AttentionInternals<Buffer> {
         let _span = operation("attention");
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
@@ -123,21 +125,22 @@ impl<B: Backend> Model<B> {
     }
 
     /// The norm before the MLP.
-    fn mlp_input(&self, block: &BlockLayout, x: &B::Buffer, tokens: usize) -> B::Buffer {
+    fn mlp_input(&self, block: &BlockLayout, x: &Buffer, tokens: usize) -> Buffer {
         let mut normed = self.activations(tokens, self.layout.shapes.hidden);
         self.norm(x, block.mlp_norm, &mut normed, tokens);
         normed
     }
 
-    /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the weights' gradients.
+    /// Turns `dx`, the gradient of the block's output, into that of its `input`, and adds to the
+    /// weights' gradients.
     pub(crate) fn block_backward(
         &self,
         block: &BlockLayout,
-        input: &B::Buffer,
-        internals: Internals<B::Buffer>,
-        rows: &Rows<B>,
-        dx: &mut B::Buffer,
-        gradient: &mut Gradient<B>,
+        input: &Buffer,
+        internals: Internals<Buffer>,
+        rows: &Rows,
+        dx: &mut Buffer,
+        gradient: &mut Gradient,
     ) {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let g = &mut gradient.parameters;

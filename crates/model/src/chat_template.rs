@@ -1,11 +1,12 @@
-//! From a list of messages to the text a model was trained on, by the Jinja template in its directory.
+//! Chat templates: render messages as the text that a model was trained on, by the Jinja template
+//! in its directory.
 //!
-//! Renders what `apply_chat_template(..., tokenize=False)` of transformers 5 renders. The rendered text holds its
-//! own special tokens: encode it with `add_special = false`.
+//! Renders the text of `apply_chat_template(..., tokenize=False)` of transformers 5. The text has
+//! its own special tokens: encode it with `add_special = false`.
 //!
-//! Templates are programs from somewhere else, and the engine bounds neither the size nor the nesting of the values that
-//! they build (a string doubled forty times). They are compiled and rendered in a process of their own, which has limits on
-//! memory and time.
+//! Templates are untrusted programs. minijinja's fuel bounds their steps but not their memory:
+//! forty times `x ~ x` make a terabyte. So a process with limits on memory and time compiles and
+//! renders them.
 
 mod date;
 mod engine;
@@ -34,40 +35,40 @@ use crate::{Error, Result};
 /// Largest template file read, in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
 
-/// Conversations at which a template may reach a limit before it is rendered no more: one may be at fault itself, and each
-/// takes ten seconds.
+/// Conversations at which a template may exceed a limit. After that it is not rendered again, as
+/// each costs ten seconds; a single conversation may be at fault itself.
 const MAX_EXCEEDED: usize = 3;
 
-/// Fields in which the reasoning of a message may stand, the one that templates read first.
+/// Fields of a message's reasoning, by precedence.
 const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
 /// A chat template that compiles.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    /// By which a worker knows the sources; no other template of this program has it.
+    /// Unique number, by which a worker knows the sources.
     id: u64,
     sources: Sources,
     path: PathBuf,
     special: SpecialTokens,
-    /// The time that it is told, one and the same for every text.
+    /// Time for `strftime_now`, the same for every text.
     now: NaiveDateTime,
-    /// What rendering took too much of, each time that it did.
+    /// Limits that rendering has exceeded so far.
     exceeded: Mutex<Vec<String>>,
 }
 
 impl ChatTemplate {
     /// Reads the chat template of the model in `dir`, or `None` if it has none.
     ///
-    /// `chat_template.jinja` comes before `chat_template` in `tokenizer_config.json`, and that before
-    /// `chat_template.json`. A list of named templates must have one called "default"; one called "tool_use" is
-    /// rendered when tools are given.
+    /// `chat_template.jinja` comes before `chat_template` in `tokenizer_config.json`, and that
+    /// before `chat_template.json`. A list of named templates must have one called "default"; one
+    /// called "tool_use" is rendered when tools are given.
     ///
-    /// A template that asks for the date is told `date`, or, if none, the day on which it is read. The time of the day is
-    /// always midnight: what it renders does not depend on when.
+    /// A template that asks for the date gets `date`, or today. The time is always midnight, so
+    /// that the text does not depend on the hour.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read; [`Error::Invalid`] naming file and line when a template does not
-    /// compile.
+    /// [`Error::Io`] when a file cannot be read; [`Error::Invalid`] naming file and line when a
+    /// template does not compile.
     pub fn read(dir: &Path, special: &SpecialTokens, date: Option<Date>) -> Result<Option<Self>> {
         let template = Self::find(dir, special)?;
         let now = date.unwrap_or_else(Date::today).begins();
@@ -113,13 +114,13 @@ impl ChatTemplate {
         Ok(template)
     }
 
-    /// Whether what it renders may depend on the date.
+    /// Whether its text may depend on the date.
     pub fn asks_for_date(&self) -> bool {
         let Sources { default, tool_use } = &self.sources;
         [Some(default), tool_use.as_ref()].into_iter().flatten().any(|source| source.contains("strftime_now"))
     }
 
-    /// The day that it is told, where it asks for the date.
+    /// The date that it gets, if it asks for it.
     pub fn date(&self) -> Option<Date> {
         self.asks_for_date().then(|| Date::of(self.now))
     }
@@ -127,13 +128,14 @@ impl ChatTemplate {
     /// Renders `messages`, each an object such as `{"role": "user", "content": "..."}`, and with
     /// `add_generation_prompt` the beginning of the answer.
     ///
-    /// `variables` are further variables of the template: `tools` and `documents` (lists of objects), and switches
-    /// such as `enable_thinking`. They come before special tokens of the same name.
+    /// `variables` are further variables of the template: `tools` and `documents` (lists of
+    /// objects), and switches such as `enable_thinking`. They come before special tokens of the
+    /// same name.
     ///
     /// # Errors
     /// [`Error::Input`] when a message is not an object or the template refuses the conversation;
-    /// [`Error::Invalid`] naming file and line when rendering fails, runs too long or grows too large. Once that has happened
-    /// three times, it is said again of whatever else is to be rendered, without trying.
+    /// [`Error::Invalid`] naming file and line when rendering fails or exceeds a limit. After three
+    /// excesses the error comes without rendering.
     pub fn render(
         &self,
         messages: &[Value],
@@ -227,7 +229,7 @@ fn check_objects(name: &str, value: &Value) -> Result<()> {
     }
 }
 
-/// Transformers offers a message's reasoning under the names that templates read, whichever name it came under.
+/// Offers a message's reasoning under both names that templates read, as transformers does.
 fn with_reasoning_aliases(message: &Map<String, Value>) -> Map<String, Value> {
     let reasoning =
         REASONING_FIELDS.iter().find_map(|field| message.get(*field).filter(|value| !value.is_null()));

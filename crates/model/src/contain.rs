@@ -1,4 +1,5 @@
-//! Panics as errors: of the text libraries on odd input, and of devices, whose operations have no way to return one.
+//! Panics as errors: of the text libraries on odd input, and of devices, whose operations have no
+//! way to return one.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -20,11 +21,12 @@ pub struct Panicked {
     pub place: Option<String>,
 }
 
-/// Runs a call that is known to panic for reasons which are no mistake of this program; a panic becomes the error that
-/// `panicked` makes of it, and is not reported to the user besides, unless `RUST_BACKTRACE` asks for that.
+/// Runs a call that is known to panic for reasons which are no mistake of this program; a panic
+/// becomes the error that `panicked` makes of it, and is not reported to the user besides, unless
+/// `RUST_BACKTRACE` asks for that.
 ///
-/// Only for calls on values that are dropped or not written to when they fail, since those may be left
-/// half-changed.
+/// Only for calls on values that are dropped or not written to when they fail, since those may be
+/// left half-changed.
 ///
 /// # Errors
 /// The call's, and `panicked`'s.

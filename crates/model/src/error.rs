@@ -34,9 +34,6 @@ pub enum Error {
         /// The name of the thing, and what is supported instead.
         what: String,
     },
-    /// A model hub could not deliver a file.
-    #[error("{0}")]
-    Hub(String),
     /// There is no memory for weights, a gradient, a cache or an activation cache.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),

@@ -12,7 +12,8 @@ pub struct Tokens {
     pub tokens: f64,
     /// Of these, the ones whose next token is drawn or scored: they go through the head.
     pub scored: f64,
-    /// Keys that they see, summed over the tokens: the mean of the layers, of which some may have a window.
+    /// Keys that they see, summed over the tokens: the mean of the layers, of which some may have a
+    /// window.
     pub visible: f64,
 }
 
@@ -31,8 +32,8 @@ fn seen(windows: &Windows, tokens: f64) -> f64 {
 }
 
 impl Tokens {
-    /// Responses of `new` tokens to prompts of `prompt` tokens, `group` to each. A prompt goes through the model once for its
-    /// group.
+    /// Responses of `new` tokens to prompts of `prompt` tokens, `group` to each. A prompt goes
+    /// through the model once for its group.
     pub fn of_groups(windows: &Windows, prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
         let (of_prompt, of_all) = (seen(windows, prompt), seen(windows, prompt + new));
         Self {
@@ -47,7 +48,8 @@ impl Tokens {
         Self { tokens: prompts * prompt, scored: 0.0, visible: prompts * seen(windows, prompt) }
     }
 
-    /// The responses of [`of_groups`](Self::of_groups) alone. The first token is drawn of the prompt, and the last is not fed.
+    /// The responses of [`of_groups`](Self::of_groups) alone. The first token is drawn of the
+    /// prompt, and the last is not fed.
     pub fn of_decoding(windows: &Windows, prompts: f64, group: f64, prompt: f64, new: f64) -> Self {
         let (responses, fed) = (prompts * group, (new - 1.0).max(0.0));
         let visible = seen(windows, prompt + fed) - seen(windows, prompt);
@@ -74,8 +76,8 @@ impl Mul<f64> for Tokens {
 }
 
 impl Layout {
-    /// Floating-point operations of a forward pass: two per weight of a product, and four per key and query feature. A
-    /// backward pass takes twice as many.
+    /// Floating-point operations of a forward pass: two per weight of a product, and four per key
+    /// and query feature. A backward pass takes twice as many.
     pub fn forward_flops(&self, of: Tokens) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         let shapes = &self.shapes;

@@ -7,25 +7,26 @@ use crate::parameters::ROWS_PER_CALL;
 use crate::pass::Keep;
 use isentrope_kernels::{Backend, Kind, Linear, Role, Work};
 
-/// Rows of the head's work for one token: the normed row, its gradient and that of the last block's output.
+/// Rows of the head's work for one token: the normed row, its gradient and that of the last block's
+/// output.
 const HEAD_ROWS: usize = 3;
 /// The residual stream, its gradient and the largest copies made on the way.
 const STREAM_ROWS: usize = 4;
 
 impl Layout {
     /// Numbers of each parameter on a device, what pads it included.
-    pub fn numbers<B: Backend>(&self, backend: &B) -> impl Iterator<Item = usize> {
+    pub fn numbers(&self, backend: &dyn Backend) -> impl Iterator<Item = usize> {
         self.parameters.iter().map(|parameter| backend.numbers(parameter.kind))
     }
 
     /// Bytes of one set of parameters: [`Role::Weight`] or [`Role::Gradient`].
-    pub fn parameter_bytes(&self, backend: &impl Backend, role: impl Fn(Kind) -> Role) -> usize {
+    pub fn parameter_bytes(&self, backend: &dyn Backend, role: impl Fn(Kind) -> Role) -> usize {
         let bytes = |sum: usize, kind| sum.saturating_add(backend.bytes(role(kind)));
         self.parameters.iter().map(|parameter| parameter.kind).fold(0, bytes)
     }
 
-    /// Bytes of the host's memory that weights take on their way to a device with memory of its own, at most: some rows of f32,
-    /// and the same as they are uploaded.
+    /// Bytes of the host's memory that weights take on their way to a device with memory of its
+    /// own, at most: some rows of f32, and the same as they are uploaded.
     pub fn loading_bytes(&self) -> usize {
         let of_rows = |shape: Vec<usize>| {
             let width: usize = shape[1..].iter().product();
@@ -34,7 +35,8 @@ impl Layout {
         self.tensor_shapes().map(of_rows).max().unwrap_or(0)
     }
 
-    /// Bytes of the host's memory that a tensor takes on its way from such a device to a checkpoint, at most.
+    /// Bytes of the host's memory that a tensor takes on its way from such a device to a
+    /// checkpoint, at most.
     pub fn saving_bytes(&self) -> usize {
         let whole = |shape: Vec<usize>| shape.into_iter().fold(4, usize::saturating_mul);
         self.tensor_shapes().map(whole).max().unwrap_or(0)
@@ -44,38 +46,38 @@ impl Layout {
         self.tensors().map(|(_, parameter, tensor)| parameter.shape(tensor))
     }
 
-    /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the rows of its tokens, unless
-    /// that is the head as well.
-    pub fn read_bytes(&self, backend: &impl Backend) -> usize {
+    /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the
+    /// rows of its tokens, unless that is the head as well.
+    pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
         let all: usize = self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
         let embedding = backend.bytes_read(self.parameters[self.embedding.0].kind);
         if self.embedding == self.head { all } else { all - embedding }
     }
 
     /// Bytes that the [tape](crate::Tape) of a forward pass keeps for one token.
-    pub fn tape_bytes_per_token(&self, backend: &impl Backend, keep: Keep) -> usize {
+    pub fn tape_bytes_per_token(&self, backend: &dyn Backend, keep: Keep) -> usize {
         self.activation_bytes_per_token(backend, keep) + backend.workspace(Work::Statistics(1))
     }
 
     /// Bytes of one slot of an [activation cache](crate::ActivationCache).
-    pub fn activation_bytes_per_slot(&self, backend: &impl Backend) -> usize {
+    pub fn activation_bytes_per_slot(&self, backend: &dyn Backend) -> usize {
         self.activation_bytes_per_token(backend, Keep::Activations)
     }
 
     /// Bytes that a forward and a backward pass over so many tokens take beside the tape, at most.
-    pub fn working_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
+    pub fn working_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         let per_token = self.working_bytes_per_token(backend);
         per_token.saturating_mul(tokens).saturating_add(self.head_bytes(backend, tokens))
     }
 
-    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. Not in proportion to the tokens, since the head
-    /// works on some of them at a time.
-    pub fn head_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
+    /// The head's part of [`working_bytes`](Self::working_bytes): its logits. Not in proportion to
+    /// the tokens, since the head works on some of them at a time.
+    pub fn head_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend.workspace(Work::Head(self.shapes.vocabulary, tokens))
     }
 
     /// The rest of [`working_bytes`](Self::working_bytes), for one token.
-    pub fn working_bytes_per_token(&self, backend: &impl Backend) -> usize {
+    pub fn working_bytes_per_token(&self, backend: &dyn Backend) -> usize {
         let row = |features| backend.bytes(Role::Activation(1, features));
         let block = self.blocks.iter().map(|block| self.internals_bytes(backend, block)).max().unwrap_or(0);
         let rows = (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
@@ -84,33 +86,35 @@ impl Layout {
         2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
     }
 
-    /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens went into it, at most: a row
-    /// for each token of the vocabulary among them, and the rows so far beside them while there come to be more.
-    pub fn embedded_bytes(&self, backend: &impl Backend, tokens: usize) -> usize {
+    /// Bytes that a [gradient](crate::Gradient) takes beside its parameters once so many tokens
+    /// went into it, at most: a row for each token of the vocabulary among them, and the rows so
+    /// far beside them while there come to be more.
+    pub fn embedded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
         backend.bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
     }
 
     /// Bytes of one page of keys and values, over all layers.
-    pub fn cache_page_bytes(&self, backend: &impl Backend) -> usize {
+    pub fn cache_page_bytes(&self, backend: &dyn Backend) -> usize {
         backend.bytes(self.cache(self.blocks.len(), 1))
     }
 
     /// Bytes that drawing from so many rows takes.
-    pub fn draw_bytes(&self, backend: &impl Backend, rows: usize) -> usize {
+    pub fn draw_bytes(&self, backend: &dyn Backend, rows: usize) -> usize {
         backend.workspace(Work::Draw(self.shapes.vocabulary, rows))
     }
 
-    /// Bytes that attention and linear layers take beside their buffers, in any pass or step over sequences of at most so many
-    /// tokens.
-    pub fn block_bytes(&self, backend: &impl Backend, longest: usize) -> usize {
+    /// Bytes that attention and linear layers take beside their buffers, in any pass or step over
+    /// sequences of at most so many tokens.
+    pub fn block_bytes(&self, backend: &dyn Backend, longest: usize) -> usize {
         let attention = backend.workspace(Work::Attention(self.attention(), longest));
         let adds = self.linear_layers().into_iter().filter(|&(_, adds)| adds);
         let outputs = adds.map(|(shape, _)| shape.outputs).max().unwrap_or(0);
         attention.saturating_add(backend.workspace(Work::LinearSums(outputs)))
     }
 
-    /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and only where there is room.
-    pub fn steps_bytes(&self, backend: &impl Backend) -> usize {
+    /// Bytes that steps of sampling take which a device keeps to make them again: an estimate, and
+    /// only where there is room.
+    pub fn steps_bytes(&self, backend: &dyn Backend) -> usize {
         backend.workspace(Work::Steps(self.blocks.len()))
     }
 
@@ -120,7 +124,7 @@ impl Layout {
     }
 
     /// What a backward pass needs of a forward pass, without the head's statistics.
-    fn activation_bytes_per_token(&self, backend: &impl Backend, keep: Keep) -> usize {
+    fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: Keep) -> usize {
         let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
         let block = |block| match keep {
             Keep::Activations => hidden + self.internals_bytes(backend, block),
@@ -131,18 +135,18 @@ impl Layout {
     }
 
     /// Of a block, for one token: what its backward pass needs beside its input.
-    fn internals_bytes(&self, backend: &impl Backend, block: &BlockLayout) -> usize {
+    fn internals_bytes(&self, backend: &dyn Backend, block: &BlockLayout) -> usize {
         let features = Internals::features(block, &self.shapes).each();
         features.map(|features| backend.bytes(Role::Activation(1, features))).sum()
     }
 }
 
-fn cache_bytes_per_position<B: Backend>(backend: &B, page: Role) -> usize {
-    backend.bytes(page).div_ceil(B::PAGE)
+fn cache_bytes_per_position(backend: &dyn Backend, page: Role) -> usize {
+    backend.bytes(page).div_ceil(backend.page_positions())
 }
 
-/// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those that are copied into them,
-/// which are fewer than the tokens and a power of two.
+/// Rows that there is memory for at a time while the tokens come, at most: the last rows, and those
+/// that are copied into them, which are fewer than the tokens and a power of two.
 fn embedded_rows(vocabulary: Linear, tokens: usize) -> usize {
     let used = tokens.min(vocabulary.outputs);
     embedded_capacity(vocabulary, used) + used.next_power_of_two() / 2

@@ -1,7 +1,7 @@
-//! `generation_config.json`: how the authors of a model meant it to be sampled.
+//! `generation_config.json`: the authors' sampling settings of a model.
 //!
-//! Source: the `GenerationConfig` of transformers. Of the keys that change what is sampled, those that isentrope's sampler cannot
-//! act on are read only to be named.
+//! Source: the `GenerationConfig` of transformers. Keys that change sampling but that isentrope's
+//! sampler lacks are read only to name them.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::json_file::{describe, find_object};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Result};
 
-/// Keys that change what is sampled and that isentrope's sampler does not act on, with the number at which they change nothing.
+/// Keys that change sampling but that isentrope's sampler lacks, with the number at which they have
+/// no effect.
 const NOT_ACTED_ON: [(&str, f64); 19] = [
     ("typical_p", 1.0),
     ("top_h", 1.0),
@@ -36,10 +37,11 @@ const NOT_ACTED_ON: [(&str, f64); 19] = [
     ("watermarking_config", 0.0),
 ];
 
-/// The sampling defaults shipped with a model. `None` means that the file does not say.
+/// Sampling defaults of a model. `None`: the file has no such key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GenerationConfig {
-    /// Tokens that end a response; empty where the file names none. [`eos_tokens`] has all that end one.
+    /// Tokens that end a response; empty if the file names none. [`eos_tokens`] also has the
+    /// tokenizer's.
     pub eos_token_ids: Vec<u32>,
     /// Whether to sample; transformers decodes greedily unless this is `Some(true)`.
     pub do_sample: Option<bool>,
@@ -53,16 +55,17 @@ pub struct GenerationConfig {
     pub min_p: Option<f64>,
     /// Divisor of the (positive) logits of tokens already in the context, above 0.
     pub repetition_penalty: Option<f64>,
-    /// Keys of the file that would change what is sampled, and that isentrope's sampler does not act on.
+    /// Keys of the file that would change sampling but that isentrope's sampler lacks.
     pub not_acted_on: Vec<&'static str>,
 }
 
-/// The tokens that end a response of the model in `dir`, whose vocabulary has `vocab_size` tokens: those of `eos_token_id` as
-/// [`GenerationConfig::read`] finds it, and the tokenizer's end-of-sequence token, which vLLM and TRL heed beside these. Empty
-/// where neither names one.
+/// Finds the tokens that end a response of the model in `dir`: those of `eos_token_id`
+/// ([`GenerationConfig::read`]) and, as in vLLM and TRL, the tokenizer's end-of-sequence token.
+/// Empty if neither names one.
 ///
 /// # Errors
-/// As [`GenerationConfig::read`]; and [`Error::Invalid`] for a token outside the vocabulary, at which no response would end.
+/// As [`GenerationConfig::read`]; also [`Error::Invalid`] for a token outside of the vocabulary of
+/// `vocab_size`, which would never end a response.
 pub fn eos_tokens(dir: &Path, vocab_size: usize, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
     let mut tokens = GenerationConfig::read(dir)?.eos_token_ids;
     if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
@@ -82,13 +85,13 @@ pub fn eos_tokens(dir: &Path, vocab_size: usize, tokenizer: Option<&Tokenizer>) 
 }
 
 impl GenerationConfig {
-    /// Reads `generation_config.json` in `dir`. Without that file the token ids come from `config.json`, and
-    /// without either everything is `None`.
+    /// Reads `generation_config.json` in `dir`. Without it the token ids come from `config.json`,
+    /// and without either everything is `None`.
     ///
     /// # Errors
-    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] naming file and key when it is no JSON object
-    /// or a value has the wrong type or is out of range. Nulls are the same as absent keys, and so is the token -1 of older
-    /// Llama files.
+    /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] naming file and key when it is
+    /// no JSON object or a value has the wrong type or is out of range. Nulls are the same as
+    /// absent keys, and so is the token -1 of older Llama files.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("generation_config.json");
         if let Some(object) = find_object(&path)? {
@@ -119,7 +122,7 @@ impl GenerationConfig {
     }
 }
 
-/// Typed access to one file's keys, where every complaint names file and key.
+/// Typed access to one file's keys. Errors name file and key.
 struct Keys<'a> {
     path: &'a Path,
     object: &'a Map<String, Value>,
@@ -156,7 +159,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Only what is written as 0 may be 0 as f32, which is greedy.
+    /// Only a written 0 may become 0 in f32, which means greedy.
     fn temperature(&self) -> Result<Option<f64>> {
         let temperature = self.number("temperature", 0.0..=f64::MAX)?;
         match temperature.filter(|&t| t > 0.0 && t < f64::from(f32::MIN_POSITIVE)) {
@@ -168,7 +171,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Those of [`NOT_ACTED_ON`] that are there and change something.
+    /// The keys of [`NOT_ACTED_ON`] in the file that have an effect.
     fn not_acted_on(&self) -> Vec<&'static str> {
         let changes = |value: &Value, neutral: f64| match value {
             Value::Null | Value::Bool(false) => false,
@@ -188,8 +191,7 @@ impl Keys<'_> {
         self.get(key).map(|value| self.to_u32(key, value)).transpose()
     }
 
-    /// A token, -1 for none.
-    /// A token or a list of them, each -1 for none.
+    /// A token or a list of tokens, each -1 for none.
     fn tokens(&self, key: &str) -> Result<Vec<u32>> {
         let values = match self.get(key) {
             None => &[],

@@ -4,32 +4,33 @@ use crate::Result;
 use crate::layout::Layout;
 use crate::model::Model;
 use crate::parameters::Parameters;
-use isentrope_kernels::{Backend, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Linear, Role};
 use std::collections::HashMap;
 
-/// A gradient in the making. Every number in it is one chain over the tokens that were given, in order, wherever
-/// the boundaries of micro-batches fell.
-pub struct Gradient<B: Backend> {
-    pub(crate) parameters: Parameters<B>,
-    embedding: EmbeddingRows<B>,
+/// A gradient in the making. Every number in it is one chain over the tokens that were given, in
+/// order, wherever the boundaries of micro-batches fell.
+pub struct Gradient {
+    pub(crate) parameters: Parameters,
+    embedding: EmbeddingRows,
 }
 
-/// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a gradient from the
-/// head as well; two chains added at the end do not depend on micro-batches, as one chain alternating would.
-struct EmbeddingRows<B: Backend> {
+/// The embedding's gradient, for the tokens that occurred. With tied weights the same matrix has a
+/// gradient from the head as well; two chains added at the end do not depend on micro-batches, as
+/// one chain alternating would.
+struct EmbeddingRows {
     slots: HashMap<u32, u32>,
     tokens: Vec<u32>,
     /// `[capacity, hidden]`; rows in use are the first `tokens.len()`.
-    rows: B::Buffer,
+    rows: Buffer,
     capacity: usize,
 }
 
-impl<B: Backend> Gradient<B> {
+impl Gradient {
     /// A gradient of zero.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn zeros(model: &Model<B>) -> Result<Self> {
+    pub fn zeros(model: &Model) -> Result<Self> {
         let backend = &*model.backend;
         Ok(Self {
             parameters: Parameters::zeros(backend, &model.layout, Role::Gradient)?,
@@ -43,7 +44,7 @@ impl<B: Backend> Gradient<B> {
     }
 
     /// Back to zero, keeping the memory.
-    pub fn reset(&mut self, backend: &B) {
+    pub fn reset(&mut self, backend: &dyn Backend) {
         for buffer in self.parameters.buffers_mut() {
             backend.fill(buffer, 0.0);
         }
@@ -51,7 +52,7 @@ impl<B: Backend> Gradient<B> {
     }
 
     /// Ends the accumulation: the complete gradient. To be called once, after the last micro-batch.
-    pub fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
+    pub fn finish(&mut self, model: &Model) -> &mut Parameters {
         let Layout { embedding, shapes, .. } = &model.layout;
         let EmbeddingRows { tokens, rows, .. } = &self.embedding;
         let (b, packed) = (&*model.backend, &mut self.parameters[*embedding]);
@@ -61,12 +62,18 @@ impl<B: Backend> Gradient<B> {
     }
 
     /// What [`finish`](Self::finish) has returned.
-    pub fn parameters_mut(&mut self) -> &mut Parameters<B> {
+    pub fn parameters_mut(&mut self) -> &mut Parameters {
         &mut self.parameters
     }
 
     /// Adds `dx: [tokens, hidden]`, the gradient of the embedded `tokens`.
-    pub(crate) fn add_embedded(&mut self, backend: &B, vocabulary: Linear, tokens: &[u32], dx: &B::Buffer) {
+    pub(crate) fn add_embedded(
+        &mut self,
+        backend: &dyn Backend,
+        vocabulary: Linear,
+        tokens: &[u32],
+        dx: &Buffer,
+    ) {
         let slots = self.embedding.slots_of(backend, vocabulary, tokens);
         backend.embed_backward(&backend.index(&slots), dx, &mut self.embedding.rows);
     }
@@ -77,13 +84,13 @@ pub(crate) fn embedded_capacity(vocabulary: Linear, used: usize) -> usize {
     used.next_power_of_two().min(vocabulary.outputs)
 }
 
-impl<B: Backend> EmbeddingRows<B> {
+impl EmbeddingRows {
     fn clear(&mut self) {
         self.slots.clear();
         self.tokens.clear();
     }
 
-    fn slots_of(&mut self, backend: &B, vocabulary: Linear, tokens: &[u32]) -> Vec<u32> {
+    fn slots_of(&mut self, backend: &dyn Backend, vocabulary: Linear, tokens: &[u32]) -> Vec<u32> {
         let hidden = vocabulary.inputs;
         let used = self.tokens.len();
         let slots = tokens

@@ -14,12 +14,13 @@ use std::sync::Arc;
 /// Of a config.json without `initializer_range`, as in transformers.
 const DEFAULT_RANGE: f64 = 0.02;
 
-impl<B: Backend> Model<B> {
-    /// A model for the config.json in `dir` whose weights are all 0, for whoever sets them otherwise.
+impl Model {
+    /// A model for the config.json in `dir` whose weights are all 0, for whoever sets them
+    /// otherwise.
     ///
     /// # Errors
     /// As [`ModelConfig::read`], or when there is no memory for the weights.
-    pub fn zeros(dir: &Path, backend: Arc<B>) -> Result<Self> {
+    pub fn zeros(dir: &Path, backend: Arc<dyn Backend>) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
         let layout = Layout::new(&config);
         let weights = Parameters::zeros(&*backend, &layout, Role::Weight)?;
@@ -27,12 +28,13 @@ impl<B: Backend> Model<B> {
         Ok(Self { config, layout, weights, backend, rope, number: next_number() })
     }
 
-    /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices from a normal
-    /// distribution of standard deviation `initializer_range`, norms 1, biases 0.
+    /// Random weights for the config.json in `dir`, as transformers initialises a decoder: matrices
+    /// from a normal distribution of standard deviation `initializer_range`, norms 1, biases 0.
     ///
     /// # Errors
-    /// As [`ModelConfig::read`]; [`Error::Invalid`] when `initializer_range` is not a number above 0.
-    pub fn initialize(dir: &Path, seed: u64, backend: Arc<B>) -> Result<Self> {
+    /// As [`ModelConfig::read`]; [`Error::Invalid`] when `initializer_range` is not a number above
+    /// 0.
+    pub fn initialize(dir: &Path, seed: u64, backend: Arc<dyn Backend>) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
         let range = match config.json.get("initializer_range") {
             None => DEFAULT_RANGE,
@@ -54,7 +56,7 @@ impl<B: Backend> Model<B> {
                     pairs.take(len).map(|normal| (normal * range) as f32).collect()
                 }
             };
-            weights.set_rows(&backend, id, parameter, tensor, 0, &values);
+            weights.set_rows(&*backend, id, parameter, tensor, 0, &values);
         }
         let rope = RopeTable::new(config.rope.clone());
         Ok(Self { config, layout, weights, backend, rope, number: next_number() })

@@ -3,8 +3,8 @@
 use crate::layout::{BlockLayout, Shapes};
 use std::convert::Infallible;
 
-/// What is needed beside the block's input. Each is a buffer, `[tokens, features]`, or, where sizes are computed, the number
-/// of its features.
+/// What is needed beside the block's input. Each is a buffer, `[tokens, features]`, or, where sizes
+/// are computed, the number of its features.
 pub(crate) struct Internals<T> {
     pub attention: AttentionInternals<T>,
     /// The residual stream between attention and MLP.

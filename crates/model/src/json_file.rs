@@ -1,4 +1,4 @@
-//! Small files of a model directory, mostly JSON, read whole and with a limit: whatever lies on disk is untrusted.
+//! Small files of a model directory, mostly JSON. They are untrusted, so their size is limited.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -10,20 +10,20 @@ use serde_json::{Map, Number, Value};
 
 use crate::{Error, Result};
 
-/// Far above any real config.json or index, and little enough to hold in memory.
+/// Largest JSON file, in bytes, far above any real config.json or index.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads the file at `path`, which must hold one JSON object.
 ///
 /// # Errors
-/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger than 64 MiB,
-/// holds something else or has a key twice in one object.
+/// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger
+/// than 64 MiB, holds something else or has a key twice in one object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
     find_object(path)?
         .ok_or_else(|| Error::io(path, io::Error::new(ErrorKind::NotFound, "there is no such file")))
 }
 
-/// As [`read_object`], but `None` where there is no file.
+/// Does what [`read_object`] does, or returns `None` if there is no file.
 pub(crate) fn find_object(path: &Path) -> Result<Option<Map<String, Value>>> {
     let Some(bytes) = find_bytes(path, MAX_BYTES)? else { return Ok(None) };
     match serde_json::from_slice(&bytes) {
@@ -33,7 +33,7 @@ pub(crate) fn find_object(path: &Path) -> Result<Option<Map<String, Value>>> {
     }
 }
 
-/// The UTF-8 text of the file at `path`, or `None` where there is no file.
+/// Reads the UTF-8 text of the file at `path`, or `None` if there is no file.
 pub(crate) fn find_text(path: &Path, max_bytes: u64) -> Result<Option<String>> {
     let Some(bytes) = find_bytes(path, max_bytes)? else { return Ok(None) };
     let text = String::from_utf8(bytes).map_err(|error| {
@@ -42,7 +42,7 @@ pub(crate) fn find_text(path: &Path, max_bytes: u64) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// The bytes of the regular file at `path`, or `None` where there is no file.
+/// Reads the regular file at `path`, or `None` if there is no file.
 ///
 /// More than `max_bytes` is an [`Error::Invalid`], found without reading further.
 pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>> {
@@ -56,8 +56,8 @@ pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>>
     }
 }
 
-/// A JSON value in which no object has a key twice: which of the two counts is up to each reader, so that a file could be
-/// one thing to us and another to whoever checked it.
+/// A JSON value without duplicate keys. Readers differ in which duplicate counts, so a file could
+/// be one thing to us and another to whoever checked it.
 #[derive(Debug)]
 pub(crate) struct Distinct(pub Value);
 
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for DistinctVisitor {
     }
 }
 
-/// The beginning of a text from a file, in quotes, for messages.
+/// Quotes the beginning of a text from a file, for messages.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 80;
     match text.char_indices().nth(SHOWN) {
@@ -134,7 +134,7 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// What a JSON value is, for messages about one of the wrong type.
+/// Describes a JSON value of the wrong type, for messages.
 pub(crate) fn describe(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

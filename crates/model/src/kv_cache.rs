@@ -2,20 +2,21 @@
 
 use crate::Result;
 use crate::model::Model;
-use isentrope_kernels::Backend;
+use isentrope_kernels::Buffer;
 
-/// A fixed number of pages, each with [`Backend::PAGE`] positions of every layer.
-pub struct KvCache<B: Backend> {
+/// A fixed number of pages, each with [some positions](isentrope_kernels::Backend::page_positions)
+/// of every layer.
+pub struct KvCache {
     /// `[layers, pages]`.
-    pub(crate) buffer: B::Buffer,
+    pub(crate) buffer: Buffer,
     free: Vec<u32>,
     /// How many sequences hold each page.
     holders: Vec<u32>,
 }
 
-impl<B: Backend> KvCache<B> {
+impl KvCache {
     /// Bytes of one page over all layers.
-    pub fn page_bytes(model: &Model<B>) -> usize {
+    pub fn page_bytes(model: &Model) -> usize {
         model.layout.cache_page_bytes(&*model.backend)
     }
 
@@ -23,7 +24,7 @@ impl<B: Backend> KvCache<B> {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn new(model: &Model<B>, pages: usize) -> Result<Self> {
+    pub fn new(model: &Model, pages: usize) -> Result<Self> {
         Ok(Self {
             buffer: model.backend.allocate(model.layout.cache(model.layout.blocks.len(), pages))?,
             free: (0..pages as u32).rev().collect(),
@@ -42,8 +43,8 @@ impl<B: Backend> KvCache<B> {
     }
 
     /// Pages that `positions` positions take.
-    pub fn pages_for(positions: usize) -> usize {
-        positions.div_ceil(B::PAGE)
+    pub fn pages_for(model: &Model, positions: usize) -> usize {
+        positions.div_ceil(model.backend.page_positions())
     }
 
     /// Takes a free page, with one holder.
@@ -76,9 +77,9 @@ impl<B: Backend> KvCache<B> {
         }
     }
 
-    /// Copies the contents of pages, from the first of each pair to the second, in every layer. No page may be copied to
-    /// twice, or both from and to.
-    pub fn copy(&mut self, model: &Model<B>, pages: &[(u32, u32)]) {
+    /// Copies the contents of pages, from the first of each pair to the second, in every layer. No
+    /// page may be copied to twice, or both from and to.
+    pub fn copy(&mut self, model: &Model, pages: &[(u32, u32)]) {
         model.backend.copy_pages(model.layout.attention(), &mut self.buffer, pages);
     }
 }

@@ -1,8 +1,8 @@
 //! Where every tensor of a checkpoint lives in the engine's parameters.
 //!
-//! Projections that read the same input are one matrix here (queries, keys and values; gate and up), so that they
-//! are one product. A [`Layout`] says which rows of which parameter each named tensor is; weights, gradients and
-//! optimizer moments all follow it.
+//! Projections that read the same input are one matrix here (queries, keys and values; gate and
+//! up), so that they are one product. A [`Layout`] says which rows of which parameter each named
+//! tensor is; weights, gradients and optimizer moments all follow it.
 
 use crate::config::ModelConfig;
 use isentrope_kernels::{Attention, Kind, Linear};
@@ -85,7 +85,8 @@ pub(crate) struct Shapes {
 }
 
 impl Layout {
-    /// The linear layers of a block, each with whether a bias or a residual is added to its outputs.
+    /// The linear layers of a block, each with whether a bias or a residual is added to its
+    /// outputs.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
         let has =

@@ -2,7 +2,7 @@
 //! forward and backward.
 //!
 //! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`] work on whole
-//! sequences, [`Model::step`] on sequences in the making. [`hub::resolve`] turns a model id into a directory.
+//! sequences, [`Model::step`] on sequences in the making.
 
 mod activation_cache;
 mod block;
@@ -15,7 +15,6 @@ mod flops;
 mod footprint;
 pub mod generation_config;
 mod gradient;
-pub mod hub;
 mod initialize;
 mod internals;
 mod json_file;

@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const HEAD: &str = "lm_head.weight";
 
 /// A decoder that can run: forward, backward, step by step.
-pub struct Model<B: Backend> {
+pub struct Model {
     /// What config.json says.
     pub config: ModelConfig,
     /// Where each tensor lives.
     pub layout: Layout,
     /// The weights, in `layout`.
-    pub weights: Parameters<B>,
+    pub weights: Parameters,
     /// The device.
-    pub backend: Arc<B>,
-    pub(crate) rope: RopeTable<B>,
+    pub backend: Arc<dyn Backend>,
+    pub(crate) rope: RopeTable,
     /// A number that no other model of the process has.
     pub(crate) number: u64,
 }
@@ -35,16 +35,16 @@ pub(crate) fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-impl<B: Backend> Model<B> {
+impl Model {
     /// Loads a Hugging Face model directory.
     ///
     /// # Errors
     /// A sentence that names the file and what is wrong with it, or what in it is not supported.
-    pub fn load(dir: &Path, backend: Arc<B>) -> Result<Self> {
+    pub fn load(dir: &Path, backend: Arc<dyn Backend>) -> Result<Self> {
         let config = ModelConfig::read(dir)?;
         let checkpoint = Checkpoint::open(dir)?;
         let layout = Layout::new(&config);
-        Parameters::<B>::expect(&layout, &checkpoint, "")?;
+        Parameters::expect(&layout, &checkpoint, "")?;
         let mut taken: Vec<&str> = layout.tensors().map(|(_, _, t)| t.name.as_str()).collect();
         if config.tie_word_embeddings {
             taken.push(HEAD); // a copy of the embedding that some exports keep
@@ -69,8 +69,8 @@ impl<B: Backend> Model<B> {
         Ok(model)
     }
 
-    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no telling which model
-    /// was meant.
+    /// Loaders disagree on a head that is tied and yet saved with values of its own, so there is no
+    /// telling which model was meant.
     fn expect_copy_of_embedding(&self, dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
         let vocabulary = self.layout.shapes.vocabulary;
         let mut same = true;
@@ -104,7 +104,7 @@ impl<B: Backend> Model<B> {
     /// # Errors
     /// As [`write_checkpoint`].
     pub fn save(&self, dir: &Path, options: WriteOptions<'_>) -> Result<()> {
-        let tensors = self.weights.tensors(&self.backend, &self.layout, "");
+        let tensors = self.weights.tensors(&*self.backend, &self.layout, "");
         write_checkpoint(dir, &self.config.json, tensors, options)
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub struct Sequence<'a> {
     /// All tokens.
     pub tokens: &'a [u32],
-    /// Index of the first token that is a target; the token before it is the first that predicts. 0 is taken
-    /// as 1: nothing predicts the first token.
+    /// Index of the first token that is a target; the token before it is the first that predicts. 0
+    /// is taken as 1: nothing predicts the first token.
     pub score_from: usize,
 }
 
@@ -24,8 +24,9 @@ impl Sequence<'_> {
     }
 }
 
-/// Most tokens of sequences that share the computation of their prompt. A bound of its own, not the micro-batch's: what is
-/// shared must follow from the sequences alone, since it decides in which order a gradient is summed.
+/// Most tokens of sequences that share the computation of their prompt. A bound of its own, not the
+/// micro-batch's: what is shared must follow from the sequences alone, since it decides in which
+/// order a gradient is summed.
 pub const SHARING_TOKENS: usize = 1024;
 
 /// Consecutive sequences that go through the model together.
@@ -37,8 +38,8 @@ pub struct Unit {
     pub tokens: usize,
 }
 
-/// The units of consecutive sequences: those that have the same tokens before their first target, as the responses to one
-/// prompt do, as long as they come to at most [`SHARING_TOKENS`].
+/// The units of consecutive sequences: those that have the same tokens before their first target,
+/// as the responses to one prompt do, as long as they come to at most [`SHARING_TOKENS`].
 pub fn units(sequences: &[Sequence<'_>]) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     let mut prompt: Option<&[u32]> = None;
@@ -68,15 +69,16 @@ pub fn apart(sequences: &[Sequence<'_>]) -> Vec<Unit> {
     sequences.iter().map(|sequence| Unit { sequences: 1, tokens: inputs(sequence) }).collect()
 }
 
-/// Sequences of one micro-batch, in whole [`units`]. Results come one per target, in order of sequences and of tokens in
-/// them. A batch without targets is allowed: it has no results and adds nothing to a gradient.
+/// Sequences of one micro-batch, in whole [`units`]. Results come one per target, in order of
+/// sequences and of tokens in them. A batch without targets is allowed: it has no results and adds
+/// nothing to a gradient.
 #[derive(Clone, Debug, Default)]
 pub struct Packed {
-    /// Inputs: every token of each sequence but its last, where a prompt that a unit shares stands once, before what
-    /// follows it in each of the unit's sequences.
+    /// Inputs: every token of each sequence but its last, where a prompt that a unit shares stands
+    /// once, before what follows it in each of the unit's sequences.
     pub(crate) tokens: Vec<u32>,
-    /// How `tokens` divides into sequences: a shared prompt is one stretch, followed by one for what each of its sequences
-    /// adds; any other sequence is one stretch.
+    /// How `tokens` divides into sequences: a shared prompt is one stretch, followed by one for
+    /// what each of its sequences adds; any other sequence is one stretch.
     stretches: Vec<Stretch>,
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
@@ -100,7 +102,8 @@ struct Stretch {
 }
 
 impl Packed {
-    /// Packs sequences; those of a [unit](units) share their prompt. One without targets takes no room.
+    /// Packs sequences; those of a [unit](units) share their prompt. One without targets takes no
+    /// room.
     pub fn new(sequences: &[Sequence<'_>]) -> Self {
         Self::in_units(sequences, &units(sequences))
     }
@@ -137,7 +140,8 @@ impl Packed {
         packed
     }
 
-    /// The same with masks, one per target: the tokens that truncated sampling could have drawn in its place.
+    /// The same with masks, one per target: the tokens that truncated sampling could have drawn in
+    /// its place.
     #[must_use]
     pub fn with_masks(self, masks: SamplingMasks) -> Self {
         Self { masks: Arc::new(masks), ..self }
@@ -159,7 +163,8 @@ impl Packed {
         self.stretches.iter().flat_map(of_stretch).copied().collect()
     }
 
-    /// The rows with a cache of their own, in pages of so many positions: the batch, and how many pages that cache has.
+    /// The rows with a cache of their own, in pages of so many positions: the batch, and how many
+    /// pages that cache has.
     pub(crate) fn on_pages(&self, page: usize) -> (HostBatch, usize) {
         let mut batch = HostBatch { tokens: self.tokens.clone(), ..HostBatch::default() };
         let mut taken = 0;
@@ -186,7 +191,8 @@ impl Packed {
         (batch, taken)
     }
 
-    /// Appends rows of `owner` from a position on, which start a sequence or continue a prompt; returns them.
+    /// Appends rows of `owner` from a position on, which start a sequence or continue a prompt;
+    /// returns them.
     fn push(
         &mut self,
         owner: usize,

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::checkpoint::{Checkpoint, Tensor};
 use crate::layout::{Id, Layout, NamedTensor, Parameter};
-use isentrope_kernels::{Backend, Kind, Role, norm};
+use isentrope_kernels::{Backend, Buffer, Kind, Role, norm};
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
@@ -13,31 +13,33 @@ pub(crate) const ROWS_PER_CALL: usize = 256;
 const NUMBERS_PER_CALL: usize = 1 << 20;
 
 /// One buffer per parameter of a [`Layout`].
-pub struct Parameters<B: Backend>(Vec<B::Buffer>);
+pub struct Parameters(Vec<Buffer>);
 
-impl<B: Backend> Parameters<B> {
+impl Parameters {
     /// All zeros. `role` is what they are: [`Role::Weight`] or [`Role::Gradient`].
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn zeros(backend: &B, layout: &Layout, role: impl Fn(Kind) -> Role) -> Result<Self> {
+    pub fn zeros(backend: &dyn Backend, layout: &Layout, role: impl Fn(Kind) -> Role) -> Result<Self> {
         let buffers = layout.parameters.iter().map(|parameter| backend.allocate(role(parameter.kind)));
         Ok(Self(buffers.collect::<Result<_, _>>()?))
     }
 
-    /// Reads every tensor of the layout, under its name with `prefix` before it. `role` is as in [`zeros`](Self::zeros).
+    /// Reads every tensor of the layout, under its name with `prefix` before it. `role` is as in
+    /// [`zeros`](Self::zeros).
     ///
     /// # Errors
     /// Names the file and the tensor that is missing, has another shape or is not finite;
     /// [`Error::Memory`](crate::Error::Memory).
     pub fn read(
-        backend: &B,
+        backend: &dyn Backend,
         layout: &Layout,
         role: impl Fn(Kind) -> Role,
         checkpoint: &Checkpoint,
         prefix: &str,
     ) -> Result<Self> {
-        // Before memory is asked for: a config that claims a larger model than the files hold fails here.
+        // Before memory is asked for: a config that claims a larger model than the files hold fails
+        // here.
         Self::expect(layout, checkpoint, prefix)?;
         let mut parameters = Self::zeros(backend, layout, role)?;
         parameters.fill(backend, layout, checkpoint, prefix)?;
@@ -47,10 +49,11 @@ impl<B: Backend> Parameters<B> {
     /// Reads every tensor of the layout, under its name with `prefix` before it, into these.
     ///
     /// # Errors
-    /// Names the file and the tensor that is missing, has another shape or is not finite; some tensors are read then.
+    /// Names the file and the tensor that is missing, has another shape or is not finite; some
+    /// tensors are read then.
     pub fn fill(
         &mut self,
-        backend: &B,
+        backend: &dyn Backend,
         layout: &Layout,
         checkpoint: &Checkpoint,
         prefix: &str,
@@ -73,7 +76,12 @@ impl<B: Backend> Parameters<B> {
     }
 
     /// Every tensor of the layout, to be written under its name with `prefix` before it.
-    pub fn tensors<'a>(&'a self, backend: &'a B, layout: &'a Layout, prefix: &str) -> Vec<Tensor<'a>> {
+    pub fn tensors<'a>(
+        &'a self,
+        backend: &'a dyn Backend,
+        layout: &'a Layout,
+        prefix: &str,
+    ) -> Vec<Tensor<'a>> {
         layout
             .tensors()
             .map(|(id, parameter, tensor)| Tensor {
@@ -85,36 +93,42 @@ impl<B: Backend> Parameters<B> {
     }
 
     /// Adds parameters of the same layout and role to these, number by number.
-    pub fn add(&mut self, backend: &B, other: &Self) {
+    pub fn add(&mut self, backend: &dyn Backend, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, x)| backend.add(x, sum));
     }
 
     /// The Euclidean norm of all of them.
-    pub fn norm(&self, backend: &B, layout: &Layout) -> f64 {
+    pub fn norm(&self, backend: &dyn Backend, layout: &Layout) -> f64 {
         let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);
         let sums: Vec<Vec<f32>> = self.0.iter().zip(layout.numbers(backend)).map(of_parameter).collect();
         norm(sums.iter().map(Vec::as_slice))
     }
 
     /// The buffers, in the layout's order.
-    pub fn buffers(&self) -> &[B::Buffer] {
+    pub fn buffers(&self) -> &[Buffer] {
         &self.0
     }
 
     /// The buffers, in the layout's order.
-    pub fn buffers_mut(&mut self) -> &mut [B::Buffer] {
+    pub fn buffers_mut(&mut self) -> &mut [Buffer] {
         &mut self.0
     }
 
     /// Copies one named tensor to the host, row-major.
-    pub fn tensor(&self, backend: &B, id: Id, parameter: &Parameter, tensor: &NamedTensor) -> Vec<f32> {
+    pub fn tensor(
+        &self,
+        backend: &dyn Backend,
+        id: Id,
+        parameter: &Parameter,
+        tensor: &NamedTensor,
+    ) -> Vec<f32> {
         Self::tensor_of(backend, &self[id], parameter, tensor)
     }
 
     /// Copies one named tensor of a parameter's buffer to the host, row-major.
     pub fn tensor_of(
-        backend: &B,
-        buffer: &B::Buffer,
+        backend: &dyn Backend,
+        buffer: &Buffer,
         parameter: &Parameter,
         tensor: &NamedTensor,
     ) -> Vec<f32> {
@@ -131,7 +145,7 @@ impl<B: Backend> Parameters<B> {
     /// Sets `rows` (row-major) of a named tensor from its row `first` on.
     pub fn set_rows(
         &mut self,
-        backend: &B,
+        backend: &dyn Backend,
         id: Id,
         parameter: &Parameter,
         tensor: &NamedTensor,
@@ -142,15 +156,15 @@ impl<B: Backend> Parameters<B> {
     }
 }
 
-impl<B: Backend> Index<Id> for Parameters<B> {
-    type Output = B::Buffer;
-    fn index(&self, id: Id) -> &B::Buffer {
+impl Index<Id> for Parameters {
+    type Output = Buffer;
+    fn index(&self, id: Id) -> &Buffer {
         &self.0[id.0]
     }
 }
 
-impl<B: Backend> IndexMut<Id> for Parameters<B> {
-    fn index_mut(&mut self, id: Id) -> &mut B::Buffer {
+impl IndexMut<Id> for Parameters {
+    fn index_mut(&mut self, id: Id) -> &mut Buffer {
         &mut self.0[id.0]
     }
 }

@@ -8,7 +8,9 @@ use crate::internals::Internals;
 use crate::layout::Id;
 use crate::model::Model;
 use crate::packed::Packed;
-use isentrope_kernels::{Backend, EntropySlopes, Grouped, HeadScores, SamplingMasks};
+use isentrope_kernels::{
+    Buffer, DeviceIndex, EntropySlopes, Grouped, HeadScores, HeadStatistics, SamplingMasks,
+};
 use isentrope_trace::operation;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,8 +20,8 @@ use std::sync::Arc;
 pub enum Keep {
     /// All that is needed: fastest.
     Activations,
-    /// Each block's input; the block is computed again on the way back. A fraction of the memory for a third more
-    /// arithmetic.
+    /// Each block's input; the block is computed again on the way back. A fraction of the memory
+    /// for a third more arithmetic.
     BlockInputs,
 }
 
@@ -30,7 +32,8 @@ pub struct Scores {
     pub logprobs: Vec<f32>,
     /// Exact entropy of the distribution each target was drawn from, in nats.
     pub entropies: Vec<f32>,
-    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 where it has none.
+    /// Logarithm of the probability, in nats, of all tokens that the target's mask keeps; 0 where
+    /// it has none.
     pub log_masses: Vec<f32>,
 }
 
@@ -93,41 +96,41 @@ impl Scores {
 }
 
 /// What [`Model::backward`] needs of the forward pass.
-pub struct Tape<'r, B: Backend> {
+pub struct Tape<'r> {
     packed: Packed,
-    uploaded: Uploaded<B>,
-    blocks: Blocks<'r, B>,
+    uploaded: Uploaded,
+    blocks: Blocks<'r>,
     /// Rows of the last block's output that predict a target, `[targets, hidden]`.
-    last: B::Buffer,
-    statistics: B::Statistics,
+    last: Buffer,
+    statistics: HeadStatistics,
 }
 
 /// Packed sequences on the device.
-struct Uploaded<B: Backend> {
-    rows: Rows<B>,
+struct Uploaded {
+    rows: Rows,
     /// Those that predict a target.
-    predicting: B::Index,
+    predicting: DeviceIndex,
     /// Pages of a cache that holds these rows alone.
     pages: usize,
 }
 
 /// What the backward passes of the blocks need.
-enum Blocks<'r, B: Backend> {
+enum Blocks<'r> {
     /// What a forward pass has kept, one per block.
-    Kept(Vec<Kept<B>>),
+    Kept(Vec<Kept>),
     /// What an activation cache has of the rows in `slots`.
-    Cached { activation_cache: &'r ActivationCache<B>, slots: B::Index, rows: usize },
+    Cached { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
 
-struct Kept<B: Backend> {
+struct Kept {
     /// The block's input, `[tokens, hidden]`.
-    input: B::Buffer,
-    internals: Option<Internals<B::Buffer>>,
+    input: Buffer,
+    internals: Option<Internals<Buffer>>,
 }
 
-impl<'r, B: Backend> Blocks<'r, B> {
+impl<'r> Blocks<'r> {
     /// From the last block to the first, each fetched when its turn comes.
-    fn backwards(self, model: &'r Model<B>) -> Box<dyn Iterator<Item = Kept<B>> + 'r> {
+    fn backwards(self, model: &'r Model) -> Box<dyn Iterator<Item = Kept> + 'r> {
         match self {
             Self::Kept(kept) => Box::new(kept.into_iter().rev()),
             Self::Cached { activation_cache, slots, rows } => {
@@ -140,7 +143,7 @@ impl<'r, B: Backend> Blocks<'r, B> {
     }
 }
 
-impl<B: Backend> Model<B> {
+impl Model {
     /// Log-probs and entropies at a temperature (above 0), without a way back.
     ///
     /// # Panics
@@ -151,9 +154,10 @@ impl<B: Backend> Model<B> {
         self.head(&last, packed, temperature).0
     }
 
-    /// What [`score`](Self::score) returns, and the slope of each target's entropy along the gradient of the target's log-prob,
-    /// both by the logits over the temperature ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob
-    /// among the others.
+    /// What [`score`](Self::score) returns, and the slope of each target's entropy along the
+    /// gradient of the target's log-prob, both by the logits over the temperature
+    /// ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob among the
+    /// others.
     ///
     /// # Panics
     /// As [`score`](Self::score).
@@ -168,19 +172,20 @@ impl<B: Backend> Model<B> {
         (Scores::of_head(scores), slopes)
     }
 
-    /// Log-probs and entropies at a temperature (above 0), and the tape for [`backward`](Self::backward).
+    /// Log-probs and entropies at a temperature (above 0), and the tape for
+    /// [`backward`](Self::backward).
     ///
     /// # Panics
     /// As [`score`](Self::score).
-    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static, B>) {
+    pub fn forward(&self, packed: Packed, temperature: f32, keep: Keep) -> (Scores, Tape<'static>) {
         let uploaded = self.upload(&packed);
         let (kept, last) = self.run(&packed, &uploaded, Some(keep));
         let (scores, statistics) = self.head(&last, &packed, temperature);
         (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
     }
 
-    /// What [`forward`](Self::forward) returns, from what was cached when these weights sampled: `slots` are those of each
-    /// packed sequence's inputs, all its tokens but the last.
+    /// What [`forward`](Self::forward) returns, from what was cached when these weights sampled:
+    /// `slots` are those of each packed sequence's inputs, all its tokens but the last.
     ///
     /// # Panics
     /// When a sequence has fewer slots than inputs, or the activation cache has no such slots.
@@ -188,9 +193,9 @@ impl<B: Backend> Model<B> {
         &self,
         packed: Packed,
         temperature: f32,
-        activation_cache: &'r ActivationCache<B>,
+        activation_cache: &'r ActivationCache,
         slots: &[&[u32]],
-    ) -> (Scores, Tape<'r, B>) {
+    ) -> (Scores, Tape<'r>) {
         let slots = packed.rows_of(slots);
         let of_targets: Vec<u32> = packed.rows.iter().map(|&row| slots[row as usize]).collect();
         let last = activation_cache.last(self, &of_targets);
@@ -200,14 +205,15 @@ impl<B: Backend> Model<B> {
         (scores, Tape { uploaded: self.upload(&packed), packed, blocks, last, statistics })
     }
 
-    /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's entropy: what drawing
-    /// that token would report. Sampling reads this off its draws; tests ask it of any row.
-    pub fn score_next(&self, hidden: &B::Buffer, tokens: &[u32], temperature: f32) -> Scores {
+    /// Log-prob of a token after each row of final hidden states, `[tokens, hidden]`, and the row's
+    /// entropy: what drawing that token would report. Sampling reads this off its draws; tests ask
+    /// it of any row.
+    pub fn score_next(&self, hidden: &Buffer, tokens: &[u32], temperature: f32) -> Scores {
         self.predict(hidden, tokens, Arc::default(), temperature).0
     }
 
-    fn upload(&self, packed: &Packed) -> Uploaded<B> {
-        let (host, pages) = packed.on_pages(B::PAGE);
+    fn upload(&self, packed: &Packed) -> Uploaded {
+        let (host, pages) = packed.on_pages(self.backend.page_positions());
         Uploaded { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
     }
 
@@ -215,9 +221,9 @@ impl<B: Backend> Model<B> {
     fn run(
         &self,
         packed: &Packed,
-        Uploaded { rows, predicting, pages }: &Uploaded<B>,
+        Uploaded { rows, predicting, pages }: &Uploaded,
         keep: Option<Keep>,
-    ) -> (Vec<Kept<B>>, B::Buffer) {
+    ) -> (Vec<Kept>, Buffer) {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let mut cache = b.buffer(self.layout.cache(1, *pages));
         let mut x = self.activations(rows.count, s.hidden);
@@ -239,15 +245,16 @@ impl<B: Backend> Model<B> {
         (kept, last)
     }
 
-    /// The final norm and the head, on the rows of the last block's output that predict the targets.
-    fn head(&self, last: &B::Buffer, packed: &Packed, temperature: f32) -> (Scores, B::Statistics) {
+    /// The final norm and the head, on the rows of the last block's output that predict the
+    /// targets.
+    fn head(&self, last: &Buffer, packed: &Packed, temperature: f32) -> (Scores, HeadStatistics) {
         let Packed { targets, masks, .. } = packed;
         let normed = self.normed(last, targets.len());
         self.predict(&normed, targets, Arc::clone(masks), temperature)
     }
 
     /// The final norm of rows of the last block's output.
-    fn normed(&self, last: &B::Buffer, rows: usize) -> B::Buffer {
+    fn normed(&self, last: &Buffer, rows: usize) -> Buffer {
         let mut normed = self.activations(rows, self.layout.shapes.hidden);
         self.norm(last, self.layout.norm, &mut normed, rows);
         normed
@@ -256,11 +263,11 @@ impl<B: Backend> Model<B> {
     /// The head, on rows of final hidden states.
     fn predict(
         &self,
-        hidden: &B::Buffer,
+        hidden: &Buffer,
         targets: &[u32],
         masks: Arc<SamplingMasks>,
         temperature: f32,
-    ) -> (Scores, B::Statistics) {
+    ) -> (Scores, HeadStatistics) {
         let _span = operation("head");
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
         let mut statistics =
@@ -268,12 +275,12 @@ impl<B: Backend> Model<B> {
         (Scores::of_head(b.scores(&mut statistics)), statistics)
     }
 
-    /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order give the same bits as one
-    /// batch.
+    /// Adds to `gradient` that of a loss whose derivatives are given. Micro-batches passed in order
+    /// give the same bits as one batch.
     ///
     /// # Panics
     /// When the derivatives are not one per target.
-    pub fn backward(&self, tape: Tape<'_, B>, derivatives: Derivatives<'_>, gradient: &mut Gradient<B>) {
+    pub fn backward(&self, tape: Tape<'_>, derivatives: Derivatives<'_>, gradient: &mut Gradient) {
         let targets = tape.packed.target_count();
         assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
         let (b, s) = (&*self.backend, &self.layout.shapes);
@@ -295,14 +302,15 @@ impl<B: Backend> Model<B> {
         gradient.add_embedded(b, s.vocabulary, &packed.tokens, &dx);
     }
 
-    /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to theirs.
+    /// The gradient of `last: [targets, hidden]` through the final norm and the head; adds to
+    /// theirs.
     fn head_backward(
         &self,
-        last: B::Buffer,
-        statistics: &B::Statistics,
+        last: Buffer,
+        statistics: &HeadStatistics,
         derivatives: Derivatives<'_>,
-        gradient: &mut Gradient<B>,
-    ) -> B::Buffer {
+        gradient: &mut Gradient,
+    ) -> Buffer {
         let _span = operation("head backward");
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let Derivatives { logprobs, entropies, log_masses } = derivatives;
@@ -327,7 +335,7 @@ impl<B: Backend> Model<B> {
         d_last
     }
 
-    pub(crate) fn norm(&self, x: &B::Buffer, weight: Id, y: &mut B::Buffer, rows: usize) {
+    pub(crate) fn norm(&self, x: &Buffer, weight: Id, y: &mut Buffer, rows: usize) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
         self.backend.rms_norm(layout, self.config.rms_norm_eps, x, &self.weights[weight], y, rows);
     }
@@ -335,11 +343,11 @@ impl<B: Backend> Model<B> {
     /// `dx += d norm(x)/dx dy`, and the weight's gradient.
     pub(crate) fn norm_backward(
         &self,
-        x: &B::Buffer,
+        x: &Buffer,
         weight: Id,
-        dy: &B::Buffer,
-        dx: &mut B::Buffer,
-        gradient: &mut Gradient<B>,
+        dy: &Buffer,
+        dx: &mut Buffer,
+        gradient: &mut Gradient,
         rows: usize,
     ) {
         let layout = Grouped::rows(self.layout.shapes.hidden);

@@ -1,14 +1,15 @@
-//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864) and its context extensions: the table of cosines
-//! and sines that rotates pairs of query and key features.
+//! Rotary position embedding (Su et al. 2021, arXiv:2104.09864) and its context extensions: the
+//! table of cosines and sines that rotates pairs of query and key features.
 //!
-//! Every step is rounded to f32 where transformers' float32 code rounds. Powers, logarithms, cosines and sines are
-//! evaluated in f64 by `libm`, so the bits do not depend on the platform's mathematics library.
+//! Every step is rounded to f32 where transformers' float32 code rounds. Powers, logarithms,
+//! cosines and sines are evaluated in f64 by `libm`, so the bits do not depend on the platform's
+//! mathematics library.
 
 use std::f64::consts::PI;
 use std::ops::Range;
 
-/// How the frequencies of a [`Rope`] are stretched beyond the context of pretraining. The numbers are those of
-/// the `rope_parameters` of config.json.
+/// How the frequencies of a [`Rope`] are stretched beyond the context of pretraining. The numbers
+/// are those of the `rope_parameters` of config.json.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RopeScaling {
     /// No scaling.
@@ -68,8 +69,8 @@ pub struct Rope {
 }
 
 impl Rope {
-    /// The embedding of heads of `head_dim` features (even; more than 2 for [`RopeScaling::DynamicNtk`]) with base
-    /// `theta` (more than 1).
+    /// The embedding of heads of `head_dim` features (even; more than 2 for
+    /// [`RopeScaling::DynamicNtk`]) with base `theta` (more than 1).
     pub fn new(head_dim: usize, theta: f64, scaling: RopeScaling) -> Self {
         let unscaled = inverse_frequencies(head_dim, theta as f32);
         let (inv_freq, attention_factor) = match scaling {
@@ -96,8 +97,8 @@ impl Rope {
         &self.scaling
     }
 
-    /// Radians per position, `[head_dim / 2]`. With [`RopeScaling::DynamicNtk`] those of the positions below
-    /// `max_position_embeddings`.
+    /// Radians per position, `[head_dim / 2]`. With [`RopeScaling::DynamicNtk`] those of the
+    /// positions below `max_position_embeddings`.
     pub fn inv_freq(&self) -> &[f32] {
         &self.inv_freq
     }
@@ -107,10 +108,12 @@ impl Rope {
         self.attention_factor
     }
 
-    /// Cosines and sines of `positions`, each `[positions, head_dim / 2]`, times the attention factor.
+    /// Cosines and sines of `positions`, each `[positions, head_dim / 2]`, times the attention
+    /// factor.
     ///
-    /// A row depends on its own position only. With [`RopeScaling::DynamicNtk`] the row of a position beyond the
-    /// context has the base of a sequence that ends there, as when decoding token by token with a cache.
+    /// A row depends on its own position only. With [`RopeScaling::DynamicNtk`] the row of a
+    /// position beyond the context has the base of a sequence that ends there, as when decoding
+    /// token by token with a cache.
     pub fn table(&self, positions: Range<usize>) -> (Vec<f32>, Vec<f32>) {
         let size = positions.len() * self.inv_freq.len();
         let (mut cos, mut sin) = (Vec::with_capacity(size), Vec::with_capacity(size));
@@ -136,7 +139,8 @@ impl Rope {
         (cos, sin)
     }
 
-    /// Base of a sequence of `length` tokens, in f32 throughout because transformers holds the length in a tensor.
+    /// Base of a sequence of `length` tokens, in f32 throughout because transformers holds the
+    /// length in a tensor.
     fn ntk_base(&self, factor: f64, max_position_embeddings: usize, length: usize) -> f32 {
         let stretch = factor as f32 * length as f32 / max_position_embeddings as f32 - (factor - 1.0) as f32;
         let dim = self.head_dim as f64;

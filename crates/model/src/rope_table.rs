@@ -1,28 +1,28 @@
 //! Cosines and sines on the device, computed for as many positions as have been needed.
 
 use crate::rope::Rope;
-use isentrope_kernels::{Backend, Role};
+use isentrope_kernels::{Backend, Buffer, Role};
 use std::sync::{Arc, PoisonError, RwLock};
 
-pub(crate) struct RopeTable<B: Backend> {
+pub(crate) struct RopeTable {
     rope: Rope,
-    known: RwLock<Option<Arc<Rotations<B>>>>,
+    known: RwLock<Option<Arc<Rotations>>>,
 }
 
 /// Cosines and sines, `[positions, head_dim / 2]` each.
-pub(crate) struct Rotations<B: Backend> {
-    pub cos: B::Buffer,
-    pub sin: B::Buffer,
+pub(crate) struct Rotations {
+    pub cos: Buffer,
+    pub sin: Buffer,
     pub positions: usize,
 }
 
-impl<B: Backend> RopeTable<B> {
+impl RopeTable {
     pub(crate) fn new(rope: Rope) -> Self {
         Self { rope, known: RwLock::new(None) }
     }
 
     /// Those of at least `positions` positions.
-    pub(crate) fn up_to(&self, backend: &B, positions: usize) -> Arc<Rotations<B>> {
+    pub(crate) fn up_to(&self, backend: &dyn Backend, positions: usize) -> Arc<Rotations> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(rotations) = known.filter(|known| known.positions >= positions) {
             return rotations;

@@ -1,12 +1,14 @@
-//! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows of however many
-//! sequences.
+//! Steps of sequences in the making: prefill and decoding are the same pass, over however many rows
+//! of however many sequences.
 
 use crate::activation_cache::{ActivationCache, CachedRows};
 use crate::block::{CacheLayer, Rows};
 use crate::kv_cache::KvCache;
 use crate::model::Model;
 use crate::rope_table::Rotations;
-use isentrope_kernels::{Backend, Draw, Drawn, HostBatch, NO_SLOT, ReplayKey};
+use isentrope_kernels::{
+    Backend, Buffer, Draw, Drawn, DrawnTokens, HostBatch, NO_SLOT, QueuedDraws, ReplayKey,
+};
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,9 +24,9 @@ pub struct Step {
 }
 
 impl Step {
-    /// Adds rows for `tokens` of a sequence, from `position` on, whose pages (from its beginning) are `pages`. Wants the
-    /// next token after the last if `wanted`. A sequence has at most one run in a step, and no run writes to a page that
-    /// others hold.
+    /// Adds rows for `tokens` of a sequence, from `position` on, whose pages (from its beginning)
+    /// are `pages`. Wants the next token after the last if `wanted`. A sequence has at most one run
+    /// in a step, and no run writes to a page that others hold.
     ///
     /// # Panics
     /// When there are no tokens.
@@ -36,8 +38,9 @@ impl Step {
         }
     }
 
-    /// Adds a row for a token that has been drawn and may not be known to the host yet: that of a draw, by its number among those
-    /// whose tokens the step is [made after](Model::step_after). The next token is wanted.
+    /// Adds a row for a token that has been drawn and may not be known to the host yet: that of a
+    /// draw, by its number among those whose tokens the step is [made after](Model::step_after).
+    /// The next token is wanted.
     pub fn push_drawn(&mut self, draw: usize, position: usize, pages: &[u32]) {
         self.batch.push_drawn(draw, position, pages);
         self.wanted.push(self.batch.rows() as u32 - 1);
@@ -72,9 +75,9 @@ impl Step {
         self.cached_rows.slots.clear();
     }
 
-    /// As a backend wants a decoding step: with rows that are in no run, and whose next token nobody wants, in the places up to
-    /// those that it [asks for](Backend::rows_of_step).
-    fn padded<B: Backend>(&self, backend: &B) -> Cow<'_, Self> {
+    /// As a backend wants a decoding step: with rows that are in no run, and whose next token
+    /// nobody wants, in the places up to those that it [asks for](Backend::rows_of_step).
+    fn padded(&self, backend: &dyn Backend) -> Cow<'_, Self> {
         let [rows, wanted, cached] = [self.rows(), self.wanted.len(), self.cached_rows.rows.len()];
         let [more_rows, more_wanted, more_cached] =
             [rows, wanted, cached].map(|count| backend.rows_of_step(count) - count);
@@ -89,27 +92,28 @@ impl Step {
         Cow::Owned(step)
     }
 
-    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what tells them apart is their
-    /// [`ReplayKey`], since a chunk of a prompt may have one row as well.
+    /// Whether each sequence has one row, as when all are being decoded. Such steps repeat: what
+    /// tells them apart is their [`ReplayKey`], since a chunk of a prompt may have one row as well.
     fn is_decoding(&self) -> bool {
         self.batch.runs.iter().all(|run| run.len == 1)
     }
 }
 
-impl<B: Backend> Model<B> {
-    /// Runs a step and returns the final hidden states (normed) of the wanted rows, `[wanted, hidden]`, in a buffer that may have
-    /// more rows.
-    /// The keys and values of all rows are in the cache afterwards, and what is to be cached is in the activation cache.
+impl Model {
+    /// Runs a step and returns the final hidden states (normed) of the wanted rows,
+    /// `[wanted, hidden]`, in a buffer that may have more rows. The keys and values of all rows are
+    /// in the cache afterwards, and what is to be cached is in the activation cache.
     ///
     /// # Panics
-    /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has fewer pages than its
-    /// positions need, a page is not in the cache, or there are rows to be cached and no activation cache with their slots.
+    /// When a token is outside the vocabulary (see [`check_tokens`](Self::check_tokens)), a run has
+    /// fewer pages than its positions need, a page is not in the cache, or there are rows to be
+    /// cached and no activation cache with their slots.
     pub fn step(
         &self,
         step: &Step,
-        cache: &mut KvCache<B>,
-        activation_cache: Option<&mut ActivationCache<B>>,
-    ) -> B::Buffer {
+        cache: &mut KvCache,
+        activation_cache: Option<&mut ActivationCache>,
+    ) -> Buffer {
         self.step_after(None, step, cache, activation_cache)
     }
 
@@ -119,19 +123,21 @@ impl<B: Backend> Model<B> {
     /// As [`step`](Self::step), and when a row is for a draw that is not among those of `drawn`.
     pub fn step_after(
         &self,
-        drawn: Option<&B::Tokens>,
+        drawn: Option<&DrawnTokens>,
         step: &Step,
-        cache: &mut KvCache<B>,
-        activation_cache: Option<&mut ActivationCache<B>>,
-    ) -> B::Buffer {
+        cache: &mut KvCache,
+        activation_cache: Option<&mut ActivationCache>,
+    ) -> Buffer {
         assert!(activation_cache.is_some() || step.cached_rows.rows.is_empty(), "rows are to be cached");
-        let activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
-        let rope = self.rope.up_to(&self.backend, step.batch.positions());
+        let mut activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
+        let rope = self.rope.up_to(&*self.backend, step.batch.positions());
         if step.is_decoding() {
             let step = &*step.padded(&*self.backend);
             let key = self.replay_key(step, rope.positions, cache, activation_cache.as_deref());
             // The table outlives the step, whoever replaces it meanwhile.
-            self.backend.replayed(key, || self.advance(drawn, step, rope.clone(), cache, activation_cache))
+            self.backend.replayed(key, &mut || {
+                self.advance(drawn, step, rope.clone(), cache, activation_cache.as_deref_mut())
+            })
         } else {
             self.advance(drawn, step, rope, cache, activation_cache)
         }
@@ -142,8 +148,8 @@ impl<B: Backend> Model<B> {
         &self,
         step: &Step,
         positions: usize,
-        cache: &KvCache<B>,
-        activation_cache: Option<&ActivationCache<B>>,
+        cache: &KvCache,
+        activation_cache: Option<&ActivationCache>,
     ) -> ReplayKey {
         ReplayKey {
             model: self.number,
@@ -158,12 +164,12 @@ impl<B: Backend> Model<B> {
 
     fn advance(
         &self,
-        drawn: Option<&B::Tokens>,
+        drawn: Option<&DrawnTokens>,
         step: &Step,
-        rope: Arc<Rotations<B>>,
-        cache: &mut KvCache<B>,
-        activation_cache: Option<&mut ActivationCache<B>>,
-    ) -> B::Buffer {
+        rope: Arc<Rotations>,
+        cache: &mut KvCache,
+        activation_cache: Option<&mut ActivationCache>,
+    ) -> Buffer {
         let (b, s) = (&*self.backend, &self.layout.shapes);
         let rows = &Rows { count: step.rows(), batch: b.batch_of_drawn(&step.batch, drawn), rope };
         let cached_rows = activation_cache.as_ref().map(|_| step.cached_rows.upload(b));
@@ -193,26 +199,27 @@ impl<B: Backend> Model<B> {
         normed
     }
 
-    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not finite.
-    pub fn draw(&self, hidden: &B::Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
+    /// Draws tokens from rows of final hidden states, `[rows, hidden]`; None where logits are not
+    /// finite.
+    pub fn draw(&self, hidden: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
         let head = &self.weights[self.layout.head];
         self.backend.draw(self.layout.shapes.vocabulary, hidden, head, draws)
     }
 
-    /// Begins to draw from rows of final hidden states; the tokens, and what can be [read](Self::drawn). No draw
-    /// [departs](isentrope_kernels::Adjustments::departs).
-    pub fn begin_draw(&self, hidden: &B::Buffer, draws: &[Draw]) -> (B::Tokens, B::Drawing) {
+    /// Begins to draw from rows of final hidden states; the tokens, and what can be
+    /// [read](Self::drawn). No draw [departs](isentrope_kernels::Adjustments::departs).
+    pub fn begin_draw(&self, hidden: &Buffer, draws: &[Draw]) -> (DrawnTokens, QueuedDraws) {
         let head = &self.weights[self.layout.head];
         self.backend.begin_draw(self.layout.shapes.vocabulary, hidden, head, draws)
     }
 
     /// What was drawn; None where logits are not finite.
-    pub fn drawn(&self, drawing: B::Drawing) -> Vec<Option<Drawn>> {
+    pub fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
         self.backend.drawn(drawing)
     }
 
     /// An empty buffer for so many rows of final hidden states.
-    pub fn hidden(&self, rows: usize) -> B::Buffer {
+    pub fn hidden(&self, rows: usize) -> Buffer {
         self.activations(rows, self.layout.shapes.hidden)
     }
 }
@@ -223,7 +230,8 @@ mod tests {
     use isentrope_kernels::{Cpu, Isa};
     use std::path::Path;
 
-    /// A decoding step in which each sequence has fed so many tokens before, and what is asked of it.
+    /// A decoding step in which each sequence has fed so many tokens before, and what is asked of
+    /// it.
     #[derive(Clone)]
     struct Case {
         positions: Vec<usize>,
@@ -233,10 +241,10 @@ mod tests {
         pages: usize,
     }
 
-    fn key(model: &Model<Cpu>, case: &Case) -> ReplayKey {
+    fn key(model: &Model, case: &Case) -> ReplayKey {
         let mut step = Step::default();
         for (i, &position) in case.positions.iter().enumerate() {
-            let pages = vec![0; KvCache::<Cpu>::pages_for(position + 1)];
+            let pages = vec![0; KvCache::pages_for(model, position + 1)];
             step.push(&[7 * i as u32], position, &pages, i < case.wanted);
             if (i as u32) < case.cached_rows {
                 step.cache_activations(&[i as u32]);
@@ -246,7 +254,7 @@ mod tests {
         let cache = KvCache::new(model, case.pages).unwrap();
         let activation_cache = ActivationCache::new(model, case.slots).unwrap();
         let activation_cache = Some(&activation_cache).filter(|_| case.cached_rows > 0);
-        let positions = model.rope.up_to(&model.backend, step.batch.positions()).positions;
+        let positions = model.rope.up_to(&*model.backend, step.batch.positions()).positions;
         model.replay_key(&step, positions, &cache, activation_cache)
     }
 
@@ -257,7 +265,8 @@ mod tests {
         let [model, other] = [(); 2].map(|()| Model::load(&dir, cpu.clone()).unwrap());
         let base = Case { positions: vec![3, 20, 9], wanted: 3, cached_rows: 2, slots: 5, pages: 8 };
         let first = key(&model, &base);
-        // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows are not cached.
+        // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows
+        // are not cached.
         for case in [
             Case { positions: vec![3, 20], wanted: 2, ..base.clone() },
             Case { wanted: 2, ..base.clone() },

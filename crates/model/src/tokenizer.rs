@@ -1,7 +1,7 @@
 //! Text to token ids and back, from the `tokenizer.json` of a model directory.
 //!
-//! The algorithms are those of the `tokenizers` crate; here are its bounds, its errors in the house style, and
-//! what transformers adds around it.
+//! The `tokenizers` crate has the algorithms. This module adds bounds, errors, and transformers'
+//! conventions.
 
 mod bounds;
 mod continuation;
@@ -24,14 +24,15 @@ use crate::contain::contain;
 use crate::json_file::find_bytes;
 use crate::{Error, Result};
 
-/// Largest `tokenizer.json` read, in bytes; the largest vocabularies in use take about a tenth of it.
+/// Largest `tokenizer.json` read, in bytes; the largest vocabularies in use take about a tenth of
+/// it.
 const MAX_TOKENIZER_BYTES: u64 = 256 << 20;
 
-/// A model's tokenizer, as `AutoTokenizer` of transformers would load it.
+/// A model's tokenizer, as transformers' `AutoTokenizer` loads it.
 #[derive(Debug)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// Of a tokenizer that marks where texts begin, how a text goes on.
+    /// Encoder of continued texts, for a tokenizer that marks the beginning of a text.
     continuation: Option<Continuation>,
     path: PathBuf,
     special: SpecialTokens,
@@ -41,11 +42,12 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// Reads `tokenizer.json` in `dir`, and the special tokens of `tokenizer_config.json` and
-    /// `special_tokens_map.json`. `None` when `dir` holds no tokenizer at all: work on token ids needs none.
+    /// `special_tokens_map.json`. `None` when `dir` holds no tokenizer at all: work on token ids
+    /// needs none.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when `dir` holds a tokenizer in an older format only, [`Error::Io`] when a file
-    /// cannot be read, [`Error::Invalid`] when it is malformed or larger than 256 MiB.
+    /// [`Error::Unsupported`] when `dir` holds a tokenizer in an older format only, [`Error::Io`]
+    /// when a file cannot be read, [`Error::Invalid`] when it is malformed or larger than 256 MiB.
     pub fn read(dir: &Path) -> Result<Option<Self>> {
         let path = dir.join("tokenizer.json");
         let Some(bytes) = find_bytes(&path, MAX_TOKENIZER_BYTES)? else {
@@ -64,11 +66,13 @@ impl Tokenizer {
             .map_err(|what| Error::invalid(&path, what))?;
         let mut inner: tokenizers::Tokenizer = library(|| tokenizers::Tokenizer::from_bytes(&bytes))
             .map_err(|e| Error::invalid(&path, format!("is not a valid tokenizer: {e}")))?;
-        // Files may carry the truncation and padding of their last use; a plain call in transformers has neither.
+        // A file may contain the truncation and padding of its last use; a plain call in
+        // transformers has neither.
         inner.with_padding(None);
         inner.with_truncation(None).map_err(|e| Error::invalid(&path, e.to_string()))?;
-        // A token named in tokenizer_config.json is special even where tokenizer.json does not say so. One that
-        // the vocabulary lacks keeps its text for chat templates; giving it a new id would not fit the model.
+        // A token named in tokenizer_config.json is special even if tokenizer.json does not say so.
+        // If the vocabulary lacks it, chat templates have its text; a new id would not fit the
+        // model.
         let named: Vec<AddedToken> = special
             .iter()
             .filter(|(_, text)| {
@@ -91,28 +95,29 @@ impl Tokenizer {
         }
         let continuation = Continuation::of(inner.get_normalizer(), inner.get_pre_tokenizer());
         let tokenizer = Self { inner, continuation, path, special, vocab_size, losses: Losses::default() };
-        // A post-processor may name tokens that it does not define, which shows only when it is applied.
+        // A post-processor may name undefined tokens, which fails only when it is applied.
         tokenizer
             .encode("", true)
             .map_err(|_| Error::invalid(&tokenizer.path, "has a `post_processor` that cannot be applied"))?;
         Ok(Some(tokenizer))
     }
 
-    /// Token ids of `text`. Special tokens written out in `text` become their ids. With `add_special` the
-    /// tokenizer's post-processor adds what it adds (such as a leading bos), as `tokenizer(text)` does in
-    /// transformers; rendered chats already contain theirs and are encoded without.
+    /// Encodes `text`. Special tokens written in `text` become their ids. With `add_special` the
+    /// post-processor adds its tokens (such as a leading bos), as `tokenizer(text)` does in
+    /// transformers. Rendered chats contain theirs and are encoded without.
     ///
     /// # Errors
-    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token, or makes a text many times as
-    /// long of it. Some leave out what they lack
-    /// instead: [`take_loss`](Self::take_loss) tells.
+    /// [`Error::Input`] when the tokenizer cannot represent `text` and has no unknown token, or
+    /// expands it many times. Some tokenizers leave characters out instead: see
+    /// [`take_loss`](Self::take_loss).
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
         self.encode_by((self.inner.get_normalizer(), self.inner.get_pre_tokenizer()), text, add_special)
     }
 
-    /// Token ids of `text` as it stands behind `before`, none of whose tokens change. Where a tokenizer marks how texts begin (a
-    /// space before the first word, as SentencePiece's do), `text` gets no such mark but where the two together would get one:
-    /// behind nothing, and of some behind a special token.
+    /// Encodes `text` as the continuation of `before`, whose tokens do not change. A tokenizer that
+    /// marks the beginning of texts (SentencePiece puts a space before the first word) marks `text`
+    /// only if it would mark it within the whole: after nothing, and for some tokenizers after a
+    /// special token.
     ///
     /// # Errors
     /// As [`encode`](Self::encode).
@@ -125,7 +130,7 @@ impl Tokenizer {
         if before.is_empty() || marked {
             return self.encode(text, false);
         }
-        // What is behind a special token of its own begins as it would in the whole.
+        // Text after a special token begins as it would in the whole.
         let first =
             self.plain_pieces(text)?.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
         let (first, rest) = text.split_at(first);
@@ -134,7 +139,7 @@ impl Tokenizer {
         Ok(tokens)
     }
 
-    /// Where in a text what is no added token stands.
+    /// Ranges of a text between added tokens.
     fn plain_pieces(&self, text: &str) -> Result<Vec<Range<usize>>> {
         let pieces = library(|| {
             let none: Option<&NormalizerWrapper> = None;
@@ -174,19 +179,21 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
-    /// What the texts encoded since the last call have lost for want of a token, if anything: a sentence about the first.
+    /// Describes the first character that texts encoded since the last call have lost for want of a
+    /// token, if any.
     pub fn take_loss(&self) -> Option<String> {
         self.losses.take()
     }
 
-    /// The text of `ids`, without special tokens if `skip_special`. Ids outside the vocabulary have no text.
+    /// Decodes `ids`, without special tokens if `skip_special`. Ids outside of the vocabulary have
+    /// no text.
     ///
     /// # Errors
-    /// [`Error::Input`] when the tokenizer's decoder gives up (a regular expression beyond its limits) or makes
-    /// a text many times as long as the tokens.
+    /// [`Error::Input`] when the tokenizer's decoder fails (a regular expression beyond its limits)
+    /// or expands the tokens many times.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let shown: Vec<String> = ids.iter().filter_map(|&id| self.shown(id, skip_special)).collect();
-        // Nothing is nothing: one of the decoders fails on it.
+        // One of the decoders fails on an empty list.
         if shown.is_empty() {
             return Ok(String::new());
         }
@@ -199,7 +206,8 @@ impl Tokenizer {
         DecodeStream::new(self, skip_special)
     }
 
-    /// The highest token id plus one. A model may have more rows than this (padding), never fewer.
+    /// The highest token id plus one. A model may have more rows than this (padding), but not
+    /// fewer.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
     }
@@ -219,7 +227,8 @@ impl Tokenizer {
         self.special.get(role).and_then(|text| self.token_id(text))
     }
 
-    /// The id of the special token with exactly this text. Such tokens are what [`decode`](Self::decode) can leave out.
+    /// The id of the special token with exactly this text. [`decode`](Self::decode) can leave such
+    /// tokens out.
     pub fn special_token(&self, text: &str) -> Option<u32> {
         self.token_id(text).filter(|_| self.is_special(text))
     }
@@ -233,7 +242,7 @@ impl Tokenizer {
         self.inner.get_added_vocabulary().is_special_token(text)
     }
 
-    /// Checks that a model with `model_vocab` embedding rows has one for every id this tokenizer can produce.
+    /// Checks that `model_vocab` embedding rows suffice for every id of this tokenizer.
     ///
     /// # Errors
     /// [`Error::Invalid`] about `model_path` naming the lowest token without a row.
@@ -255,7 +264,7 @@ impl Tokenizer {
         ))
     }
 
-    /// The token with this id as written in the vocabulary, unless decoding leaves it out.
+    /// The token with this id in the vocabulary's spelling; None if decoding leaves it out.
     fn shown(&self, id: u32, skip_special: bool) -> Option<String> {
         let token = self.inner.id_to_token(id)?;
         (!skip_special || !self.is_special(&token)).then_some(token)
@@ -270,8 +279,8 @@ fn older_format(dir: &Path) -> Option<&'static str> {
     model.or_else(|| (there("vocab.json") && there("merges.txt")).then_some("vocab.json"))
 }
 
-/// Calls into the `tokenizers` crate, which panics on some malformed files and on some texts given to a tokenizer
-/// that such a file describes.
+/// Calls the `tokenizers` crate, which panics on some malformed files and on some texts with
+/// tokenizers of such files.
 fn library<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     contain(|| call().map_err(|e| e.to_string()), |_| "its parts contradict each other".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Reading weights: what transformers saved, what hands made, and what neither should have.
+//! Reading weights: saved by transformers, made by hand, and malformed.
 
 use std::collections::BTreeMap;
 use std::fs;

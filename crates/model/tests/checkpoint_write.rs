@@ -26,7 +26,7 @@ fn tensor<'a>(name: &str, shape: &[usize], values: &'a [f32]) -> Tensor<'a> {
     }
 }
 
-/// All tensors of a checkpoint, each read when its turn comes.
+/// All tensors of a checkpoint, read one by one.
 fn tensors_of(checkpoint: &Checkpoint) -> Vec<Tensor<'_>> {
     let tensor = |name: &str| {
         let shape = checkpoint.shape(name).unwrap().to_vec();
@@ -248,8 +248,8 @@ fn occupied_targets_are_refused_and_untouched() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Finite values survive f32 files to the bit, whatever the shapes and the shard limit; equal input gives
-    /// equal files.
+    /// Finite values survive f32 files to the bit, whatever the shapes and the shard limit; equal
+    /// input gives equal files.
     #[test]
     fn round_trip(
         sizes in prop::collection::vec((0_usize..70, 1_usize..70), 1..6),

@@ -1,4 +1,4 @@
-//! config.json of every family and age, and of none.
+//! Files config.json of every family and version, and malformed ones.
 
 use std::fs;
 
@@ -99,7 +99,7 @@ fn layer_types_may_not_rotate_differently() {
     assert!(error.to_string().contains("between full_attention and sliding_attention"), "{error}");
 }
 
-/// What transformers 5.23 makes of a config.json that holds nothing but its `model_type`.
+/// Defaults of transformers 5.23 for a config.json with only its `model_type`.
 #[test]
 fn defaults_are_those_of_each_family() {
     let bare = |model_type: &str| read(&json!({"model_type": model_type})).unwrap();

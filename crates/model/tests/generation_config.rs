@@ -64,7 +64,7 @@ fn wrong_values_name_file_and_key() {
     }
 }
 
-/// What nothing here reads stops nobody: padding, the first token and lengths are others' business.
+/// Unused keys are accepted: padding, the first token and lengths.
 #[test]
 fn keys_that_nothing_reads_may_be_anything() {
     let strange = r#"{"eos_token_id": 5, "bos_token_id": [1], "pad_token_id": "x", "max_length": "long", "max_new_tokens": -5}"#;

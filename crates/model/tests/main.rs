@@ -7,7 +7,6 @@ mod checkpoint_write;
 mod common;
 mod config;
 mod generation_config;
-mod hub;
 mod model_files;
 mod rope;
 mod tokenizer;

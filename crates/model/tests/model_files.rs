@@ -1,5 +1,4 @@
-//! Models from directories and back: what is saved is what is loaded, and a damaged directory is refused in one
-//! sentence.
+//! Models saved to directories and loaded again; a damaged directory is refused in one sentence.
 
 use crate::common::{directory, oracle, oracles, safetensors};
 use isentrope_kernels::{Cpu, Isa, Role};
@@ -17,11 +16,11 @@ const TOKENS: [u32; 24] =
 
 static CPU: LazyLock<Arc<Cpu>> = LazyLock::new(|| Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
 
-fn load(dir: &Path) -> Result<Model<Cpu>> {
+fn load(dir: &Path) -> Result<Model> {
     Model::load(dir, CPU.clone())
 }
 
-fn scores(model: &Model<Cpu>) -> Scores {
+fn scores(model: &Model) -> Scores {
     model.score(&Packed::new(&[Sequence { tokens: &TOKENS, score_from: 1 }]), 1.0)
 }
 
@@ -30,10 +29,10 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// Bits of every tensor, by name.
-fn weights(model: &Model<Cpu>) -> Vec<(String, Vec<u32>)> {
+fn weights(model: &Model) -> Vec<(String, Vec<u32>)> {
     let tensors = model.layout.tensors();
     tensors
-        .map(|(id, p, t)| (t.name.clone(), bits(&model.weights.tensor(&model.backend, id, p, t))))
+        .map(|(id, p, t)| (t.name.clone(), bits(&model.weights.tensor(&*model.backend, id, p, t))))
         .collect()
 }
 
@@ -108,7 +107,7 @@ fn edit_config(dir: &Path, key: &str, value: Value) {
     fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
 }
 
-/// Rewrites model.safetensors from what `edit` makes of its header and data.
+/// Rewrites model.safetensors after `edit` has changed its header and data.
 fn edit_weights(dir: &Path, edit: impl FnOnce(&mut Map<String, Value>, &mut Vec<u8>)) {
     let path = dir.join("model.safetensors");
     let file = fs::read(&path).unwrap();
@@ -138,7 +137,7 @@ const EMBEDDING: &str = "model.embed_tokens.weight";
 
 #[test]
 fn damaged_directories_are_refused_in_one_sentence() {
-    // Of a copy of which model, damaged how, refused naming which file, for which reason.
+    // A model, the damage to its copy, and the file and the reason that the refusal names.
     type Case = (&'static str, fn(&Path), &'static str, &'static str);
     let cases: [Case; 21] = [
         ("qwen3", |dir| fs::remove_dir_all(dir).unwrap(), "config.json", "there is no such file"),
@@ -300,7 +299,7 @@ fn a_tied_head_may_be_saved_twice() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A damaged config.json is refused, or describes a model that the weights fit and that runs.
+    /// A damaged config.json is refused, or describes a model that fits the weights and runs.
     #[test]
     fn damaged_configs_never_panic(
         name in prop::sample::select(&["llama-yarn-options", "llama3-v4", "llama-dynamic", "qwen2-window"][..]),

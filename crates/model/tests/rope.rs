@@ -50,7 +50,8 @@ fn tables_are_those_of_transformers() {
             let (cos, sin) = rope.table(position..position + 1);
             let (expected_cos, expected_sin) = (floats(&row["cos"]), floats(&row["sin"]));
             for (ours, theirs) in cos.iter().chain(&sin).zip(expected_cos.iter().chain(&expected_sin)) {
-                // Two units of a frequency of at most 1, and one of the angle, grow with the position.
+                // Two units of a frequency of at most 1, and one of the angle, grow with the
+                // position.
                 let bound = 2e-7 * f64::from(attention_factor) * (1.0 + 2.0 * position as f64);
                 let distance = f64::from(ours - theirs).abs();
                 assert!(distance <= bound, "{name} position {position}: {ours:e} {theirs:e}");
@@ -61,7 +62,7 @@ fn tables_are_those_of_transformers() {
     assert!(equal * 100 >= frequencies * 97, "{equal} of {frequencies}");
 }
 
-/// Where the frequencies agree to the bit, so do angles, and cosines differ by the rounding of torch alone.
+/// If frequencies agree to the bit, angles do too, and cosines differ by torch's rounding alone.
 #[test]
 fn cosines_and_sines_are_exact_to_the_last_place_or_two() {
     for case in reference_cases() {
@@ -87,7 +88,7 @@ fn cosines_and_sines_are_exact_to_the_last_place_or_two() {
     }
 }
 
-/// The bits of a row do not depend on the range that it was asked for with.
+/// The bits of a row do not depend on the requested range.
 #[test]
 fn rows_depend_on_their_position_only() {
     for case in reference_cases() {

@@ -1,4 +1,4 @@
-//! Tokenizers against what transformers makes of the same files (`fixtures/tokenizer/make.py`), and against
+//! Tokenizers compared with transformers on the same files (`fixtures/tokenizer/make.py`), and
 //! malformed ones.
 
 use std::fs;
@@ -128,7 +128,7 @@ fn a_text_that_goes_on_is_encoded_as_in_the_whole() {
     let token = |text: &str| prepend.token_id(text).unwrap();
     assert_eq!(prepend.encode("a", false).unwrap(), [token("▁a")]);
     assert_ne!(prepend.encode("two", false).unwrap(), prepend.encode_after("a", "two").unwrap());
-    // Others mark no beginning: nothing changes for them.
+    // Other tokenizers mark no beginning, so nothing changes.
     for name in ["character", "byte-bpe"] {
         let tokenizer = read(name);
         for text in ["two", " two", "12", "\n"] {
@@ -169,7 +169,7 @@ fn few_characters(characters: &str) -> (tempfile::TempDir, Tokenizer) {
     (dir, tokenizer)
 }
 
-/// What a normalizer changes or takes away was meant to go, and what it leaves is named as it was written.
+/// Changes by a normalizer are intended, and a loss is reported in the user's spelling.
 #[test]
 fn what_is_lost_is_told_from_what_is_normalized() {
     let (dir, _) = few_characters("abc");
@@ -188,7 +188,7 @@ fn what_is_lost_is_told_from_what_is_normalized() {
         "no token stands for 'Ä' (U+00C4), which is lost, as is 1 more character"
     );
     assert_eq!(tokenizer.take_loss(), None);
-    // A word's last character may have a form of its own, which is then the only one.
+    // A character may have a token only at the end of a word.
     file["normalizer"] = Value::Null;
     file["model"]["end_of_word_suffix"] = json!("</w>");
     fs::write(&path, file.to_string()).unwrap();
@@ -200,7 +200,8 @@ fn what_is_lost_is_told_from_what_is_normalized() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Piece by piece or all at once, any tokens give the same text: valid or not, special or unknown.
+    /// Piece by piece or all at once, any tokens give the same text: valid or not, special or
+    /// unknown.
     #[test]
     fn a_stream_adds_up_to_the_whole(which in 0..3usize, picks in prop::collection::vec(0..1000u32, 0..80), skip: bool) {
         let tokenizer = read(NAMES[which]);
@@ -210,7 +211,7 @@ proptest! {
         prop_assert_eq!(stream(&tokenizer, &ids, skip).concat(), whole);
     }
 
-    /// The same for every kind of decoder; the picks prefer the few tokens of text over the 256 of bytes.
+    /// Checks every kind of decoder. The picks prefer the few tokens of text over the 256 of bytes.
     #[test]
     fn a_stream_adds_up_with_any_decoder(
         decoder in prop::sample::select(&DECODERS[..]),
@@ -226,7 +227,8 @@ proptest! {
         prop_assert_eq!(stream(&tokenizer, &ids, true).concat(), whole);
     }
 
-    /// Text survives the byte-level tokenizer (whose normalizer is NFC: ASCII and emoji have one form).
+    /// Text survives the byte-level tokenizer (whose normalizer is NFC: ASCII and emoji have one
+    /// form).
     #[test]
     fn byte_level_text_round_trips(text in "[ -;=?-~\n🙂日]{0,40}") {
         let tokenizer = read("byte-bpe");
@@ -234,8 +236,8 @@ proptest! {
         prop_assert_eq!(tokenizer.decode(&ids, false).unwrap(), text);
     }
 
-    /// A vocabulary of a few characters, without an unknown token: what comes back is the text without the others, and the
-    /// first of them is told, with how many more there are.
+    /// With a vocabulary of a few characters and no unknown token, the other characters are left
+    /// out; the first is reported, with the number of further ones.
     #[test]
     fn nothing_is_left_out_in_silence(text in "[a-e1-3é ]{0,30}") {
         let (_dir, tokenizer) = few_characters("abc12 ");
@@ -262,7 +264,7 @@ proptest! {
         prop_assert_eq!(tokenizer.take_loss(), None);
     }
 
-    /// A damaged file is an error or still a tokenizer; it is never a panic.
+    /// A damaged file is an error or still a tokenizer, never a panic.
     #[test]
     fn damaged_files_are_errors(
         which in 0..3usize,

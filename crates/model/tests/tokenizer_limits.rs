@@ -1,4 +1,4 @@
-//! Tokenizers that make far more of a text than it is, or of a file than it holds. None takes more than a little.
+//! Tokenizers that expand a text, or claim far more than the file holds. None takes much memory.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn added(content: &str) -> Value {
         "lstrip": false, "rstrip": false}])
 }
 
-/// Stages of a part that each do the same.
+/// Equal stages of a part.
 fn several(kind: &str, key: &str, stage: &Value, count: usize) -> Value {
     json!({kind: {"type": "Sequence", key: vec![stage; count]}})
 }
@@ -166,7 +166,7 @@ fn files_that_ask_for_too_much_are_refused() {
         let error = in_time(|| read(changes)).unwrap_err();
         assert!(error.contains(what) && error.len() < 500, "{start}: {error}");
     }
-    // Its padding and truncation are those of its last use, not of this one.
+    // The file's padding and truncation are those of its last use.
     let padded = json!({"padding": {"strategy": {"Fixed": 999_999_999_999_u64}, "direction": "Right",
         "pad_to_multiple_of": null, "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"}});
     assert_eq!(read(padded).unwrap().encode("a", true).unwrap(), [1]);

@@ -26,7 +26,7 @@ pub enum Estimator {
     /// r - group mean weighted by response length (arXiv:2505.23585).
     Opo,
     /// Of each token, from r and from the process rewards that a second model in training gives to tokens (arXiv:2502.01456);
-    /// settings in `prime`, equations in docs/prime.md.
+    /// settings in `prime`, equations in docs/concepts/entropy.md.
     Prime,
 }
 
@@ -43,7 +43,7 @@ pub struct Outcome {
     pub greedy_reward: f64,
 }
 
-/// What the reward of a response is compared with.
+/// The baseline that a response's reward is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
     /// Nothing of its own prompt.
@@ -55,7 +55,19 @@ pub enum Baseline {
 }
 
 impl Estimator {
-    /// What a response must have beside it for this estimator.
+    /// Every estimator.
+    pub const ALL: [Self; 8] = [
+        Self::Grpo,
+        Self::DrGrpo,
+        Self::Rloo,
+        Self::ReinforcePlusPlus,
+        Self::ReinforcePlusPlusBaseline,
+        Self::Remax,
+        Self::Opo,
+        Self::Prime,
+    ];
+
+    /// The baseline that this estimator needs.
     pub fn baseline(self) -> Baseline {
         match self {
             Self::Grpo
@@ -69,7 +81,7 @@ impl Estimator {
         }
     }
 
-    /// What is doubtful about this estimator with so many responses to each prompt.
+    /// A warning if this estimator is doubtful with so many responses to each prompt.
     pub fn warning(self, responses: usize) -> Option<String> {
         (responses == 1 && self.baseline() == Baseline::Group).then(|| {
             "objective.advantage compares the responses to a prompt, and with rollout.responses = 1 there are none to \
@@ -198,17 +210,6 @@ pub(crate) fn whiten(values: &[f64], tokens: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    const ALL: [Estimator; 8] = [
-        Estimator::Grpo,
-        Estimator::DrGrpo,
-        Estimator::Rloo,
-        Estimator::ReinforcePlusPlus,
-        Estimator::ReinforcePlusPlusBaseline,
-        Estimator::Remax,
-        Estimator::Opo,
-        Estimator::Prime,
-    ];
-
     fn outcome(group: usize, reward: f64, tokens: usize) -> Outcome {
         Outcome { group, reward, tokens, greedy_reward: 0.25 }
     }
@@ -227,7 +228,7 @@ mod tests {
     fn groups_may_be_interleaved() {
         let apart = [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(7, 0.5, 4), outcome(7, 0.0, 5)];
         let mixed = [apart[0], apart[2], apart[1], apart[3]];
-        for estimator in ALL {
+        for estimator in Estimator::ALL {
             let (a, b) = (advantages(estimator, &apart), advantages(estimator, &mixed));
             for (x, y) in [(a[0], b[0]), (a[1], b[2]), (a[2], b[1]), (a[3], b[3])] {
                 assert!((x - y).abs() < 1e-12, "{estimator:?}");
@@ -240,7 +241,7 @@ mod tests {
         for reward in [0.1, 0.7, 1.0 / 3.0, -1e-3, 12345.678] {
             for count in 2..20 {
                 let outcomes: Vec<Outcome> = (0..count).map(|i| outcome(0, reward, 1 + 3 * i)).collect();
-                for estimator in ALL.into_iter().filter(|&e| e != Estimator::Remax) {
+                for estimator in Estimator::ALL.into_iter().filter(|&e| e != Estimator::Remax) {
                     let result = advantages(estimator, &outcomes);
                     assert!(result.iter().all(|&a| a == 0.0), "{estimator:?} {reward} {result:?}");
                 }
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_single_response_to_compare_draws_a_warning() {
-        for estimator in ALL {
+        for estimator in Estimator::ALL {
             let none = matches!(estimator, Estimator::ReinforcePlusPlus | Estimator::Remax);
             assert_eq!(estimator.warning(1).is_none(), none, "{estimator:?}");
             assert_eq!(estimator.warning(2), None, "{estimator:?}");
@@ -266,7 +267,7 @@ mod tests {
             vec![outcome(0, 1.0, 0), outcome(0, 0.0, 0)],
             vec![outcome(0, 1.0, 3), outcome(1, 1.0, 4)],
         ] {
-            for estimator in ALL {
+            for estimator in Estimator::ALL {
                 let result = advantages(estimator, &outcomes);
                 assert_eq!(result.len(), outcomes.len());
                 assert!(result.iter().all(|a| a.is_finite()), "{estimator:?} {outcomes:?} {result:?}");

@@ -20,7 +20,11 @@ pub enum Aggregation {
 const LENGTH_EPSILON: f64 = 1e-8;
 
 impl Aggregation {
-    /// What a token's loss is multiplied by before the sum, `[tokens]`, from each response's length. Responses without
+    /// Every aggregation.
+    pub const ALL: [Self; 3] = [Self::TokenMean, Self::SeqMeanTokenSum, Self::SeqMeanTokenMean];
+
+    /// The weight of each token's loss in the sum, `[tokens]`, from each response's length.
+    /// Responses without
     /// tokens do not count.
     pub(crate) fn weights(self, lengths: &[usize]) -> Vec<f64> {
         let tokens = lengths.iter().sum::<usize>() as f64;

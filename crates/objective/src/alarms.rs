@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Rollout steps in a row without effect before an alarm.
 const PATIENCE: u32 = 5;
 
-/// Watches whether the covariance method has an effect. Part of a run's saved state, so that a resumed run gives the
-/// same alarms.
+/// Watches whether the covariance method has an effect. Part of a run's saved state, so that a
+/// resumed run gives the same alarms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alarms {
@@ -22,8 +22,9 @@ pub struct Alarms {
 }
 
 impl Alarms {
-    /// Takes in the statistics of all updates of a rollout step, and returns a sentence with cause and remedy when
-    /// the covariance method has been without effect for five such steps in a row: once, until it has an effect again.
+    /// Takes in the statistics of all updates of a rollout step, and returns a sentence with cause
+    /// and remedy when the covariance method has been without effect for five such steps in a row:
+    /// once, until it has an effect again.
     pub fn after_step(&mut self, settings: &Covariance, updates: &[Statistics]) -> Option<String> {
         if settings.method == Method::None || updates.iter().any(|s| s.cov_gradient_share > 0.0) {
             *self = Self::default();
@@ -80,7 +81,7 @@ mod tests {
         Statistics { tokens: 100, cov_max, ..Default::default() }
     }
 
-    /// What 20 equal steps say, by step.
+    /// The alarms of 20 equal steps, by step.
     fn steps(settings: &Covariance, updates: &[Statistics]) -> Vec<(usize, String)> {
         let mut alarms = Alarms::default();
         (1..=20).filter_map(|step| Some((step, alarms.after_step(settings, updates)?))).collect()

@@ -150,7 +150,7 @@ const RETURN: f64 = 0.1;
 /// an entropy that stays above it because the value is too strong stops falling, and then the integral goes on.
 ///
 /// **Anti-windup**: the integral stands still while the value is beyond what can act and the error pushes it further.
-/// What can act is within the recipe's bounds, and within what the updates of the step before could pick: one token of each
+/// The range that can act is within the recipe's bounds, and within what the updates of the step before could pick: one token of each
 /// minibatch at least, those that are eligible at most (Clip-Cov's band is used up long before the upper bound). The integral
 /// never leaves the recipe's bounds; beyond what can act, which changes from step to step, it comes back by a tenth of the way in
 /// each, so that one odd step does not cost what many have taught.
@@ -159,7 +159,7 @@ const RETURN: f64 = 0.1;
 pub struct Controller {
     /// I, the logarithm of the factor that the controller has learnt.
     integral: f64,
-    /// What the integral is about.
+    /// The quantity and start of the integral.
     learnt_for: Option<Steered>,
     /// The value of the last step, which holds where an entropy says nothing.
     value: Option<f64>,
@@ -169,7 +169,8 @@ pub struct Controller {
     reach: Option<Reach>,
 }
 
-/// What an integral is about: I of another start is another value, and another method's says nothing.
+/// The quantity that an integral belongs to: with another start I is another value, and another method's I
+/// says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Steered {
     method: Method,
@@ -234,7 +235,7 @@ impl Controller {
             Some(then) if (then.method, then.steer) != (now.method, now.steer) => {
                 (self.integral, self.value, self.reach) = (0.0, None, None);
             }
-            // The same value from another start.
+            // This expresses the value from another start.
             Some(then) if then.start != now.start => self.integral += libm::log(then.start / now.start),
             _ => {}
         }

@@ -30,8 +30,8 @@ pub struct Covariance {
     /// minibatch, as the paper has it. Not with `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
-    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/autopilot.md): a number, a
-    /// fraction of the entropy that the run begins with, or a schedule. Unset: nothing is steered.
+    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/concepts/entropy.md): a
+    /// number, a fraction of the entropy that the run begins with, or a schedule. Unset: nothing is steered.
     pub target_entropy: Option<TargetEntropy>,
     /// How `target_entropy` is held: a proportional-integral controller on logarithms.
     pub controller: ControllerSettings,
@@ -66,6 +66,11 @@ pub enum Method {
     /// The tokens of largest covariance are penalised for moving away from the policy that sampled them. The
     /// published runs have no ratio clipping beside it: loss = "importance".
     KlCov,
+}
+
+impl Method {
+    /// Every method.
+    pub const ALL: [Self; 3] = [Self::None, Self::ClipCov, Self::KlCov];
 }
 
 impl Covariance {
@@ -153,7 +158,7 @@ pub struct Strength {
 }
 
 impl Strength {
-    /// What a controller steers of it.
+    /// The strength that a controller steers.
     pub fn steered(&self, steer: Steer) -> f64 {
         match steer {
             Steer::Fraction => self.fraction,

@@ -7,8 +7,8 @@ pub(crate) const TOLERANCE: f64 = 0.1;
 /// Steps without a new lowest entropy after which it is no longer falling.
 const PATIENCE: u32 = 10;
 
-/// Follows entropy from where it is to a target below. On that way the distance says how far there is to go, and
-/// nothing of what will hold it there.
+/// Follows entropy from where it is to a target below. On that way the distance says how far there
+/// is to go, and nothing of what will hold it there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Descent {
@@ -23,8 +23,8 @@ pub(crate) struct Descent {
 }
 
 impl Descent {
-    /// Takes in a step's entropy and target, both in nats. A target that has moved down, out of reach of an entropy that is now
-    /// above it, begins a new descent.
+    /// Takes in a step's entropy and target, both in nats. A target that has moved down, out of
+    /// reach of an entropy that is now above it, begins a new descent.
     pub(crate) fn step(&mut self, entropy: f64, target: f64) {
         let has_fallen = self.target.is_some_and(|last| target < last);
         if has_fallen && entropy > target * (1.0 + TOLERANCE) {

@@ -1,12 +1,14 @@
 //! The tokens of highest entropy (arXiv:2506.01939).
 
-/// Whether each token is among the given fraction of highest entropy, `[tokens]`: at or above the (1 - fraction)
-/// quantile, so ties at the threshold are all kept, as by TRL's `top_entropy_quantile`.
+/// Whether each token is among the given fraction of highest entropy, `[tokens]`: at or above the
+/// (1 - fraction) quantile, so ties at the threshold are all kept, as by TRL's
+/// `top_entropy_quantile`.
 pub(crate) fn highest(entropies: &[f64], fraction: f64) -> Vec<bool> {
     if entropies.is_empty() {
         return Vec::new();
     }
-    // The quantile lies between two neighbours in order; the values at or above it start at the upper one.
+    // The quantile lies between two neighbours in order; the values at or above it start at the
+    // upper one.
     let below_top = (fraction * (entropies.len() - 1) as f64) as usize;
     let mut sorted = entropies.to_vec();
     let (_, &mut threshold, _) = sorted.select_nth_unstable_by(below_top, |a, b| b.total_cmp(a));

@@ -1,4 +1,4 @@
-//! What can be wrong with settings.
+//! Errors of settings.
 
 use isentrope_settings::Error;
 use std::fmt::Display;

@@ -23,6 +23,9 @@ pub(crate) const MAX_LOG_RATIO: f64 = 20.0;
 const MAX_K3: f64 = 10.0;
 
 impl KlEstimator {
+    /// Every estimator.
+    pub const ALL: [Self; 4] = [Self::Abs, Self::K1, Self::K2, Self::K3];
+
     /// The estimate and its derivative by log pi. At d = 0 the derivative of `abs` is exactly 0.
     pub(crate) fn value_and_slope(self, d: f64) -> (f64, f64) {
         match self {

@@ -1,9 +1,11 @@
-//! What reinforcement learning says to the network: two numbers per token; three where sampling was truncated.
+//! The objective of reinforcement learning: two derivatives per token for the network, three if
+//! sampling was truncated.
 //!
-//! Rewards become advantages ([`advantages`]); then, for every optimizer minibatch, [`objective`] takes per-token
-//! log-probs, entropies and advantages and returns the loss, its derivatives by each token's log-prob and entropy (and by
-//! the log-mass of what truncated sampling has kept), and [`Statistics`]. Everything is a pure function of its arguments
-//! in f64, knows no network, and sums in a fixed order, so that the same numbers in give the same bits out.
+//! Rewards become advantages ([`advantages`]); then, for every optimizer minibatch, [`objective`]
+//! takes per-token log-probs, entropies and advantages and returns the loss, its derivatives by
+//! each token's log-prob and entropy (and by the log-mass of what truncated sampling has kept), and
+//! [`Statistics`]. Everything is a pure function of its arguments in f64, knows no network, and
+//! sums in a fixed order, so that the same numbers in give the same bits out.
 //!
 //! The loss of a minibatch is
 //!
@@ -12,20 +14,23 @@
 //!             + reference_kl.coefficient kl(log pi_t - log ref_t) - entropy_coefficient H_t )
 //! ```
 //!
-//! with the weights w of the [`Aggregation`], the policy term of the [`Loss`], and keep_t = 0 for tokens that Clip-Cov
-//! detaches or the entropy mask leaves out. Ratio clipping, covariance terms, the entropy bonus, the KL term and the
-//! entropy mask are independent of one another and combine freely.
+//! with the weights w of the [`Aggregation`], the policy term of the [`Loss`], and keep_t = 0 for
+//! tokens that Clip-Cov detaches or the entropy mask leaves out. Ratio clipping, covariance terms,
+//! the entropy bonus, the KL term and the entropy mask are independent of one another and combine
+//! freely.
 //!
-//! Where sampling was truncated by top-k, top-p or min-p, the policy and the covariance term are of the truncated policy, see
-//! [`Truncation`]; the entropy, the KL to the reference and the covariances are always of the whole one.
+//! If sampling was truncated by top-k, top-p or min-p, the policy and the covariance term are of
+//! the truncated policy, see [`Truncation`]; the entropy, the KL to the reference and the
+//! covariances are always of the whole one.
 //!
-//! Formulas follow the functions of the trainer verl to the small constants in its denominators; where the reference
-//! code and a paper differ, the item's documentation says so.
+//! Formulas follow the functions of the trainer verl to the small constants in its denominators;
+//! where the reference code and a paper differ, the item's documentation says so.
 //!
-//! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls: `policy_loss`, `covariance` and
-//! `selection`, `kl`, `entropy_mask`, `aggregation`, `statistics`; then what holds an entropy from step to step,
-//! `target_entropy`, `controller` with `descent`, and `entropy_bonus`; `prime` and `process_model`, a second model that gives
-//! tokens rewards; last `warnings`, `alarms` and `saturation`.
+//! Read the code in this order: `settings`, `advantage`, `objective`, then what it calls:
+//! `policy_loss`, `covariance` and `selection`, `kl`, `entropy_mask`, `aggregation`, `statistics`;
+//! then what holds an entropy from step to step, `target_entropy`, `controller` with `descent`, and
+//! `entropy_bonus`; `prime` and `process_model`, a second model that gives tokens rewards; last
+//! `warnings`, `alarms` and `saturation`.
 
 mod advantage;
 mod aggregation;

@@ -6,7 +6,8 @@ use crate::statistics::share;
 use crate::{DrawKey, Method, ObjectiveSettings, Statistics, Strength, entropy_mask};
 use std::borrow::Cow;
 
-/// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies are in nats.
+/// One optimizer minibatch: responses end to end, only tokens that count. Log-probs and entropies
+/// are in nats.
 #[derive(Clone, Copy, Debug)]
 pub struct Minibatch<'a> {
     /// Tokens of each response, `[responses]`.
@@ -15,7 +16,7 @@ pub struct Minibatch<'a> {
     pub logprobs: &'a [f64],
     /// log pi of each token under the policy that sampled it, `[tokens]`.
     pub old_logprobs: &'a [f64],
-    /// What sampling was truncated to, if it was.
+    /// The tokens that truncated sampling kept, if it was truncated.
     pub truncation: Option<Truncation<'a>>,
     /// Entropy of the whole policy in training in each token's place, `[tokens]`.
     pub entropies: &'a [f64],
@@ -26,18 +27,20 @@ pub struct Minibatch<'a> {
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus in this update.
     pub entropy_coefficient: f64,
-    /// How strongly the covariance method acts, where a controller steers it; else as the settings say.
+    /// How strongly the covariance method acts, where a controller steers it; else as the settings
+    /// say.
     pub steered: Option<Strength>,
     /// Coordinates of Clip-Cov's random draws.
     pub key: DrawKey,
 }
 
-/// What top-k, top-p and min-p have left of the distribution that each token was drawn from: the set K of tokens that were
-/// kept. It is the policy at the time of sampling that has chosen K, and it is held fixed since.
+/// The set K of tokens that top-k, top-p and min-p kept of the distribution that each token was
+/// drawn from. The policy at the time of sampling has chosen K, which is held fixed since.
 ///
-/// The policy that acts is then pi(a | K) = pi(a) / pi(K), and so it is the policy that learns: its ratio to the one that has
-/// sampled is that of the truncated distributions, exp((log pi - log pi(K)) - (log old - log old(K))), which is 1 as long as
-/// the weights are the same. ("Keep sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1.)
+/// The policy that acts is then pi(a | K) = pi(a) / pi(K), and so it is the policy that learns: its
+/// ratio to the one that has sampled is that of the truncated distributions, exp((log pi - log
+/// pi(K)) - (log old - log old(K))), which is 1 as long as the weights are the same. ("Keep
+/// sampling mask", DeepSeek-V3.2, arXiv:2512.02556, section 3.1.)
 #[derive(Clone, Copy, Debug)]
 pub struct Truncation<'a> {
     /// log pi(K) under the policy in training, `[tokens]`.
@@ -46,7 +49,7 @@ pub struct Truncation<'a> {
     pub old_log_masses: &'a [f64],
 }
 
-/// What a minibatch's loss is, and what it says to the network.
+/// A minibatch's loss, and its derivatives for the network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
     /// The loss.
@@ -55,11 +58,14 @@ pub struct Objective {
     pub d_logprobs: Vec<f64>,
     /// Derivative of the loss by each token's entropy, `[tokens]`.
     pub d_entropies: Vec<f64>,
-    /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was truncated.
+    /// Derivative of the loss by each token's log pi(K), `[tokens]`; none where nothing was
+    /// truncated.
     pub d_log_masses: Vec<f64>,
-    /// Covariance of each token's log-prob and advantage, centred over the minibatch, in nats, `[tokens]`.
+    /// Covariance of each token's log-prob and advantage, centred over the minibatch, in nats,
+    /// `[tokens]`.
     pub covariances: Vec<f64>,
-    /// Mean log-prob of the tokens, in nats, which covariances are centred with; not a number without tokens.
+    /// Mean log-prob of the tokens, in nats, which covariances are centred with; not a number
+    /// without tokens.
     pub mean_logprob: f64,
     /// Mean advantage of the tokens, likewise.
     pub mean_advantage: f64,
@@ -71,8 +77,9 @@ pub struct Objective {
     pub statistics: Statistics,
 }
 
-/// The loss of a minibatch, its derivatives and statistics. Which tokens are picked by covariance or entropy, and what
-/// a loss holds constant (CISPO's weight), does not contribute to the derivatives.
+/// The loss of a minibatch, its derivatives and statistics. Which tokens are picked by covariance
+/// or entropy, and what a loss holds constant (CISPO's weight), does not contribute to the
+/// derivatives.
 ///
 /// # Panics
 /// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
@@ -86,7 +93,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
         assert_eq!(array.len(), tokens, "every array has one number per token");
     }
-    // Of the policy that acts: where sampling was truncated, among the tokens that were kept.
+    // The log-ratios of the acting policy: if sampling was truncated, among the kept tokens.
     let [acting, old] = match masses {
         None => [Cow::from(batch.logprobs), Cow::from(batch.old_logprobs)],
         Some([new, old]) => {
@@ -112,7 +119,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     statistics.measure_covariances(&scores, &selection);
 
     let mut reference_sum = 0.0;
-    // What the covariance method adds to the gradient or takes from it, and what all other terms leave.
+    // The covariance method's part of the gradient, and the part of all other terms.
     let (mut moved, mut rest) = (0.0, 0.0);
     let mut is_selected = vec![false; tokens];
     for &t in &selection.tokens {
@@ -127,7 +134,7 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         let is_detached = is_selected[t] && settings.covariance.method == Method::ClipCov;
         let (mut value, mut slope) =
             if kept[t] && !is_detached { (term.value, term.slope) } else { (0.0, 0.0) };
-        // Of it, what is by the acting policy's log-prob.
+        // The part by the acting policy's log-prob.
         let mut acting_slope = slope;
         if let Some(reference) = reference {
             let kl = &settings.reference_kl;

@@ -24,6 +24,9 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// Every loss.
+    pub const ALL: [Self; 5] = [Self::Clip, Self::Importance, Self::Gspo, Self::Cispo, Self::PolicyGradient];
+
     /// Whether the clip range has an effect.
     pub(crate) fn clips(self) -> bool {
         match self {

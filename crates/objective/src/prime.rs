@@ -1,5 +1,5 @@
 //! PRIME's advantages (arXiv:2502.01456): of each token, from the rewards of responses and from what an implicit process reward
-//! model says of their tokens. docs/prime.md has the equations, and where the published code differs from the paper.
+//! model says of their tokens. docs/concepts/entropy.md has the equations, and where the published code differs from the paper.
 
 use crate::advantage::{Estimator, Outcome, advantages, whiten};
 use schemars::JsonSchema;
@@ -37,7 +37,7 @@ pub enum ProcessScale {
 /// Advantages of a rollout's tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrimeAdvantages {
-    /// Of each token of each response, `[responses][tokens]`.
+    /// The advantage of each token, `[responses][tokens]`.
     pub advantages: Vec<Vec<f64>>,
     /// The share of the process part before whitening: sum |process| / (sum |process| + sum |outcome|) over the tokens, with
     /// their weights. 0 where both are 0.
@@ -109,7 +109,7 @@ fn returns(rewards: &[f64]) -> Vec<f64> {
 
 /// Takes the baseline of each group from its rewards.
 fn leave_one_out(outcomes: &[Outcome], rewards: &mut [Vec<f64>]) {
-    // Of each group, how many responses, and the sum of their means.
+    // The number of responses of each group, and the sum of their means.
     let mut groups: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
     for (outcome, row) in outcomes.iter().zip(&*rewards) {
         let (count, means) = groups.entry(outcome.group).or_default();

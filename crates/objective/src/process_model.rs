@@ -1,7 +1,8 @@
-//! What an implicit process reward model learns by, and how well it tells right from wrong (arXiv:2502.01456, arXiv:2412.01981).
+//! The loss of an implicit process reward model, and how well it tells right from wrong
+//! (arXiv:2502.01456, arXiv:2412.01981).
 //!
-//! Its score of a response, or of how a response begins, is s = beta sum_t (log pi_phi - log pi_ref) over the tokens, and
-//! sigmoid(s) the probability that it gives to a correct verdict.
+//! Its score of a response, or of how a response begins, is s = beta sum_t (log pi_phi - log
+//! pi_ref) over the tokens, and sigmoid(s) the probability that it gives to a correct verdict.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +11,17 @@ use std::collections::BTreeMap;
 pub struct ProcessLoss {
     /// Mean cross-entropy of the responses, nats.
     pub loss: f64,
-    /// Derivative of the loss by log pi_phi of each token, `[tokens]`: the same for all tokens of a response.
+    /// Derivative of the loss by log pi_phi of each token, `[tokens]`: the same for all tokens of a
+    /// response.
     pub d_logprobs: Vec<f64>,
 }
 
-/// Cross-entropy of sigmoid(s) against the verdict, mean over responses. `lengths` are the responses' tokens, `log_ratios` have
-/// log pi_phi - log pi_ref of each, in nats, `[tokens]` end to end; `correct` says of each response whether it is right.
+/// Cross-entropy of sigmoid(s) against the verdict, mean over responses. `lengths` are the
+/// responses' tokens, `log_ratios` have log pi_phi - log pi_ref of each, in nats, `[tokens]` end to
+/// end; `correct` says of each response whether it is right.
 ///
-/// PyTorch's `binary_cross_entropy`, which the published code takes, bounds each cross-entropy at 100; here nothing does.
+/// PyTorch's `binary_cross_entropy`, which the published code takes, bounds each cross-entropy at
+/// 100; here nothing does.
 ///
 /// # Panics
 /// When the arrays' lengths disagree.
@@ -68,17 +72,19 @@ pub struct Scored<'a> {
 pub struct Discernment {
     /// Mean cross-entropy of the responses, nats.
     pub loss: f64,
-    /// Share of responses whose score is positive if they are right and negative if they are wrong. A score of 0 counts half.
+    /// Share of responses whose score is positive if they are right and negative if they are wrong.
+    /// A score of 0 counts half.
     pub accuracy: f64,
-    /// Expected calibration error: of ten equal ranges of sigmoid(s), the distance of the mean of sigmoid(s) from the share of
-    /// right responses, weighted by their responses.
+    /// Expected calibration error: of ten equal ranges of sigmoid(s), the distance of the mean of
+    /// sigmoid(s) from the share of right responses, weighted by their responses.
     pub calibration_error: f64,
-    /// Area under the ROC curve of the scores: how often a right response has a higher score than a wrong one, equal ones
-    /// counting half. None where there is only one kind.
+    /// Area under the ROC curve of the scores: how often a right response has a higher score than a
+    /// wrong one, equal ones counting half. None where there is only one kind.
     pub auc: Option<f64>,
-    /// The same among the responses to one prompt: pairs of all prompts together.
+    /// The share among the responses to one prompt, over the pairs of all prompts.
     pub auc_within_prompts: Option<f64>,
-    /// `auc` of the scores of how responses begin: of their first 25, 50 and 75 % of tokens, rounded up.
+    /// `auc` of the scores of how responses begin: of their first 25, 50 and 75 % of tokens,
+    /// rounded up.
     pub auc_first: [Option<f64>; 3],
 }
 
@@ -98,7 +104,7 @@ impl Discernment {
         "prime/auc_first_75_percent",
     ];
 
-    /// Of these responses; none of no response.
+    /// Measures these responses; none if there are none.
     pub fn of(beta: f64, responses: &[Scored<'_>]) -> Option<Self> {
         if responses.is_empty() {
             return None;
@@ -150,7 +156,7 @@ impl Discernment {
 #[derive(Clone, Copy, Default)]
 struct Pairs {
     all: f64,
-    /// Those in which the right one has the higher score; half of those with equal ones.
+    /// Pairs in which the right one has the higher score; a pair of equal scores counts half.
     told: f64,
 }
 
@@ -180,7 +186,7 @@ impl Pairs {
 }
 
 fn calibration_error(judged: impl Iterator<Item = (f64, bool)>) -> f64 {
-    // Of each range, the sum of sigmoid(s) less the number of right responses.
+    // The sum of sigmoid(s) less the number of right responses, of each range.
     let (mut off, mut count) = ([0.0; RANGES], 0.0);
     for (score, correct) in judged {
         let probability = sigmoid(score);

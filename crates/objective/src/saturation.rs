@@ -1,4 +1,5 @@
-//! Notices when the autopilot is at its wits' end: what it steers is at a bound, and the entropy is not at the target.
+//! Notices when the autopilot is at its wits' end: what it steers is at a bound, and the entropy is
+//! not at the target.
 
 use crate::controller::{Steer, least_share};
 use crate::descent::TOLERANCE;
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 /// Rollout steps in a row before an alarm.
 const PATIENCE: u32 = 10;
 
-/// Watches whether the controller can hold the target. Part of a run's saved state, so that a resumed run gives the same alarms.
+/// Watches whether the controller can hold the target. Part of a run's saved state, so that a
+/// resumed run gives the same alarms.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saturation {
@@ -18,24 +20,26 @@ pub struct Saturation {
     too_high: u32,
 }
 
-/// What a step of a controlled run was like.
+/// A step of a controlled run.
 #[derive(Clone, Copy, Debug)]
 pub struct ControlledStep<'a> {
     /// The strength in its updates.
     pub strength: Strength,
-    /// The entropy that the controller acted on, smoothed, in nats: single rollouts are too noisy to count by.
+    /// The entropy that the controller acted on, smoothed, in nats: single rollouts are too noisy
+    /// to count by.
     pub entropy: f64,
     /// The entropy to hold, nats.
     pub target: f64,
     /// Whether entropy has been at the target: before that, it is on its way down to it.
     pub has_arrived: bool,
-    /// What its updates measured.
+    /// The measurements of its updates.
     pub updates: &'a [Statistics],
 }
 
 impl Saturation {
-    /// Takes in a step, and returns a sentence with cause and remedy when the controller has been unable to hold the target
-    /// for ten steps in a row: once, until it is able again. Of steps without a token in Clip-Cov's band
+    /// Takes in a step, and returns a sentence with cause and remedy when the controller has been
+    /// unable to hold the target for ten steps in a row: once, until it is able again. Of steps
+    /// without a token in Clip-Cov's band
     /// [`Alarms`](crate::Alarms) speak; they count neither way here.
     pub fn after_step(&mut self, settings: &Covariance, step: &ControlledStep<'_>) -> Option<String> {
         let ControlledStep { strength, entropy, target, has_arrived, updates } = *step;

@@ -1,4 +1,5 @@
-//! Covariances of tokens, and the tokens that Clip-Cov and KL-Cov pick by them (arXiv:2505.22617, section 4).
+//! Covariances of tokens, and the tokens that Clip-Cov and KL-Cov pick by them (arXiv:2505.22617,
+//! section 4).
 
 use crate::covariance::{Covariance, Method};
 use crate::objective::Minibatch;
@@ -18,8 +19,8 @@ pub struct DrawKey {
 }
 
 impl DrawKey {
-    /// The update takes the upper half of its coordinate and the part of the minibatch the lower: anywhere else, the same recipe
-    /// would draw other tokens.
+    /// The update takes the upper half of its coordinate and the part of the minibatch the lower:
+    /// anywhere else, the same recipe would draw other tokens.
     fn draws(self, part: usize) -> Draws {
         Draws::of(self.seed, Purpose::ClipCov, self.step, (self.update << 32) + part as u64)
     }
@@ -35,9 +36,9 @@ pub(crate) struct Scores {
 }
 
 impl Scores {
-    /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it was computed in. The mean of
-    /// equal numbers need not be that number to the last bit, so that covariances of equal advantages may be of the size of
-    /// rounding.
+    /// Covariances centred over all tokens: those of one optimizer minibatch, whatever passes it
+    /// was computed in. The mean of equal numbers need not be that number to the last bit, so that
+    /// covariances of equal advantages may be of the size of rounding.
     pub fn of(logprobs: &[f64], advantages: &[f64]) -> Self {
         let centred = |values: &[f64]| -> (Vec<f64>, f64) {
             let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -60,8 +61,8 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Picks a fraction of the tokens by their covariances, in each part that the scope makes of the responses. Silenced tokens
-    /// have no policy gradient that Clip-Cov could take.
+    /// Picks a fraction of the tokens by their covariances, in each part that the scope makes of
+    /// the responses. Silenced tokens have no policy gradient that Clip-Cov could take.
     pub fn of(
         settings: &Covariance,
         fraction: f64,
@@ -90,8 +91,8 @@ impl Selection {
     }
 }
 
-/// Tokens of each part of so many responses of these lengths, of all where no number says otherwise; parts without tokens are
-/// left out.
+/// Tokens of each part of so many responses of these lengths, of all where no number says
+/// otherwise; parts without tokens are left out.
 fn parts(responses: Option<usize>, lengths: &[usize]) -> Vec<Range<usize>> {
     let parts = lengths.chunks(responses.unwrap_or(lengths.len()).max(1)).scan(0, |end, part| {
         let start = *end;
@@ -126,7 +127,8 @@ pub(crate) fn count(fraction: f64, n: usize) -> usize {
     ((fraction * n as f64) as usize).max(1).min(n)
 }
 
-/// The `count` tokens of largest covariance, in no particular order; among equals those that come first.
+/// The `count` tokens of largest covariance, in no particular order; among equals those that come
+/// first.
 fn largest(covariances: &[f64], mut tokens: Vec<usize>, count: usize) -> Vec<usize> {
     if count < tokens.len() {
         tokens.select_nth_unstable_by(count, |&a, &b| {
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// As docs/training.md says it of minibatches of one response.
+    /// As docs/guides/train.md says it of minibatches of one response.
     #[test]
     fn of_equal_advantages_rounding_decides() {
         let picked = |advantage: f64| {

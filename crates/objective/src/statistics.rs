@@ -1,19 +1,22 @@
-//! What is measured of a minibatch.
+//! The measurements of a minibatch.
 
 use crate::policy_loss::{Clipped, Term, ratio};
 use crate::selection::{Scores, Selection, count};
 use Across::{Largest, Mean, ShareOfPicked, Sum};
 
-/// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures 0.
+/// Measurements of one optimizer minibatch. Means are over its tokens; an empty minibatch measures
+/// 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
     /// Tokens of the minibatch.
     pub tokens: usize,
     /// The whole loss, all terms included.
     pub loss: f64,
-    /// Share of tokens whose ratio was clipped from below (clip, gspo: with a negative advantage; cispo: any).
+    /// Share of tokens whose ratio was clipped from below (clip, gspo: with a negative advantage;
+    /// cispo: any).
     pub clip_fraction_low: f64,
-    /// Share of tokens whose ratio was clipped from above (clip, gspo: with a positive advantage; cispo: any).
+    /// Share of tokens whose ratio was clipped from above (clip, gspo: with a positive advantage;
+    /// cispo: any).
     pub clip_fraction_high: f64,
     /// Share of tokens that the dual clip bounded.
     pub dual_clip_fraction: f64,
@@ -29,17 +32,19 @@ pub struct Statistics {
     pub cov_max: f64,
     /// 99th percentile of the covariances (linear interpolation), nats.
     pub cov_p99: f64,
-    /// Mean covariance of the tokens in the top 0.02 %, 0.2 %, 2 %, 20 % and 50 % by covariance (rounded down, one
-    /// token at least), nats: table 1 of arXiv:2505.22617.
+    /// Mean covariance of the tokens in the top 0.02 %, 0.2 %, 2 %, 20 % and 50 % by covariance
+    /// (rounded down, one token at least), nats: table 1 of arXiv:2505.22617.
     pub cov_top: [f64; 5],
     /// Tokens that the covariance method picked.
     pub cov_selected: usize,
-    /// Tokens it picked from: for Clip-Cov those within the band that had a gradient, for KL-Cov all.
+    /// Tokens it picked from: for Clip-Cov those within the band that had a gradient, for KL-Cov
+    /// all.
     pub cov_eligible: usize,
-    /// Where the picked tokens lie.
+    /// The quadrants of the picked tokens.
     pub cov_quadrants: Quadrants,
-    /// KL-Cov: the share of its term in the gradient, sum |term| / (sum |term| + sum |all else|) over the derivatives
-    /// by log-prob. Clip-Cov: the share taken away, sum |removed| / (sum |removed| + sum |kept|).
+    /// KL-Cov: the share of its term in the gradient, sum |term| / (sum |term| + sum |all else|)
+    /// over the derivatives by log-prob. Clip-Cov: the share taken away, sum |removed| / (sum
+    /// |removed| + sum |kept|).
     pub cov_gradient_share: f64,
     /// Mean estimate of the KL divergence from the reference model, nats; absent without one.
     pub kl_reference: Option<f64>,
@@ -47,8 +52,8 @@ pub struct Statistics {
     pub entropy_coefficient: f64,
 }
 
-/// How many of the picked tokens lie where, by log-prob (below its mean: low; else high) and advantage (below its mean: negative;
-/// else positive).
+/// How many of the picked tokens lie where, by log-prob (below its mean: low; else high) and
+/// advantage (below its mean: negative; else positive).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quadrants {
     /// Unlikely tokens of worse responses: the usual source of large covariances.
@@ -64,7 +69,7 @@ pub struct Quadrants {
 /// The fractions of [`Statistics::cov_top`].
 const TOP_FRACTIONS: [f64; 5] = [2e-4, 2e-3, 2e-2, 0.2, 0.5];
 
-/// What the measurements of several updates come to.
+/// Combines the measurements of several updates.
 #[derive(Clone, Copy)]
 enum Across {
     Mean,
@@ -75,8 +80,8 @@ enum Across {
 }
 
 impl Across {
-    /// In the order of the updates, of which there is at least one, and which have picked so many tokens; nothing where that is a
-    /// share of none.
+    /// In the order of the updates, of which there is at least one, and which have picked so many
+    /// tokens; nothing where that is a share of none.
     fn combine(self, values: impl ExactSizeIterator<Item = f64>, picked: usize) -> Option<f64> {
         match self {
             Mean => Some(mean(values)),
@@ -88,9 +93,10 @@ impl Across {
 }
 
 impl Statistics {
-    /// Names and values as they are written to metrics, of all updates of a step: counts are summed, largest values are
-    /// the largest of all, shares of the picked tokens are of those of all updates, others are means over the updates. The KL to
-    /// the reference is left out without one, and shares of the picked where nothing was. No updates have no metrics.
+    /// Names and values as they are written to metrics, of all updates of a step: counts are
+    /// summed, largest values are the largest of all, shares of the picked tokens are of those of
+    /// all updates, others are means over the updates. The KL to the reference is left out without
+    /// one, and shares of the picked where nothing was. No updates have no metrics.
     pub fn metrics(updates: &[Self]) -> Vec<(&'static str, f64)> {
         let picked = updates.iter().map(|update| update.cov_selected).sum();
         let updates: Vec<_> = updates.iter().map(Self::measurements).collect();
@@ -201,7 +207,8 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     if n == 0 { 0.0 } else { values.sum::<f64>() / n as f64 }
 }
 
-/// The value that this share of the values exceeds, interpolated linearly between neighbours; 0 of none.
+/// The value that this share of the values exceeds, interpolated linearly between neighbours; 0 of
+/// none.
 fn upper_quantile(descending: &[f64], share: f64) -> f64 {
     let Some(last) = descending.len().checked_sub(1) else { return 0.0 };
     let position = share * last as f64;

@@ -11,8 +11,9 @@ const SUSPICIOUS_FRACTION: f64 = 0.05;
 const SUSPICIOUS_GSPO_RANGE: f64 = 0.05;
 
 impl ObjectiveSettings {
-    /// Sentences about settings that are without effect or probably mistaken, given the number of optimizer updates
-    /// per rollout, and whether a rollout may hold responses that were carried over from an earlier one.
+    /// Sentences about settings that are without effect or probably mistaken, given the number of
+    /// optimizer updates per rollout, and whether a rollout may hold responses that were carried
+    /// over from an earlier one.
     pub fn warnings(&self, updates_per_rollout: usize, carries_over: bool) -> Vec<String> {
         let mut warnings = Vec::new();
         let on_policy = updates_per_rollout == 1 && !carries_over;
@@ -99,7 +100,7 @@ impl ObjectiveSettings {
             warnings.push(
                 "objective.covariance.kl = \"k1\" does not hold the picked tokens where they were: its gradient is the same \
                  wherever they have gone, so it makes them less likely in every update. It has broken training \
-                 (docs/results.md). \"abs\" is the published code's; \"k2\" and \"k3\" pull tokens back too."
+                 (docs/paper/results.md). \"abs\" is the published code's; \"k2\" and \"k3\" pull tokens back too."
                     .into(),
             );
         }
@@ -124,7 +125,7 @@ impl ObjectiveSettings {
         let no_target = "objective.covariance.target_entropy is not set";
         let no_bonus_target = "objective.entropy_bonus.target is not set";
         let no_reference = "objective.reference_kl.coefficient is 0";
-        // What is set, whether it is read, and why not.
+        // Each setting, whether it is read, and why not.
         [
             (changed("clip_low", self.clip_low, its.clip_low), loss.clips(), clips),
             (changed("clip_high", self.clip_high, its.clip_high), loss.clips(), clips),
@@ -184,7 +185,7 @@ fn changed(key: &str, value: f64, default: f64) -> Option<String> {
     set(key, (value != default).then_some(value))
 }
 
-/// The same, where the value says little.
+/// A warning that does not name the value, where that says little.
 fn other(key: &str, is_other: bool) -> Option<String> {
     is_other.then(|| key.to_owned())
 }

@@ -59,7 +59,7 @@ struct Steered {
     initial: f64,
 }
 
-/// What a step was like.
+/// A step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     /// The true entropy as a share of the target.
@@ -70,7 +70,8 @@ struct Step {
 }
 
 impl Steered {
-    /// 400 steps whose updates measure `updates` and change the logarithm of entropy by `change`, of step and fraction.
+    /// 400 steps whose updates measure `updates` and change the logarithm of entropy by `change`,
+    /// of step and fraction.
     fn run(
         &self,
         target: &TargetEntropy,
@@ -94,13 +95,14 @@ impl Steered {
     }
 }
 
-/// What a controller has learnt.
+/// The state of a controller.
 fn integral(controller: &Controller) -> f64 {
     serde_json::to_value(controller).unwrap()["integral"].as_f64().unwrap()
 }
 
-/// A policy under Clip-Cov: its effect is proportional to the tokens that are picked, of which there are one of each minibatch at
-/// least and those of the band at most. Numbers as measured in runs of `recipes/countdown-autopilot.toml`.
+/// A policy under Clip-Cov: its effect is proportional to the tokens that are picked, of which
+/// there are one of each minibatch at least and those of the band at most. Numbers as measured in
+/// runs of `recipes/countdown-autopilot.toml`.
 #[derive(Clone, Copy)]
 struct Band {
     /// How fast the logarithm of entropy falls per step by itself.
@@ -120,7 +122,8 @@ impl Band {
     const MINIBATCHES: usize = 4;
     const TOKENS: usize = 2500;
 
-    /// A run that begins with this fraction and holds 0.25 nats; the band has this share of the tokens in each step.
+    /// A run that begins with this fraction and holds 0.25 nats; the band has this share of the
+    /// tokens in each step.
     fn run(&self, start: f64, reach: impl Fn(u64) -> f64) -> Vec<Step> {
         let covariance = Covariance { method: Method::ClipCov, fraction: Some(start), ..Default::default() };
         let steered = Steered { covariance, noise: self.noise, initial: self.initial };
@@ -172,7 +175,8 @@ fn a_start_that_is_wrong_by_far_is_learnt_from_either_side() {
     }
 }
 
-/// What is picked differs from step to step by the noise of measured entropies times the gain, less what smoothing takes.
+/// What is picked differs from step to step by the noise of measured entropies times the gain, less
+/// what smoothing takes.
 #[test]
 fn the_fraction_jumps_less_than_measured_entropies_do() {
     for (band, most) in BANDS.into_iter().zip([0.5, 0.8]) {
@@ -186,7 +190,8 @@ fn the_fraction_jumps_less_than_measured_entropies_do() {
 
 #[test]
 fn a_band_that_was_used_up_leaves_no_windup() {
-    // For 200 steps the band has too few tokens, and entropy falls slowly, however much is asked for.
+    // For 200 steps the band has too few tokens, and entropy falls slowly, however much is asked
+    // for.
     let band = Band { drift: 0.002, holds: 0.005, noise: 0.033, initial: 0.25 };
     let run = band.run(0.002, |step| if step < 200 { 0.0045 } else { 0.2 });
     assert!(run[198].share < 0.97 && run[198].fraction > 0.0045, "{:?}", run[198]);
@@ -248,7 +253,8 @@ fn nothing_restrains_entropy_on_its_way_down_to_a_far_target() {
 fn a_brake_holds_what_it_cannot_raise() {
     for plant in PLANTS {
         let run = Plant { brake: true, ..plant }.free(&of_initial(0.5));
-        // Noise can only take, never give back: it is held below the target, where the brake is firm enough.
+        // Noise can only take, never give back: it is held below the target, where the brake is
+        // firm enough.
         assert_within(&run, 250..400, 0.75..1.02);
         let change = run[399].0 / run[250].0;
         assert!((0.97..=1.0).contains(&change), "{change}");
@@ -258,11 +264,13 @@ fn a_brake_holds_what_it_cannot_raise() {
 #[test]
 fn long_saturation_leaves_no_windup() {
     for plant in PLANTS {
-        // For 150 steps nothing that the controller asks for has an effect, and entropy falls, bounded by what noise allows.
+        // For 150 steps nothing that the controller asks for has an effect, and entropy falls,
+        // bounded by what noise allows.
         let weak = Plant { drift: 0.004, ..plant };
         let run = weak.run(&of_initial(1.0), |step| if step < 150 { 2e-3 } else { 1.0 });
         assert!(run[149].0 < 0.65 && run[149].1 == 0.5, "{:?}", run[149]);
-        // Then it comes back, by up to 16 % in a step, without shooting over by the memory of those steps.
+        // Then it comes back, by up to 16 % in a step, without shooting over by the memory of those
+        // steps.
         assert_within(&run, 150..400, 0.5..1.2);
         assert_within(&run, 200..400, 0.5..1.1);
         assert_within(&run, 380..400, 0.93..1.07);
@@ -410,7 +418,8 @@ fn what_says_nothing_holds_the_last_value() {
 }
 
 proptest! {
-    /// Whatever the entropies: values are finite and within the bounds, and so is what the controller has learnt.
+    /// Whatever the entropies: values are finite and within the bounds, and so is what the
+    /// controller has learnt.
     #[test]
     fn no_history_leaves_the_bounds(
         entropies in prop::collection::vec(prop_oneof![1e-9f64..1e3, Just(0.0), Just(f64::NAN)], 1..200),

@@ -9,20 +9,14 @@ use proptest::test_runner::TestRunner;
 use std::cell::Cell;
 
 fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
-    prop::sample::select(vec![KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3])
+    prop::sample::select(&KlEstimator::ALL)
 }
 
-/// Settings of every kind. CISPO is apart: its weight is held constant, which differences cannot see.
+/// Settings of every kind. CISPO has a test of its own: it holds its weight constant, which
+/// differences cannot see.
 fn settings() -> impl Strategy<Value = ObjectiveSettings> {
-    let losses = vec![Loss::Clip, Loss::Importance, Loss::Gspo, Loss::PolicyGradient];
-    let aggregations =
-        vec![Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean];
-    let covariance = (
-        prop::sample::select(vec![Method::None, Method::ClipCov, Method::KlCov]),
-        0.01f64..0.6,
-        kl_estimator(),
-        0.1f64..3.0,
-    )
+    let losses: Vec<Loss> = Loss::ALL.into_iter().filter(|&loss| loss != Loss::Cispo).collect();
+    let covariance = (prop::sample::select(&Method::ALL), 0.01f64..0.6, kl_estimator(), 0.1f64..3.0)
         .prop_map(|(method, fraction, kl, coefficient)| Covariance {
             method,
             fraction: Some(fraction),
@@ -34,7 +28,7 @@ fn settings() -> impl Strategy<Value = ObjectiveSettings> {
         });
     (
         prop::sample::select(losses),
-        prop::sample::select(aggregations),
+        prop::sample::select(&Aggregation::ALL),
         (0.05f64..1.0, 0.05f64..1.0, prop::option::of(1.1f64..2.0)),
         covariance,
         (kl_estimator(), prop::sample::select(vec![0.0, 0.7])),
@@ -69,8 +63,9 @@ fn moved(
     objective(settings, &arrays.minibatch())
 }
 
-/// The central difference, unless a token changes sides between the two points: is picked at one and not at the other,
-/// or clipped. Of two tokens both covariances are equal, so that rounding picks one.
+/// The central difference, unless a token changes sides between the two points: is picked at one
+/// and not at the other, or clipped. Of two tokens both covariances are equal, so that rounding
+/// picks one.
 fn difference(
     settings: &ObjectiveSettings,
     arrays: &Arrays,
@@ -156,7 +151,8 @@ fn derivatives_are_differences(
             let by_mass = difference(&settings, arrays, |a| &mut a.masses.as_mut().unwrap()[0][t]);
             compared.check(of_mass, by_mass, &format!("log-mass {t}"))?;
         }
-        // Moving an entropy may change which tokens are masked, which is not part of the derivative.
+        // Moving an entropy may change which tokens are masked, which is not part of the
+        // derivative.
         if settings.entropy_mask_fraction.is_none() {
             let by_entropy = difference(&settings, arrays, |a| &mut a.entropies[t]);
             compared.check(objective.d_entropies[t], by_entropy, &format!("entropy {t}"))?;

@@ -1,8 +1,9 @@
-//! What the reference's micro-batches would select, beside what the minibatch selects.
+//! The tokens that the reference's micro-batches would select, beside those that the minibatch
+//! selects.
 //!
-//! The published code centres covariances and picks tokens in each micro-batch by itself, so that a setting of memory
-//! changes the algorithm. [`objective`] picks from the minibatch, unless a scope says otherwise; here it is given the parts
-//! one by one, as the published code is.
+//! The published code centres covariances and picks tokens in each micro-batch by itself, so that a
+//! setting of memory changes the algorithm. [`objective`] picks from the minibatch, unless a scope
+//! says otherwise; here it is given the parts one by one, as the published code is.
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
@@ -18,8 +19,8 @@ fn settings(method: Method, fraction: f64) -> ObjectiveSettings {
     ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() }
 }
 
-/// The objective of so many responses at a time, as if they were a minibatch of their own, and where each part's tokens
-/// begin. Parts draw random numbers of their own.
+/// The objective of so many responses at a time, as if they were a minibatch of their own, and
+/// where each part's tokens begin. Parts draw random numbers of their own.
 fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<(usize, Objective)> {
     let (mut objectives, mut response, mut token) = (Vec::new(), 0, 0);
     for (number, &responses) in parts.iter().enumerate() {
@@ -47,7 +48,7 @@ fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Ve
     objectives
 }
 
-/// What the parts select, ascending.
+/// The tokens that the parts select, ascending.
 fn selected_by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<usize> {
     let parts = by_part(settings, arrays, parts);
     parts.iter().flat_map(|(start, part)| part.selected.iter().map(move |t| start + t)).collect()
@@ -161,8 +162,8 @@ fn quickstart() -> Arrays {
     }
 }
 
-/// The table in docs/training.md: of a real minibatch of 128 responses, the tokens that KL-Cov picks in micro-batches, and
-/// how many of them the minibatch picks too.
+/// The table in docs/guides/train.md: of a real minibatch of 128 responses, the tokens that KL-Cov
+/// picks in micro-batches, and how many of them the minibatch picks too.
 #[test]
 fn micro_batches_of_a_real_minibatch_select_other_tokens_and_more() {
     let arrays = quickstart();

@@ -1,4 +1,5 @@
-//! PRIME against PyTorch: advantages, the process model's loss and gradient, and its measurements (fixtures/prime).
+//! PRIME against PyTorch: advantages, the process model's loss and gradient, and its measurements
+//! (fixtures/prime).
 
 use isentrope_objective::{
     Discernment, Outcome, Prime, ProcessScale, Scored, prime_advantages, process_loss,

@@ -1,4 +1,4 @@
-//! What is said of an autopilot that cannot hold its target.
+//! Notes on an autopilot that cannot hold its target.
 
 use isentrope_objective::{
     Alarms, ControlledStep, Controller, ControllerSettings, Covariance, Method, Saturation, Statistics,
@@ -88,7 +88,8 @@ fn one_cause_has_one_alarm() {
     assert_eq!(told, [20]);
 }
 
-/// The lower bound is where the controller belongs while entropy falls to where its target has gone.
+/// The lower bound is where the controller belongs while entropy falls to where its target has
+/// gone.
 #[test]
 fn a_target_that_falls_is_no_alarm() {
     let kl_cov = controlled(Method::KlCov);

@@ -4,7 +4,11 @@ use isentrope_objective::{
     Aggregation, ControllerSettings, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method,
     ObjectiveSettings, ReferenceKl, Schedule, Steer, TargetEntropy,
 };
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::fmt::Debug;
 
 fn parse(value: Value) -> Result<ObjectiveSettings, serde_json::Error> {
     serde_json::from_value(value)
@@ -76,20 +80,33 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
     settings.covariance.scope_responses = None; // not with a target
     settings.check().unwrap();
     assert!(settings.needs_reference());
-    for (key, names) in [
-        (
-            "advantage",
-            &["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"][..],
-        ),
-        ("loss", &["clip", "importance", "gspo", "cispo", "policy-gradient"]),
-        ("aggregation", &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]),
-    ] {
-        for name in names {
-            let settings = parse(json!({ key: name })).unwrap();
-            assert_eq!(serde_json::to_value(&settings).unwrap()[key], *name);
-        }
-    }
     assert!(parse(json!({ "advantage": "remax" })).unwrap().needs_greedy_baseline());
+}
+
+/// Checks that a list has every value of its type, and that their names are these. The recipe's schema
+/// and docs/reference/recipe.md are made from the type.
+fn check_list<T: Copy + Serialize + DeserializeOwned + PartialEq + Debug + JsonSchema>(
+    all: &[T],
+    names: &[&str],
+) {
+    let listed: Vec<Value> = all.iter().map(|value| serde_json::to_value(value).unwrap()).collect();
+    assert_eq!(listed, names);
+    let of_type = schemars::schema_for!(T).to_value();
+    let of_type: Vec<Value> =
+        of_type["oneOf"].as_array().unwrap().iter().map(|value| value["const"].clone()).collect();
+    assert_eq!(listed, of_type, "the list has not every value");
+    let back: Vec<T> = listed.into_iter().map(|name| serde_json::from_value(name).unwrap()).collect();
+    assert_eq!(back, all);
+}
+
+#[test]
+fn each_list_has_every_value_under_its_name() {
+    let names = ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
+    check_list(&Estimator::ALL, &names);
+    check_list(&Loss::ALL, &["clip", "importance", "gspo", "cispo", "policy-gradient"]);
+    check_list(&Aggregation::ALL, &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]);
+    check_list(&Method::ALL, &["none", "clip-cov", "kl-cov"]);
+    check_list(&KlEstimator::ALL, &["abs", "k1", "k2", "k3"]);
 }
 
 #[test]

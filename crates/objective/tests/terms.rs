@@ -1,4 +1,4 @@
-//! What single terms of the loss do, and inputs at the edges.
+//! Single terms of the loss, and inputs at the edges.
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
@@ -6,9 +6,6 @@ use isentrope_objective::{
     Statistics, objective,
 };
 use proptest::prelude::*;
-
-const LOSSES: [Loss; 5] = [Loss::Clip, Loss::Importance, Loss::Gspo, Loss::Cispo, Loss::PolicyGradient];
-const METHODS: [Method; 3] = [Method::None, Method::ClipCov, Method::KlCov];
 
 fn on_policy() -> Arrays {
     let logprobs = vec![-0.1, -3.0, -0.5, -2.0, -0.2, -1.0];
@@ -31,7 +28,7 @@ fn kl_cov_is_inert_on_policy_except_with_k1() {
         objective(&settings, &arrays.minibatch())
     };
     let plain = run(Covariance::default());
-    for kl in [KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3] {
+    for kl in KlEstimator::ALL {
         let covariance = Covariance { method: Method::KlCov, fraction: Some(0.4), kl, ..Default::default() };
         let with = run(covariance);
         assert_eq!(with.selected.len(), 2);
@@ -93,11 +90,11 @@ fn the_entropy_mask_keeps_the_most_uncertain_tokens_and_the_denominator() {
 /// Every combination of loss, aggregation and covariance method.
 fn all_settings() -> Vec<ObjectiveSettings> {
     let mut all = Vec::new();
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         for aggregation in
             [Aggregation::TokenMean, Aggregation::SeqMeanTokenSum, Aggregation::SeqMeanTokenMean]
         {
-            for method in METHODS {
+            for method in Method::ALL {
                 all.push(ObjectiveSettings {
                     loss,
                     aggregation,
@@ -191,7 +188,8 @@ proptest! {
 
 #[test]
 fn clip_cov_passes_over_tokens_that_ratio_clipping_silenced() {
-    // Token 0's ratio is far above 1 with a positive advantage, token 3's far above 1 with a negative one.
+    // Token 0's ratio is far above 1 with a positive advantage, token 3's far above 1 with a
+    // negative one.
     let mut arrays = on_policy();
     arrays.old_logprobs[0] -= 1.5;
     arrays.old_logprobs[3] -= 1.5;
@@ -272,7 +270,8 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     settings.covariance =
         Covariance { method: Method::KlCov, fraction: Some(0.34), coefficient: 2.0, ..Default::default() };
     let with = objective(&settings, &arrays.minibatch());
-    // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is -1.13.
+    // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is
+    // -1.13.
     assert_eq!((&with.selected[..], with.statistics.cov_eligible), (&[0, 3][..], 6));
     // Token 0 became likelier by 0.25 and token 3 less likely by 0.05.
     let (penalty, loss) = (2.0 * (0.25 + 0.05) / 6.0, with.loss - plain.loss);

@@ -1,4 +1,5 @@
-//! Training on responses of truncated sampling: expectations by enumeration of all responses of a tiny policy.
+//! Training on responses of truncated sampling: expectations by enumeration of all responses of a
+//! tiny policy.
 
 use crate::common::Arrays;
 use isentrope_objective::{
@@ -6,9 +7,9 @@ use isentrope_objective::{
 };
 
 const TOKENS: usize = 4;
-const LOSSES: [Loss; 5] = [Loss::Clip, Loss::Importance, Loss::Gspo, Loss::Cispo, Loss::PolicyGradient];
 
-/// A policy over responses of two tokens: logits of the first token, and of the second after each first.
+/// A policy over responses of two tokens: logits of the first token, and of the second after each
+/// first.
 type Policy = [[f64; TOKENS]; 1 + TOKENS];
 
 const POLICY: Policy = [
@@ -19,7 +20,8 @@ const POLICY: Policy = [
     [0.0, 0.0, 0.0, 0.0],
 ];
 
-/// The tokens that sampling keeps at each place: some half of the mass, or nearly all, or the likeliest alone.
+/// The tokens that sampling keeps at each place: some half of the mass, or nearly all, or the
+/// likeliest alone.
 const KEPT: [&[usize]; 1 + TOKENS] = [&[0, 1, 2], &[0, 1], &[1, 2], &[0], &[0, 1]];
 
 /// A reward of each response, without a pattern.
@@ -90,7 +92,7 @@ fn settings(loss: Loss) -> ObjectiveSettings {
     ObjectiveSettings { loss, aggregation: Aggregation::SeqMeanTokenSum, ..Default::default() }
 }
 
-/// What a response's objective says to the logits.
+/// The gradient of a response's objective by the logits.
 fn logit_gradient(policy: &Policy, response: &[(usize, usize)], said: &Objective) -> Policy {
     let mut gradient = Policy::default();
     for (t, &(place, token)) in response.iter().enumerate() {
@@ -150,12 +152,13 @@ fn expected_gradient(
     sum
 }
 
-/// With the masks held, the policy gradient of truncated sampling is exact: its expectation is the derivative of the expected
-/// reward of truncated sampling. Whatever constant is taken from the rewards.
+/// With the masks held, the policy gradient of truncated sampling is exact: its expectation is the
+/// derivative of the expected reward of truncated sampling. Whatever constant is taken from the
+/// rewards.
 #[test]
 fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
     let exact = differences(&POLICY, |policy| -expectation(policy, reward));
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         for baseline in [0.0, expectation(&POLICY, reward), 100.0] {
             let got = expected_gradient(&settings(loss), |response| reward(response) - baseline, true);
             assert_near(&got, &exact, &format!("{loss:?} with a baseline of {baseline}"));
@@ -163,13 +166,13 @@ fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
     }
 }
 
-/// What the masks are for: looked at as draws from the whole vocabulary, the same responses move probability between the
-/// tokens that can be drawn and those that cannot, where reward has said nothing of the latter. Worse than the baseline, they
-/// feed the tail.
+/// What the masks are for: looked at as draws from the whole vocabulary, the same responses move
+/// probability between the tokens that can be drawn and those that cannot, where reward has said
+/// nothing of the latter. Worse than the baseline, they feed the tail.
 #[test]
 fn without_masks_the_tail_is_fed() {
     let (below, above) = (|_| -1.0, |_| 1.0);
-    for loss in LOSSES {
+    for loss in Loss::ALL {
         let settings = settings(loss);
         let idle = expected_gradient(&settings, below, true);
         assert_near(&idle, &Policy::default(), "the same reward everywhere teaches nothing");
@@ -181,8 +184,9 @@ fn without_masks_the_tail_is_fed() {
     }
 }
 
-/// Where the policy is the reference, the penalty on their divergence must not move it. That of k1 lowers the probability of the
-/// tokens that can be drawn, which is why recipes with it are refused.
+/// Where the policy is the reference, the penalty on their divergence must not move it. That of k1
+/// lowers the probability of the tokens that can be drawn, which is why recipes with it are
+/// refused.
 #[test]
 fn the_divergence_from_an_equal_reference_says_nothing_but_for_k1() {
     let of = |estimator| {
@@ -204,8 +208,8 @@ fn the_divergence_from_an_equal_reference_says_nothing_but_for_k1() {
     assert_near(&of(KlEstimator::K1), &drained, "k1");
 }
 
-/// Off-policy, the importance-weighted gradient of responses of one token is the derivative of the expected reward at the new
-/// weights, on the masks of the old ones.
+/// Off-policy, the importance-weighted gradient of responses of one token is the derivative of the
+/// expected reward at the new weights, on the masks of the old ones.
 #[test]
 fn importance_ratios_are_those_of_the_truncated_policies() {
     let old = POLICY;
@@ -227,8 +231,8 @@ fn importance_ratios_are_those_of_the_truncated_policies() {
     assert_near(&sum, &exact, "off-policy");
 }
 
-/// A ratio of the whole policy to the truncated one would be the mass that was kept, 0.4 here: below the clip range, so that
-/// no response with a negative advantage would be learnt from.
+/// A ratio of the whole policy to the truncated one would be the mass that was kept, 0.4 here:
+/// below the clip range, so that no response with a negative advantage would be learnt from.
 #[test]
 fn clipping_does_not_see_the_mass_that_was_cut() {
     let (kept, whole) = (0.4f64.ln(), 0.0);

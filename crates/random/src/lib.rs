@@ -1,11 +1,11 @@
-//! Counter-based random numbers: a draw is a function of its coordinates, not of the draws before it.
+//! Counter-based random numbers: a draw is a function of its coordinates, not of earlier draws.
 //!
-//! So nothing has a generator whose state must be saved, and what is drawn does not depend on the order of the work.
+//! So there is no generator state to save, and draws do not depend on the order of work.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// What random numbers are for. Streams of different purposes never meet, whatever their coordinates.
+/// Purpose of random numbers. Streams of different purposes never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Purpose {
@@ -23,26 +23,26 @@ pub enum Purpose {
     ClipCov = 6,
     /// Resampling of results for their uncertainty.
     Bootstrap = 7,
-    /// Policies that the theory of covariance is checked on.
+    /// Policies to check the theory of covariance on.
     Theory = 8,
     /// Which responses of a step are recorded token by token.
     Records = 9,
-    /// Which responses share a micro-batch, where it is asked what that would change.
+    /// Other divisions into micro-batches, to measure what they change.
     MicroBatches = 10,
 }
 
 impl Purpose {
-    /// A number far from every step of training, which is what samples have in its place.
+    /// A word of the key, far from every step of training, which samples have in this place.
     pub fn word(self) -> u64 {
         u64::MAX - self as u64
     }
 }
 
-/// Random numbers by position: position p is block p of the ChaCha8 stream with a 256-bit key.
+/// Random numbers by position: position p is block p of the ChaCha8 stream of a 256-bit key.
 #[derive(Clone, Debug)]
 pub struct Draws(ChaCha8Rng);
 
-/// 32-bit words in a block of ChaCha.
+/// 32-bit words in a ChaCha block.
 const BLOCK_WORDS: u128 = 16;
 
 impl Draws {

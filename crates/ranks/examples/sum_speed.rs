@@ -1,4 +1,5 @@
-//! How long ranks take to add a gradient and share what comes of it, for bench/ranks.py: a line of JSON by rank 0.
+//! How long ranks take to add a gradient and share what comes of it, for bench/ranks.py: a line of
+//! JSON by rank 0.
 //!
 //! `mpirun -n 4 sum_speed MEBIBYTES ROUNDS`
 

@@ -1,9 +1,9 @@
-//! What a rank is doing, and the sign of life that says so to others.
+//! A rank's activity, and the heartbeat that tells others of it.
 
 use crate::engine::{NOTE_BYTES, Note};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What a rank is doing, as it reports it.
+/// A rank's activity, as it reports it.
 pub(crate) struct Activity(Mutex<Doing>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]

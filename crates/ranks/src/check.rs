@@ -1,4 +1,4 @@
-//! What is tried before ranks are trusted with work: that what arrives is what was sent, and how fast it comes.
+//! A check before ranks are trusted with work: bytes must arrive as they were sent.
 
 use crate::error::{Error, Result};
 use crate::exchange::{Brought, Exchange};
@@ -6,23 +6,24 @@ use crate::floats::HostFloats;
 use crate::header::Kind;
 use crate::host_piece::HostPiece;
 use crate::line::Line;
-use crate::place::Place;
+use crate::rank_host::RankHost;
 use crate::sum::swap;
 use std::time::Instant;
 
-/// Numbers of the block that neighbours try each other with: more than one piece, so that the second is tried too.
+/// Numbers of the block that neighbours try each other with: more than one piece, so that the
+/// second is tried too.
 const TRIED: usize = (1 << 18) + 1000;
 /// Numbers that bandwidth is measured with: 32 MiB.
 const MEASURED: usize = 8 << 20;
 
-/// Where each rank runs.
-pub(crate) fn introduce(exchange: &Exchange, own: &Place) -> Result<Vec<Place>> {
+/// Exchanges the hosts of all ranks.
+pub(crate) fn introduce(exchange: &Exchange, own: &RankHost) -> Result<Vec<RankHost>> {
     let record = own.encode();
     let brought = Brought { record: &record, ..Brought::default() };
     let records =
         exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
     let places = records.iter().enumerate().map(|(rank, record)| {
-        Place::decode(record).ok_or_else(|| {
+        RankHost::decode(record).ok_or_else(|| {
             Error::Start(format!(
                 "rank {rank} does not say where it runs: it is of another version; start one on all"
             ))
@@ -46,7 +47,8 @@ fn block(rank: usize) -> impl Iterator<Item = f32> {
     })
 }
 
-/// Exchanges a known block with every neighbour: constants or calls of the library that are not as we take them show here.
+/// Exchanges a known block with every neighbour: constants or calls of the library that are not as
+/// we take them show here.
 pub(crate) fn try_neighbours(exchange: &Exchange) -> Result<()> {
     exchange.run(Kind::Check, Brought::default(), |exchange, _| {
         let line = exchange.line();

@@ -7,7 +7,8 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 impl World {
-    /// Ranks that do not find in a directory what rank 0 has put there, for as long as this takes; nothing where it cannot.
+    /// Ranks that do not find in a directory what rank 0 has put there, for as long as this takes;
+    /// nothing where it cannot.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -21,10 +22,12 @@ impl World {
         Ok((!name.is_empty()).then_some(blind))
     }
 
-    /// Requires that all ranks see the directory that rank 0 sees, which is to be `key` of the recipe, and can write to it.
+    /// Requires that all ranks see the directory that rank 0 sees, which is to be `key` of the
+    /// recipe, and can write to it.
     ///
     /// # Errors
-    /// Names the first rank that does not, or cannot, on all ranks alike; otherwise as [`gather`](Self::gather).
+    /// Names the first rank that does not, or cannot, on all ranks alike; otherwise as
+    /// [`gather`](Self::gather).
     pub fn require_directory(&self, dir: &Path, key: &str) -> Result<()> {
         let blind = self.without_directory(dir)?.unwrap_or_default();
         let shown = dir.display();
@@ -50,7 +53,8 @@ impl World {
     }
 }
 
-/// A file that a rank leaves for the others to find, until it is dropped; what a kill leaves of it goes as that of any other.
+/// A file that a rank leaves for the others to find, until it is dropped; what a kill leaves of it
+/// goes as that of any other.
 fn leave_trace(dir: &Path) -> io::Result<AtomicFile> {
     AtomicFile::create(&dir.join("trace")).map_err(io::Error::from)
 }

@@ -1,8 +1,9 @@
-//! What is asked of whatever moves bytes between ranks: MPI, threads of one process, NCCL.
+//! The interface of an engine that moves bytes between ranks: MPI, threads of one process, NCCL.
 //!
-//! An engine adds nothing up: its order of additions would not be ours. It moves pieces of memory that it has made itself, so
-//! that these may be a device's. Pieces belong to the engine while they travel, so nothing can be freed under a transfer. Nothing
-//! blocks: what was started is asked after.
+//! An engine adds nothing up: its order of additions would not be ours. It moves pieces of memory
+//! that it has made itself, so that these may be a device's. Pieces belong to the engine while they
+//! travel, so nothing can be freed under a transfer. Nothing blocks: what was started is asked
+//! after.
 
 use crate::error::Result;
 
@@ -14,7 +15,8 @@ pub trait Piece: Send + 'static {
     /// Before `contents` bytes are sent as the `number`th piece to a peer.
     fn seal(&mut self, number: u32, contents: usize);
 
-    /// Whether what came is the `number`th piece from a peer, of `contents` bytes, as it was sealed.
+    /// Whether what came is the `number`th piece from a peer, of `contents` bytes, as it was
+    /// sealed.
     fn is_sound(&self, number: u32, contents: usize) -> bool;
 }
 
@@ -22,38 +24,38 @@ pub trait Piece: Send + 'static {
 pub enum Move<P> {
     /// The first `bytes` of a piece go to another rank.
     Send {
-        /// Which rank.
+        /// The other rank.
         to: usize,
-        /// What.
+        /// The piece to send.
         piece: P,
-        /// How much of it.
+        /// Bytes to send.
         bytes: usize,
     },
     /// The first `bytes` of a piece come from another rank.
     Receive {
-        /// Which rank.
+        /// The other rank.
         from: usize,
-        /// Where to.
+        /// The piece that is filled.
         piece: P,
-        /// How much.
+        /// Bytes to move.
         bytes: usize,
     },
-    /// What every rank has comes to all, one after another in rank order.
+    /// The bytes of every rank come to all, one after another in rank order.
     AllGather {
         /// The part of this rank.
         own: P,
-        /// Where all parts go.
+        /// The piece that all parts go to.
         all: P,
         /// Bytes of each rank's part, `[ranks]`.
         lengths: Vec<usize>,
     },
-    /// What one rank has comes to all others.
+    /// The bytes of one rank come to all others.
     Broadcast {
-        /// Which rank.
+        /// The other rank.
         from: usize,
-        /// What, or where to.
+        /// The piece that is sent or filled.
         piece: P,
-        /// How much.
+        /// Bytes to move.
         bytes: usize,
     },
 }
@@ -70,8 +72,8 @@ pub type Note = [u8; NOTE_BYTES];
 
 /// Moves bytes between ranks.
 ///
-/// Pieces from one rank to another arrive in the order in which they were started. Every rank starts the same all-gathers and
-/// broadcasts in the same order.
+/// Pieces from one rank to another arrive in the order in which they were started. Every rank
+/// starts the same all-gathers and broadcasts in the same order.
 pub trait Engine: Send {
     /// The memory that it moves: the host's, or a device's.
     type Piece: Piece;
@@ -85,19 +87,22 @@ pub trait Engine: Send {
     /// New memory of so many bytes.
     fn piece(&mut self, bytes: usize) -> Self::Piece;
 
-    /// Starts moves, all of which make progress together, whatever the order of those that other ranks start.
+    /// Starts moves, all of which make progress together, whatever the order of those that other
+    /// ranks start.
     ///
     /// # Errors
     /// When the engine has failed.
     fn start(&mut self, moves: Vec<Move<Self::Piece>>) -> Result<Ticket>;
 
-    /// The pieces of what was started, in order, once all of it has ended. A ticket is not asked after again then.
+    /// The pieces of what was started, in order, once all of it has ended. A ticket is not asked
+    /// after again then.
     ///
     /// # Errors
     /// When the engine has failed or was aborted.
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<Self::Piece>>>;
 
-    /// Sends a note: from rank 0 to another, or from another to rank 0. It is left out if too many are under way.
+    /// Sends a note: from rank 0 to another, or from another to rank 0. It is left out if too many
+    /// are under way.
     ///
     /// # Errors
     /// When the engine has failed.
@@ -109,7 +114,8 @@ pub trait Engine: Send {
     /// When the engine has failed.
     fn notes(&mut self) -> Result<Vec<(usize, Note)>>;
 
-    /// Ends all ranks at once. Where ranks are processes, it does not return; else [`poll`](Self::poll) fails from now on.
+    /// Ends all ranks at once. Where ranks are processes, it does not return; else
+    /// [`poll`](Self::poll) fails from now on.
     fn abort(&mut self, why: &str);
 
     /// After the last exchange, on all ranks: takes leave of the others.

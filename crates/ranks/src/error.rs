@@ -1,9 +1,10 @@
-//! What ends the work of all ranks. Every message is a sentence that says who, what and what to do.
+//! Errors that end the work of all ranks. Every message says who, what and what to do.
 
 /// Failure of ranks to work together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The ranks cannot begin: launcher, library and recipe do not fit together. Starting again will not help.
+    /// The ranks cannot begin: launcher, library and recipe do not fit together. Starting again
+    /// will not help.
     #[error("{0}")]
     Start(String),
     /// A rank has given up. All ranks learn of it in the same exchange.
@@ -11,7 +12,7 @@ pub enum Error {
     Rank {
         /// Which.
         rank: usize,
-        /// Where it ran.
+        /// Its host.
         host: String,
         /// Why, in its own words.
         cause: String,

@@ -1,5 +1,6 @@
-//! Exchanges of bytes in which all ranks agree: each begins with a header of every rank ([`Header`]), so all know in the same
-//! place that one has failed, differs, or is elsewhere, and all end alike.
+//! Exchanges of bytes in which all ranks agree: each begins with a header of every rank
+//! ([`Header`]), so all know in the same place that one has failed, differs, or is elsewhere, and
+//! all end alike.
 
 use crate::beat::Activity;
 use crate::engine::Move;
@@ -11,7 +12,8 @@ use crate::pulse::Tell;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece of a broadcast.
+/// Bytes that come from all ranks together in one piece of an all-gather, and from one in a piece
+/// of a broadcast.
 const TOGETHER: usize = 16 << 20;
 const BROADCAST: usize = 1 << 20;
 /// Bytes of all records of an exchange: more is a mistake, or a damaged length.
@@ -19,7 +21,7 @@ const MOST: u64 = 64 << 30;
 /// Bytes of a cause.
 const LAST_WORDS: usize = 4096;
 
-/// What a rank brings to an exchange.
+/// A rank's contribution to an exchange.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Brought<'a> {
     pub record: &'a [u8],
@@ -36,14 +38,14 @@ pub(crate) struct Exchange {
     state: Mutex<State>,
 }
 
-/// Of one rank; held while it exchanges.
+/// The state of one rank; locked while it exchanges.
 pub(crate) struct State {
     number: u64,
     digest: Sha256,
     noted: String,
     /// Why nothing more is exchanged: the same on all ranks.
     over: Option<Error>,
-    /// What was so until ranks went on nevertheless.
+    /// The error that ranks were told before they went on to vote.
     told: Option<Error>,
 }
 
@@ -57,7 +59,7 @@ impl Exchange {
         &self.line
     }
 
-    /// Where ranks run, for messages.
+    /// The names of ranks, for messages.
     pub fn name_hosts(&self, hosts: Vec<String>) {
         let _ = self.names.set(hosts); // the hosts are gathered once
     }
@@ -80,7 +82,8 @@ impl Exchange {
         self.state().over.clone()
     }
 
-    /// After what all ranks were told: exchanges are possible again. Returns false when the engine has failed.
+    /// After what all ranks were told: exchanges are possible again. Returns false when the engine
+    /// has failed.
     pub fn go_on(&self) -> bool {
         let mut state = self.state();
         let possible = !matches!(state.over, Some(Error::Engine(_)));
@@ -113,7 +116,7 @@ impl Exchange {
         self.activity.called() == Some(self.state().number)
     }
 
-    /// What has been computed, to be compared with the next exchange.
+    /// Notes what has been computed; the next exchange compares it.
     pub fn note(&self, what: &str, bytes: &[u8]) {
         let mut state = self.state();
         for part in [what.as_bytes(), bytes] {
@@ -123,7 +126,8 @@ impl Exchange {
         what.clone_into(&mut state.noted);
     }
 
-    /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns what all ranks are told.
+    /// Takes part in the next exchange of all ranks only to say why this one has failed. Returns
+    /// what all ranks are told.
     pub fn fail(&self, cause: &str) -> Error {
         let end = (0..=cause.len().min(LAST_WORDS)).rev().find(|&end| cause.is_char_boundary(end));
         let words = &cause.as_bytes()[..end.unwrap_or(0)];
@@ -181,7 +185,8 @@ impl Exchange {
         })
     }
 
-    /// Whether the exchange may go on. What is wrong with headers all ranks see alike, so it is over for all.
+    /// Whether the exchange may go on. What is wrong with headers all ranks see alike, so it is
+    /// over for all.
     fn judge(&self, headers: &[Header], record: &[u8], noted: &str) -> Result<(), (bool, Error)> {
         let failed: Vec<usize> = (0..headers.len()).filter(|&rank| headers[rank].failed).collect();
         if let Some(&rank) = failed.first() {
@@ -272,7 +277,7 @@ impl Exchange {
         Ok(records)
     }
 
-    /// What one rank has, on all. Headers have been judged.
+    /// Broadcasts one rank's bytes. Headers have been judged.
     pub fn broadcast(&self, headers: &[Header], from: usize, own: &[u8]) -> Result<Vec<u8>> {
         let length = headers[from].length as usize; // bounded by MOST
         let mut record = Vec::new();

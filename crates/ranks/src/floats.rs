@@ -3,7 +3,8 @@
 use crate::host_piece::HostPiece;
 use std::ops::Range;
 
-/// The numbers of all parameters, one after another: gradients, weights or moments, of the host or of a device.
+/// The numbers of all parameters, one after another: gradients, weights or moments, of the host or
+/// of a device.
 pub trait Floats {
     /// Memory of the engine that moves them.
     type Piece;
@@ -54,12 +55,12 @@ pub struct HostFloats<P> {
     parameters: Vec<(usize, P)>,
 }
 
-/// What a range of numbers has of a parameter.
+/// The part of a parameter in a range of numbers.
 struct Part {
     /// Which parameter, and from which of its numbers on.
     parameter: usize,
     first: usize,
-    /// Where it lies in the range.
+    /// Its place in the range.
     within: Range<usize>,
 }
 

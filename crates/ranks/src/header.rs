@@ -1,4 +1,5 @@
-//! What every rank tells all others before each exchange: what it is about to do, how it is, and what it has computed so far.
+//! The header that every rank sends before each exchange: its operation, its health, and a hash of
+//! its results so far.
 
 use crate::error::Error;
 use crate::tree::listed;
@@ -50,7 +51,7 @@ impl Kind {
 /// One rank's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// What the rank does.
+    /// The operation.
     pub kind: Kind,
     /// Whether it has failed: it does nothing then but say why.
     pub failed: bool,
@@ -62,9 +63,9 @@ pub(crate) struct Header {
     pub length: u64,
     /// Checksum of these.
     pub checksum: u32,
-    /// What all ranks must agree on: how many numbers are added, say.
+    /// A number that all ranks must agree on, such as how many numbers are added.
     pub shape: u64,
-    /// Of all that was noted until now.
+    /// The hash of everything noted until now.
     pub digest: [u8; 16],
 }
 
@@ -107,7 +108,8 @@ impl Header {
     }
 }
 
-/// Whether ranks that are well mean the same by an exchange. Every rank has the same headers, so all come to the same answer.
+/// Whether ranks that are well mean the same by an exchange. Every rank has the same headers, so
+/// all come to the same answer.
 ///
 /// `noted` says what was last noted; `name` names a rank and its host.
 pub(crate) fn agreement(
@@ -137,7 +139,7 @@ pub(crate) fn agreement(
         let names =
             |ranks: &[usize]| listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and");
         let since = if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
-        // Of two halves neither is known to be right.
+        // Neither of two halves is known to be right.
         let doubted = if odd.tie { "one of the two" } else { "the first" };
         let (few, many) = (few(&odd.odd), few(&odd.others));
         return Err(Error::Disagreement(format!(

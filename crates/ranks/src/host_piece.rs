@@ -1,4 +1,5 @@
-//! Pieces of host memory, sealed by a checksum: what networks promise, memory and cables do not always keep.
+//! Pieces of host memory, sealed by a checksum: what networks promise, memory and cables do not
+//! always keep.
 
 use crate::engine::Piece;
 
@@ -33,12 +34,12 @@ impl HostPiece {
         &mut self.bytes
     }
 
-    /// What stands behind the seal.
+    /// The contents behind the seal.
     pub fn contents(&self) -> &[u8] {
         &self.bytes[SEAL..]
     }
 
-    /// What stands behind the seal, to be filled.
+    /// The contents behind the seal, to be filled.
     pub fn contents_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[SEAL..]
     }

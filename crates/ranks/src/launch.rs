@@ -1,4 +1,5 @@
-//! What the environment says of how this process was started: launchers of MPI leave the number of ranks there.
+//! How this process was started, by the environment: launchers of MPI leave the number of ranks
+//! there.
 
 use crate::error::{Error, Result};
 
@@ -32,7 +33,8 @@ pub struct Launched {
 /// How several ranks were started; none when this process is alone.
 ///
 /// # Errors
-/// [`Error::Start`] when a variable is no number, or several processes were started in a way in which ranks cannot meet.
+/// [`Error::Start`] when a variable is no number, or several processes were started in a way in
+/// which ranks cannot meet.
 pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Launched>> {
     match variable(RANKS).as_deref() {
         None | Some("" | "on") => {}
@@ -123,7 +125,8 @@ mod tests {
         (launched.launcher, launched.size)
     }
 
-    // The variables that launchers were seen to set: Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0, Slurm 22.05.
+    // The variables that launchers were seen to set: Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0, Slurm
+    // 22.05.
     #[test]
     fn launchers_are_told_by_their_variables() {
         assert_eq!(

@@ -1,6 +1,8 @@
-//! The engine as a rank and its pulse share it, and how a rank waits: asking, and sleeping in between.
+//! The engine as a rank and its pulse share it, and how a rank waits: asking, and sleeping in
+//! between.
 //!
-//! Nobody blocks inside the engine. Ranks may share processors, and one that spins takes the time of the one it waits for.
+//! Nobody blocks inside the engine. Ranks may share processors, and one that spins takes the time
+//! of the one it waits for.
 
 use crate::engine::{Engine, Move, Piece, Ticket};
 use crate::error::Result;
@@ -58,7 +60,7 @@ impl<P: Piece> Line<P> {
         self.size
     }
 
-    /// What exchanges have taken so far.
+    /// The traffic of exchanges so far.
     pub fn traffic(&self) -> Traffic {
         Traffic {
             sent_bytes: self.sent_bytes.load(Ordering::Relaxed),

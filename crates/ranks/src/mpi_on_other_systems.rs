@@ -1,4 +1,4 @@
-//! Where MPI libraries are not found: a process is alone.
+//! MPI on systems where its libraries are not looked for: a process is alone.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};

@@ -1,10 +1,10 @@
-//! A thread that tells rank 0 every second that this rank lives and what it does, and ends all ranks when one is not heard of.
+//! A thread that exchanges heartbeats with other ranks, and ends all ranks when one falls silent.
 //!
-//! Rank 0 hears all others, and all others hear rank 0. Beside the work it must be a thread: a pass over a long text may take
+//! Rank 0 exchanges them with all others. It takes a thread, since a pass over a long text may take
 //! minutes.
 //!
-//! Signs of life also carry a call: where a rank waits in an exchange, rank 0 says so to all, and one that is at work and can
-//! come early does.
+//! Heartbeats also carry a call: if a rank waits in an exchange, rank 0 says so to all, and a rank
+//! that is at work and can come early does.
 
 use crate::beat::{Activity, Beat};
 use crate::host_piece::HostPiece;
@@ -13,16 +13,18 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Takes what must be said at once, before all ranks are ended or a library ends this process: to standard error, say.
+/// Takes what must be said at once, before all ranks are ended or a library ends this process: to
+/// standard error, say.
 pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How often ranks other than 0 listen whether they are called, at least.
-const LISTENS: Duration = Duration::from_millis(50);
+/// How often, at least, ranks other than 0 look whether they are called.
+const CALL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// When ranks are given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// When nothing was heard of a rank for so long: its process is stopped, or its network cut. None: never.
+    /// When nothing was heard of a rank for so long: its process is stopped, or its network cut.
+    /// None: never.
     pub silent: Option<Duration>,
     /// Between two signs of life.
     pub period: Duration,
@@ -34,26 +36,26 @@ impl Default for Watch {
     }
 }
 
-/// Of one other rank.
-struct Heard {
+/// The last heartbeat of another rank.
+struct PeerHeartbeat {
     rank: usize,
     at: Instant,
     beat: Beat,
 }
 
-/// What the thread is told.
-struct Told {
+/// A command to the thread.
+struct WatchCommand {
     stop: bool,
     watch: Watch,
 }
 
-/// The thread; it ends with this.
+/// Owns the thread, which ends when this is dropped.
 pub(crate) struct Pulse {
-    told: Arc<(Mutex<Told>, Condvar)>,
+    command: Arc<(Mutex<WatchCommand>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it needs.
+/// The work of the thread.
 pub(crate) struct Listener {
     pub line: Arc<Line<HostPiece>>,
     pub activity: Arc<Activity>,
@@ -65,22 +67,23 @@ pub(crate) struct Listener {
 
 impl Pulse {
     pub fn start(listener: Listener) -> std::io::Result<Self> {
-        let told = Arc::new((Mutex::new(Told { stop: false, watch: listener.watch }), Condvar::new()));
-        let heard = Arc::clone(&told);
+        let command = WatchCommand { stop: false, watch: listener.watch };
+        let command = Arc::new((Mutex::new(command), Condvar::new()));
+        let heard = Arc::clone(&command);
         let thread = thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&heard))?;
-        Ok(Self { told, thread: Some(thread) })
+        Ok(Self { command, thread: Some(thread) })
     }
 
-    /// When nothing was heard of a rank for so long, it is given up; never, if none.
+    /// Gives a rank up that has been silent for so long; never, if none.
     pub fn give_up_after(&self, silent: Option<Duration>) {
-        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).watch.silent = silent;
+        self.command.0.lock().unwrap_or_else(PoisonError::into_inner).watch.silent = silent;
     }
 }
 
 impl Drop for Pulse {
     fn drop(&mut self) {
-        self.told.0.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
-        self.told.1.notify_all();
+        self.command.0.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.command.1.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic in it has been printed
         }
@@ -88,17 +91,21 @@ impl Drop for Pulse {
 }
 
 impl Listener {
-    fn listen(mut self, (told, changed): &(Mutex<Told>, Condvar)) {
+    fn listen(mut self, (command, changed): &(Mutex<WatchCommand>, Condvar)) {
         let peers = if self.line.rank() == 0 { 1..self.line.size() } else { 0..1 };
-        let heard = |rank| Heard { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
-        let mut others: Vec<Heard> = peers.map(heard).collect();
+        let heard = |rank| PeerHeartbeat { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
+        let mut others: Vec<PeerHeartbeat> = peers.map(heard).collect();
         let mut spoken = Instant::now();
         loop {
             let begun = Instant::now();
-            // Rank 0 goes to where it calls at once. The others hear of it soon, so that it does not wait for them.
-            let pause =
-                if self.line.rank() == 0 { self.watch.period } else { self.watch.period.min(LISTENS) };
-            let now = told.lock().unwrap_or_else(PoisonError::into_inner);
+            // Rank 0 goes to where it calls at once. The others hear of it soon, so that it does
+            // not wait for them.
+            let pause = if self.line.rank() == 0 {
+                self.watch.period
+            } else {
+                self.watch.period.min(CALL_POLL_INTERVAL)
+            };
+            let now = command.lock().unwrap_or_else(PoisonError::into_inner);
             let (now, _) = changed
                 .wait_timeout_while(now, pause, |now| !now.stop)
                 .unwrap_or_else(PoisonError::into_inner);
@@ -124,8 +131,9 @@ impl Listener {
         }
     }
 
-    /// Hears the beats of others and, if it is time, sends this rank's; none when the engine has failed.
-    fn exchange(&self, others: &mut [Heard], speaks: bool) -> Option<()> {
+    /// Takes the beats of others and, if it is time, sends this rank's; none when the engine has
+    /// failed.
+    fn exchange(&self, others: &mut [PeerHeartbeat], speaks: bool) -> Option<()> {
         let limit = self.watch.silent.unwrap_or(Duration::MAX);
         let Some(mut engine) = self.line.engine_within(limit) else {
             let own = &self.names[self.line.rank()];
@@ -150,9 +158,10 @@ impl Listener {
         Some(())
     }
 
-    /// The number of the exchange to which all are called. Rank 0 finds it: ranks that wait do so in the latest exchange, and
-    /// what was heard of an earlier one is old. The others have heard it from rank 0.
-    fn call(&self, others: &[Heard]) -> Option<u64> {
+    /// The number of the exchange to which all are called. Rank 0 finds it: ranks that wait do so
+    /// in the latest exchange, and what was heard of an earlier one is old. The others have heard
+    /// it from rank 0.
+    fn call(&self, others: &[PeerHeartbeat]) -> Option<u64> {
         if self.line.rank() > 0 {
             return others.first()?.beat.calls;
         }
@@ -161,7 +170,7 @@ impl Listener {
     }
 
     /// Why a rank is given up.
-    fn lost(&self, other: &Heard) -> Option<String> {
+    fn lost(&self, other: &PeerHeartbeat) -> Option<String> {
         let name = &self.names[other.rank];
         let (beat, silent) = (&other.beat, other.at.elapsed());
         // When rank 0 is silent, one rank speaks before the others do.

@@ -1,9 +1,9 @@
-//! What ranks are told at their beginning, and what they are told of it.
+//! The settings that ranks begin with, and the library that they found.
 
 use crate::pulse::{Tell, Watch};
 use std::fmt;
 
-/// What a rank says of itself, and when it gives others up.
+/// A rank's description of itself, and when it gives others up.
 #[derive(Clone)]
 pub struct Settings {
     /// Threads that it computes with.
@@ -27,15 +27,15 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// What moves bytes between the ranks.
+/// The library that moves bytes between the ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     /// As it calls itself, such as `Open MPI v4.1.4`.
     pub version: String,
-    /// Where it was found.
+    /// The path of the library.
     pub path: String,
     /// Which binary interface it has.
     pub abi: &'static str,
-    /// What has started the ranks.
+    /// The launcher that has started the ranks.
     pub launcher: String,
 }

@@ -1,7 +1,8 @@
 //! Which numbers of all parameters belong to which rank.
 //!
-//! The parameters stand one after another. They may be cut only between blocks of [`BLOCK`] numbers, and each parameter begins
-//! a block of its own, as in the gradient's norm: the sum of a block is then one rank's.
+//! The parameters stand one after another. They may be cut only between blocks of [`BLOCK`]
+//! numbers, and each parameter begins a block of its own, as in the gradient's norm: the sum of a
+//! block is then one rank's.
 
 use std::ops::Range;
 
@@ -10,18 +11,18 @@ pub const BLOCK: usize = 4096;
 
 /// How the numbers of all parameters are spread over ranks.
 ///
-/// With `2^a` times an odd number `m` of ranks, the range of all blocks is halved `a` times, by a bit of the rank each, the
-/// lowest first, and what is left is cut into `m`. So a rank exchanges most with its nearest neighbour, which it shares
-/// a node with.
+/// With `2^a` times an odd number `m` of ranks, the range of all blocks is halved `a` times, by a
+/// bit of the rank each, the lowest first, and what is left is cut into `m`. So a rank exchanges
+/// most with its nearest neighbour, which it shares a node with.
 #[derive(Clone, Debug)]
 pub struct Slices {
-    /// Of each parameter, and at last of the end: its first block and its first number.
+    /// The first block and the first number of each parameter, and of the end.
     starts: Vec<(usize, usize)>,
     ranks: usize,
 }
 
 impl Slices {
-    /// Of parameters with so many numbers each.
+    /// The slices of parameters with so many numbers each.
     pub fn new(lengths: impl IntoIterator<Item = usize>, ranks: usize) -> Self {
         assert!(ranks > 0);
         let (mut block, mut number) = (0, 0);
@@ -64,7 +65,7 @@ impl Slices {
         part(&halved, self.groups(), rank >> self.halvings())
     }
 
-    /// What lies of each parameter in a range of all numbers: the parameter, and the range within it.
+    /// The parts of parameters in a range of all numbers: the parameter, and the range within it.
     pub fn by_parameter(&self, numbers: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.starts.windows(2).enumerate().filter_map(move |(parameter, ends)| {
             let (start, end) = (ends[0].1.max(numbers.start), ends[1].1.min(numbers.end));
@@ -93,7 +94,8 @@ impl Slices {
     }
 
     fn first_number(&self, block: usize) -> usize {
-        // The last parameter that begins at the block or before it: those before it without numbers begin there too.
+        // The last parameter that begins at the block or before it: those before it without numbers
+        // begin there too.
         let after = self.starts.partition_point(|(first, _)| *first <= block);
         let (first, number) = self.starts[after - 1];
         number + (block - first) * BLOCK

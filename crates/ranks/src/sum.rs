@@ -1,9 +1,10 @@
 //! The exact sum of what all ranks have, and what each has of it to all.
 //!
-//! Ranks that are neighbours exchange halves first: each sends the half that it gives up and adds what it gets to the half that
-//! it keeps, with rank^1, then rank^2, rank^4, ... . These additions are the levels of the tree in `tree.rs`. Every rank sends
-//! no more bytes than around a ring. Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into
-//! `m` parts, of which each rank gets one from all and adds it up by the tree.
+//! Ranks that are neighbours exchange halves first: each sends the half that it gives up and adds
+//! what it gets to the half that it keeps, with rank^1, then rank^2, rank^4, ... . These additions
+//! are the levels of the tree in `tree.rs`. Every rank sends no more bytes than around a ring.
+//! Where the number of ranks is `m` times a power of two, `m` odd, what is left is cut into `m`
+//! parts, of which each rank gets one from all and adds it up by the tree.
 
 use crate::engine::{Move, Piece, Ticket};
 use crate::error::{Error, Result};
@@ -19,12 +20,12 @@ const PIECE: usize = 1 << 18;
 /// Pieces each way that travel at a time: the next is on its way while one is added.
 const UNDER_WAY: usize = 4;
 
-/// Adds what all ranks have, in the tree. Afterwards a rank has the sum in its own slice ([`Slices::of_rank`]); the rest of its
-/// numbers is of no more use.
+/// Adds what all ranks have, in the tree. Afterwards a rank has the sum in its own slice
+/// ([`Slices::of_rank`]); the rest of its numbers is of no more use.
 ///
 /// # Errors
-/// [`Error::Damage`] when something else came than was sent: the exchange has gone on to its end nevertheless, since the others
-/// wait for it. [`Error::Engine`] when the engine failed.
+/// [`Error::Damage`] when something else came than was sent: the exchange has gone on to its end
+/// nevertheless, since the others wait for it. [`Error::Engine`] when the engine failed.
 pub fn reduce_scatter<P: Piece>(
     line: &Line<P>,
     floats: &mut impl Floats<Piece = P>,
@@ -98,7 +99,7 @@ impl Part {
 /// Pieces under way.
 struct Sent {
     ticket: Ticket,
-    /// What comes, in the order in which it was started, with the number of its seal.
+    /// The receives in the order in which they were started, with the numbers of their seals.
     comes: Vec<(Part, u32)>,
 }
 

@@ -1,26 +1,28 @@
-//! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for faults made on purpose.
+//! Ranks that are threads of one process: everything that ranks do, without MPI. For tests, and for
+//! faults made on purpose.
 
 use crate::engine::{Engine, Move, Note, Ticket};
 use crate::error::{Error, Result};
 use crate::host_piece::HostPiece;
 use crate::line::Line;
 use crate::settings::Settings;
+use crate::under_way::UnderWay;
 use crate::world::World;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Two ways between ranks, each with an order of its own.
+/// Two channels between ranks. Messages of each arrive in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Way {
+enum Channel {
     Single,
     Collective,
 }
 
 /// The `number`th message from one rank to another.
-type Address = (usize, usize, Way, u64);
+type Address = (usize, usize, Channel, u64);
 
-/// What lies between the ranks.
+/// The messages between the ranks.
 #[derive(Default)]
 struct Hub {
     messages: HashMap<Address, Vec<u8>>,
@@ -58,9 +60,8 @@ pub fn engines(ranks: usize) -> (Vec<ThreadEngine>, Faults) {
         rank,
         size: ranks,
         hub: faults.clone(),
-        tickets: 0,
         numbers: HashMap::new(),
-        under_way: HashMap::new(),
+        under_way: UnderWay::default(),
     };
     ((0..ranks).map(engine).collect(), faults)
 }
@@ -70,34 +71,33 @@ pub struct ThreadEngine {
     rank: usize,
     size: usize,
     hub: Faults,
-    tickets: u64,
     /// Messages to and from each rank so far.
-    numbers: HashMap<(usize, usize, Way), u64>,
-    under_way: HashMap<Ticket, Vec<Started>>,
+    numbers: HashMap<(usize, usize, Channel), u64>,
+    under_way: UnderWay<Vec<Started>>,
 }
 
 struct Started {
     pieces: Vec<HostPiece>,
-    /// What must come, how long it is, and where in the last piece it goes.
+    /// The messages to come: address, length, and offset in the last piece.
     awaited: Vec<(Address, usize, usize)>,
 }
 
 impl ThreadEngine {
-    fn next(&mut self, from: usize, to: usize, way: Way) -> Address {
-        let number = self.numbers.entry((from, to, way)).or_default();
-        let address = (from, to, way, *number);
+    fn next(&mut self, from: usize, to: usize, channel: Channel) -> Address {
+        let number = self.numbers.entry((from, to, channel)).or_default();
+        let address = (from, to, channel, *number);
         *number += 1;
         address
     }
 
-    fn put(&mut self, to: usize, way: Way, bytes: &[u8]) {
-        let address = self.next(self.rank, to, way);
+    fn put(&mut self, to: usize, channel: Channel, bytes: &[u8]) {
+        let address = self.next(self.rank, to, channel);
         let mut hub = self.hub.hub();
         if hub.silent.contains(&self.rank) {
             return;
         }
         let mut message = bytes.to_vec();
-        if way == Way::Single && hub.damaging.remove(&self.rank) {
+        if channel == Channel::Single && hub.damaging.remove(&self.rank) {
             let middle = message.len() / 2;
             message[middle] ^= 4;
         }
@@ -112,11 +112,11 @@ impl ThreadEngine {
     fn begin(&mut self, movement: Move<HostPiece>) -> Started {
         match movement {
             Move::Send { to, piece, bytes } => {
-                self.put(to, Way::Single, &piece.bytes()[..bytes]);
+                self.put(to, Channel::Single, &piece.bytes()[..bytes]);
                 Started { pieces: vec![piece], awaited: Vec::new() }
             }
             Move::Receive { from, piece, bytes } => {
-                let address = self.next(from, self.rank, Way::Single);
+                let address = self.next(from, self.rank, Channel::Single);
                 Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
             }
             Move::AllGather { own, mut all, lengths } => {
@@ -132,18 +132,18 @@ impl ThreadEngine {
                 all.bytes_mut()[starts[self.rank]..][..length].copy_from_slice(&own.bytes()[..length]);
                 let mut awaited = Vec::new();
                 for other in self.others() {
-                    self.put(other, Way::Collective, &own.bytes()[..length]);
-                    let address = self.next(other, self.rank, Way::Collective);
+                    self.put(other, Channel::Collective, &own.bytes()[..length]);
+                    let address = self.next(other, self.rank, Channel::Collective);
                     awaited.push((address, lengths[other], starts[other]));
                 }
                 Started { pieces: vec![own, all], awaited }
             }
             Move::Broadcast { from, piece, bytes } if from == self.rank => {
-                self.others().for_each(|other| self.put(other, Way::Collective, &piece.bytes()[..bytes]));
+                self.others().for_each(|other| self.put(other, Channel::Collective, &piece.bytes()[..bytes]));
                 Started { pieces: vec![piece], awaited: Vec::new() }
             }
             Move::Broadcast { from, piece, bytes } => {
-                let address = self.next(from, self.rank, Way::Collective);
+                let address = self.next(from, self.rank, Channel::Collective);
                 Started { pieces: vec![piece], awaited: vec![(address, bytes, 0)] }
             }
         }
@@ -166,11 +166,8 @@ impl Engine for ThreadEngine {
     }
 
     fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
-        let ticket = Ticket(self.tickets);
-        self.tickets += 1;
         let started = moves.into_iter().map(|movement| self.begin(movement)).collect();
-        self.under_way.insert(ticket, started);
-        Ok(ticket)
+        Ok(self.under_way.add(started))
     }
 
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<HostPiece>>> {
@@ -179,10 +176,8 @@ impl Engine for ThreadEngine {
         if let Some(why) = &hub.ended {
             return Err(Error::Engine(why.clone()));
         }
-        let Some(started) = self.under_way.get_mut(&ticket) else {
-            return Err(Error::Engine("nothing of this ticket is under way".into()));
-        };
-        for Started { pieces, awaited } in &mut *started {
+        let mut started = self.under_way.take(ticket)?;
+        for Started { pieces, awaited } in &mut started {
             let Some(piece) = pieces.last_mut() else { continue };
             let mut late = Vec::new();
             for (address, bytes, at) in awaited.drain(..) {
@@ -200,10 +195,10 @@ impl Engine for ThreadEngine {
             *awaited = late;
         }
         if started.iter().any(|started| !started.awaited.is_empty()) {
+            self.under_way.put_back(ticket, started);
             return Ok(None);
         }
-        let ended = self.under_way.remove(&ticket).unwrap_or_default();
-        Ok(Some(ended.into_iter().flat_map(|started| started.pieces).collect()))
+        Ok(Some(started.into_iter().flat_map(|started| started.pieces).collect()))
     }
 
     fn post(&mut self, to: usize, note: &Note) -> Result<()> {
@@ -228,7 +223,8 @@ impl Engine for ThreadEngine {
 }
 
 impl Drop for ThreadEngine {
-    /// The others must not wait for a rank that has panicked: where ranks are processes, the launcher ends them.
+    /// The others must not wait for a rank that has panicked: where ranks are processes, the
+    /// launcher ends them.
     fn drop(&mut self) {
         if thread::panicking() {
             self.abort("a rank has panicked");

@@ -1,11 +1,11 @@
-//! The tree in which the sums of shards are added: pairs of neighbours, then the sums in the same way; one without a neighbour
-//! goes up as it is. It follows from the number of shards alone.
+//! The tree in which the sums of shards are added: pairs of neighbours, then the sums in the same
+//! way; one without a neighbour goes up as it is. It follows from the number of shards alone.
 
 use crate::error::{Error, Result};
 
 /// Sums of neighbouring shards that wait for their neighbour, while shards come one after another.
 ///
-/// What it holds are the digits of a binary counter: of `n` shards as many sums as `n` has ones.
+/// It holds the digits of a binary counter: for `n` shards as many sums as `n` has ones.
 #[derive(Debug)]
 pub struct PartialSums<T> {
     /// Sums with the shards that each has, fewer from one to the next.
@@ -50,8 +50,8 @@ impl<T> PartialSums<T> {
     }
 }
 
-/// Over how many ranks so many shards can be spread, in ascending order: over 1, or by halving, so that each rank's shards are a
-/// whole subtree.
+/// Over how many ranks so many shards can be spread, in ascending order: over 1, or by halving, so
+/// that each rank's shards are a whole subtree.
 pub fn allowed_ranks(shards: usize) -> Vec<usize> {
     let shards = shards.max(1);
     let mut allowed: Vec<usize> = (0..=shards.trailing_zeros()).rev().map(|k| shards >> k).collect();

@@ -7,8 +7,8 @@ use crate::floats::Floats;
 use crate::header::Kind;
 use crate::host_piece::HostPiece;
 use crate::line::{Line, Traffic};
-use crate::place::{Node, Place};
 use crate::pulse::{Listener, Pulse};
+use crate::rank_host::{Node, RankHost};
 use crate::settings::{Library, Settings};
 use crate::slices::Slices;
 use crate::{check, launch, sum};
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// The ranks that run together: this one and all others.
 ///
-/// Every method that exchanges is called by all ranks in the same order. When it fails on one, it fails on all, at the latest
-/// with the exchange after it; a rank that fails elsewhere tells the others with [`fail`](Self::fail). A rank that is alone gets
-/// back what it gives.
+/// Every method that exchanges is called by all ranks in the same order. When it fails on one, it
+/// fails on all, at the latest with the exchange after it; a rank that fails elsewhere tells the
+/// others with [`fail`](Self::fail). A rank that is alone gets back what it gives.
 #[derive(Default)]
 pub struct World {
     together: Option<Together>,
@@ -30,7 +30,7 @@ struct Together {
     pulse: Pulse,
     exchange: Exchange,
     activity: Arc<Activity>,
-    places: Vec<Place>,
+    places: Vec<RankHost>,
     library: Option<Library>,
 }
 
@@ -43,8 +43,8 @@ impl World {
     /// The ranks that a launcher has started together, or one alone where none has.
     ///
     /// # Errors
-    /// [`Error::Start`] when there are several but they cannot work together: the library is missing or not the launcher's, or
-    /// ranks have different programs.
+    /// [`Error::Start`] when there are several but they cannot work together: the library is
+    /// missing or not the launcher's, or ranks have different programs.
     pub fn begin(settings: &Settings) -> Result<Self> {
         let Some(launched) = launch::from_environment(|name| std::env::var(name).ok())? else {
             return Ok(Self::alone());
@@ -62,7 +62,7 @@ impl World {
         let line = Arc::new(line);
         let activity = Arc::new(Activity::new());
         let exchange = Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
-        let own = Place::here(settings.threads, settings.memory);
+        let own = RankHost::here(settings.threads, settings.memory);
         let places = check::introduce(&exchange, &own)?;
         exchange.name_hosts(places.iter().map(|place| place.host.clone()).collect());
         let names = (0..line.size()).map(|rank| exchange.name(rank)).collect();
@@ -107,8 +107,8 @@ impl World {
         self.together.as_ref().map_or_else(|| format!("rank {rank}"), |together| together.exchange.name(rank))
     }
 
-    /// Where each rank runs, `[ranks]`; empty for one alone.
-    pub fn places(&self) -> &[Place] {
+    /// The host of each rank, `[ranks]`; empty for one alone.
+    pub fn places(&self) -> &[RankHost] {
         self.together.as_ref().map_or(&[], |together| &together.places)
     }
 
@@ -117,24 +117,26 @@ impl World {
         Node::of(self.places()).into_iter().find(|node| node.ranks.contains(&self.rank()))
     }
 
-    /// What moves the bytes; none for one alone and for threads.
+    /// The library that moves the bytes; none for one alone and for threads.
     pub fn library(&self) -> Option<&Library> {
         self.together.as_ref()?.library.as_ref()
     }
 
-    /// What exchanges have taken so far.
+    /// The traffic of exchanges so far.
     pub fn traffic(&self) -> Traffic {
         self.line().map_or_else(Traffic::default, Line::traffic)
     }
 
-    /// What this rank is doing, for the others to see: `41` of `64` are done, or of 0 where there is nothing to count.
+    /// Reports what this rank is doing to the others: 41 of 64 done, say, or of 0 if nothing is
+    /// counted.
     pub fn report(&self, what: &str, done: u64, of: u64) {
         if let Some(together) = &self.together {
             together.activity.report(what, done, of);
         }
     }
 
-    /// From now on a rank is given up when nothing was heard of it for so long; never, if none. All ranks say the same.
+    /// From now on a rank is given up when nothing was heard of it for so long; never, if none. All
+    /// ranks say the same.
     pub fn give_up_after(&self, silent: Option<Duration>) {
         if let Some(together) = &self.together {
             together.pulse.give_up_after(silent);
@@ -158,8 +160,9 @@ impl World {
         together.exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
     }
 
-    /// Every rank's record, in rank order, as [`gather`](Self::gather): what each has left of work that is to be shared out anew.
-    /// Who has nothing left comes here and waits. The others come, between two pieces of work, when they
+    /// Every rank's record, in rank order, as [`gather`](Self::gather): what each has left of work
+    /// that is to be shared out anew. Who has nothing left comes here and waits. The others come,
+    /// between two pieces of work, when they
     /// [are called](Self::is_called).
     ///
     /// # Errors
@@ -170,8 +173,9 @@ impl World {
         together.exchange.run(Kind::Balance, brought, |exchange, headers| exchange.records(headers, record))
     }
 
-    /// Whether a rank waits in the exchange that this one makes next. It is known about as long after as there is between two
-    /// signs of life; what comes of an exchange does not depend on when.
+    /// Whether a rank waits in the exchange that this one makes next. It is known about as long
+    /// after as there is between two signs of life; what comes of an exchange does not depend on
+    /// when.
     pub fn is_called(&self) -> bool {
         self.together.as_ref().is_some_and(|together| together.exchange.is_called())
     }
@@ -199,10 +203,12 @@ impl World {
         together.exchange.run(Kind::Any, brought, |_, headers| Ok(headers.iter().any(|header| header.flag)))
     }
 
-    /// Whether all ranks have the same of something, such as `"model.safetensors"`: a version, or a digest.
+    /// Whether all ranks have the same of something, such as `"model.safetensors"`: a version, or a
+    /// digest.
     ///
     /// # Errors
-    /// Names the first rank that has another, on all ranks alike; otherwise as [`gather`](Self::gather).
+    /// Names the first rank that has another, on all ranks alike; otherwise as
+    /// [`gather`](Self::gather).
     pub fn same(&self, what: &str, value: &str) -> Result<()> {
         let values = self.gather(value.as_bytes())?;
         let Some(odd) = values.iter().position(|other| *other != values[0]) else { return Ok(()) };
@@ -217,7 +223,8 @@ impl World {
         )))
     }
 
-    /// Nothing more is exchanged, for a reason that all ranks see alike and that starting again does not mend.
+    /// Nothing more is exchanged, for a reason that all ranks see alike and that starting again
+    /// does not mend.
     pub(crate) fn refuse(&self, why: String) -> Error {
         self.conclude(Error::Start(why))
     }
@@ -231,7 +238,8 @@ impl World {
     }
 
     /// Adds what all ranks have, in the tree of `tree.rs`: a rank then has the sum in its own slice
-    /// ([`Slices::of_rank`]), and nothing of use in the rest. `slices` are those of [`size`](Self::size) ranks.
+    /// ([`Slices::of_rank`]), and nothing of use in the rest. `slices` are those of
+    /// [`size`](Self::size) ranks.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -247,8 +255,8 @@ impl World {
         self.exchange(Kind::Share, slices, |line| sum::all_gather(line, floats, slices))
     }
 
-    /// Bytes per second and direction between each rank and its neighbours, `[ranks][log2 ranks]`: rank^1, rank^2, rank^4, ...;
-    /// none where there is no such rank.
+    /// Bytes per second and direction between each rank and its neighbours, `[ranks][log2 ranks]`:
+    /// rank^1, rank^2, rank^4, ...; none where there is no such rank.
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
@@ -257,8 +265,8 @@ impl World {
         check::bandwidth(&together.exchange)
     }
 
-    /// Tells all ranks why this one cannot go on, at their next exchange, and returns what they are told. When the cause was
-    /// an exchange, they know already.
+    /// Tells all ranks why this one cannot go on, at their next exchange, and returns what they are
+    /// told. When the cause was an exchange, they know already.
     pub fn fail(&self, cause: &str) -> Error {
         let Some(together) = &self.together else {
             return Error::Rank { rank: 0, host: "this machine".into(), cause: cause.to_owned() };
@@ -266,9 +274,10 @@ impl World {
         together.exchange.over().unwrap_or_else(|| together.exchange.fail(cause))
     }
 
-    /// After a failure that all ranks were told of: what each of them says, in rank order. All ranks come here once, with an
-    /// empty record where they have nothing to say; nothing comes back the second time, and when the engine has failed. Then they
-    /// may exchange more, all of them alike, until they [`stop_again`](Self::stop_again).
+    /// After a failure that all ranks were told of: what each of them says, in rank order. All
+    /// ranks come here once, with an empty record where they have nothing to say; nothing comes
+    /// back the second time, and when the engine has failed. Then they may exchange more, all of
+    /// them alike, until they [`stop_again`](Self::stop_again).
     pub fn vote(&self, record: &[u8]) -> Option<Vec<Vec<u8>>> {
         match &self.together {
             None => Some(vec![record.to_vec()]),
@@ -277,22 +286,24 @@ impl World {
         }
     }
 
-    /// After a [`vote`](Self::vote) and what followed it: the failure that all were told of is again why nothing is exchanged.
+    /// After a [`vote`](Self::vote) and what followed it: the failure that all were told of is
+    /// again why nothing is exchanged.
     pub fn stop_again(&self) {
         if let Some(together) = &self.together {
             together.exchange.stop_again();
         }
     }
 
-    /// After a failure that all ranks were told of: they may exchange once more, all of them alike, to save what came before it.
-    /// Returns whether they can: not when the engine has failed.
+    /// After a failure that all ranks were told of: they may exchange once more, all of them alike,
+    /// to save what came before it. Returns whether they can: not when the engine has failed.
     pub fn go_on(&self) -> bool {
         self.together.as_ref().is_none_or(|together| together.exchange.go_on())
     }
 
-    /// Takes leave of the other ranks, which do so too: after the work, or after [`fail`](Self::fail). All that is to be said
-    /// or written is so before: when one rank ends with an error, launchers end the others. After a failure of the engine it
-    /// ends all ranks at once.
+    /// Takes leave of the other ranks, which do so too: after the work, or after
+    /// [`fail`](Self::fail). All that is to be said or written is so before: when one rank ends
+    /// with an error, launchers end the others. After a failure of the engine it ends all ranks at
+    /// once.
     ///
     /// # Errors
     /// As [`gather`](Self::gather), but not again for what was told before.

@@ -1,9 +1,9 @@
-//! What many responses' metrics come to, by name.
+//! Sums over many responses, by the metric's name.
 
 use std::collections::BTreeMap;
 
-/// Most names that are kept. An answer may have as many, and every answer others: without an end, numbers by the hundred
-/// thousand would be drawn, written and shown.
+/// Most names that are kept. An answer may have as many, and every answer others: without an end,
+/// numbers by the hundred thousand would be drawn, written and shown.
 const MOST: usize = 64;
 
 /// Something for each metric of a verifier's own, of the first 64 names that come.
@@ -20,7 +20,7 @@ impl<T> Default for ByMetric<T> {
 }
 
 impl<T> ByMetric<T> {
-    /// What there is for a name, made by `new` when it first comes; none for a name too many.
+    /// The entry of a name, made by `new` when it first comes; none for a name too many.
     pub fn entry(&mut self, name: &str, new: impl FnOnce() -> T) -> Option<&mut T> {
         if !self.known.contains_key(name) {
             if self.known.len() == MOST {

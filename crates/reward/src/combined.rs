@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::{BatchVerifier, Item, Judgement, Verdict, VerifierError};
+use crate::{Item, Judgement, Verdict, Verifier, VerifierError};
 
 /// The weighted sum of several verifiers' scores, with the verdict of the first that applies.
-pub struct WeightedVerifier(pub Vec<(f64, Box<dyn BatchVerifier>)>);
+pub struct WeightedVerifier(pub Vec<(f64, Box<dyn Verifier>)>);
 
-impl BatchVerifier for WeightedVerifier {
+impl Verifier for WeightedVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         let mut sums: Vec<Option<Judgement>> = vec![None; batch.len()];
         for (number, (weight, verifier)) in (1..).zip(&self.0) {
@@ -23,7 +23,8 @@ impl BatchVerifier for WeightedVerifier {
         self.0.iter().flat_map(|(_, verifier)| verifier.notes()).collect()
     }
 
-    /// A response is with one part at a time, so that it takes so many to give the workers of all parts something to do.
+    /// A response is with one part at a time, so that it takes so many to give the workers of all
+    /// parts something to do.
     fn workers(&self) -> usize {
         self.0.iter().map(|(_, verifier)| verifier.workers()).sum()
     }
@@ -33,7 +34,8 @@ impl BatchVerifier for WeightedVerifier {
     }
 }
 
-/// Adds what part `number` found, unless the response could not be judged by that part or one before, or the part does not apply.
+/// Adds what part `number` found, unless the response could not be judged by that part or one
+/// before, or the part does not apply.
 fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement) {
     if !part.applies {
         return;
@@ -68,13 +70,13 @@ fn with_finite_sum(sum: Judgement) -> Judgement {
 
 /// Another verifier for each data source.
 pub struct ByDataSourceVerifier {
-    /// Of these sources.
-    pub by_data_source: BTreeMap<String, Box<dyn BatchVerifier>>,
-    /// Of all others.
-    pub otherwise: Option<Box<dyn BatchVerifier>>,
+    /// The verifiers of these sources.
+    pub by_data_source: BTreeMap<String, Box<dyn Verifier>>,
+    /// The verifier of all other sources.
+    pub otherwise: Option<Box<dyn Verifier>>,
 }
 
-impl BatchVerifier for ByDataSourceVerifier {
+impl Verifier for ByDataSourceVerifier {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         // Places in the batch by their source, all that are not named together.
         let mut places: BTreeMap<Option<&str>, Vec<usize>> = BTreeMap::new();

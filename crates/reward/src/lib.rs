@@ -1,29 +1,28 @@
-//! What a response is worth: verifiers and the penalty of overlong responses. Knows no network.
+//! Verifiers, which say what a response is worth, and the penalty of overlong responses. Knows no
+//! network.
 //!
-//! `verdict` has what a verifier is asked and answers. [`countdown`], [`math`], `code`, [`mod@command`] and `python` are
-//! verifiers, `combined` makes one of several, and `verifier_settings` the one that a recipe asks for; `by_metric` sums up
-//! what they measure beside. When two answers of mathematics are the same is the business of the crate `isentrope-grader`.
+//! `verdict` has what a verifier is asked and answers. `verifiers` has the verifiers and their
+//! registry, `combined` makes one of several, and `verifier_settings` the one that a recipe asks
+//! for; `by_metric` sums up what they measure beside. The crate `isentrope-grader` decides when two
+//! answers of mathematics are the same.
 //!
-//! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a response is left out
-//! of the loss and counted, never scored 0 in silence.
+//! A verifier that cannot do its work says so ([`Verdict::Fault`], [`Verdict::TimedOut`]); such a
+//! response is left out of the loss and counted, never scored 0 in silence.
 
 mod by_metric;
-mod code;
 mod combined;
-pub mod command;
-pub mod countdown;
-pub mod math;
-mod python;
 mod settings;
 mod verdict;
 mod verifier_settings;
+mod verifiers;
 
 pub use by_metric::ByMetric;
-pub use command::VerifierError;
 pub use isentrope_code::{CodeSettings, Python, Tests, Verdict as CodeVerdict};
-pub use python::{Argument, PythonSettings};
-pub use settings::{Error, Overlong, RewardSettings, VerifierName, overlong_penalty};
-pub use verdict::{BatchVerifier, Item, Judgement, Verdict, Verifier};
-pub use verifier_settings::{
-    ByDataSource, CodeVerifierSettings, Combined, MathSettings, Part, Single, VerifierSettings, Weighted,
+pub use settings::{Error, Overlong, RewardSettings, overlong_penalty};
+pub use verdict::{Item, Judgement, Verdict, Verifier, in_threads};
+pub use verifier_settings::{ByDataSource, Combined, Part, VerifierSettings, Weighted};
+pub use verifiers::command::VerifierError;
+pub use verifiers::{
+    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PythonSettings, Single, VerifierName,
+    WorkerSettings, command, countdown, math,
 };

@@ -1,14 +1,9 @@
 //! The recipe's table `[reward]`.
 
-use isentrope_code::Tests;
-use isentrope_grader::GroundTruth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::countdown::{Challenge, Countdown};
-use crate::math::Math;
-use crate::{Item, Judgement, Verdict, Verifier, VerifierSettings};
+use crate::VerifierSettings;
 
 /// How responses are rewarded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,92 +11,21 @@ use crate::{Item, Judgement, Verdict, Verifier, VerifierSettings};
 pub struct RewardSettings {
     /// Which verifier judges responses.
     pub verifier: VerifierSettings,
-    /// Leaves responses that were cut off at the longest length out of the loss. They count in advantages all the same.
+    /// Leaves responses that were cut off at the longest length out of the loss. They count in
+    /// advantages all the same.
     pub mask_truncated: bool,
-    /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation 13): 0 up to the
-    /// buffer, then falling in a straight line to -factor.
+    /// Penalty of responses that come close to the longest length (DAPO, arXiv:2503.14476, equation
+    /// 13): 0 up to the buffer, then falling in a straight line to -factor.
     pub overlong: Overlong,
-}
-
-/// A built-in verifier.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum VerifierName {
-    /// By each problem's ground truth: `countdown` where it has numbers and a target, `code` where it is the tests of a program,
-    /// else `math`.
-    #[default]
-    Auto,
-    /// Exact arithmetic on the steps of the built-in task.
-    Countdown,
-    /// Mathematical answers: the content of the last `\boxed{}`, else what is stated as the answer, the last formula or the
-    /// last number, compared by value with the ground truth. docs/grading.md has the rules.
-    Math,
-    /// Python programs: the last code block is run in a sandbox and held against the tests that are the ground truth.
-    /// docs/code.md has their forms.
-    Code,
-}
-
-/// Judges what can be judged in this process. Programs are a fault here: they need the sandboxes of
-/// [`VerifierSettings::build`].
-impl Verifier for VerifierName {
-    fn verify(&self, item: &Item<'_>, response: &str) -> Judgement {
-        match self.of(item.ground_truth) {
-            Self::Countdown => Countdown.verify(item, response),
-            Self::Code => Judgement::new(Verdict::Fault, None, "programs are judged in sandboxes alone"),
-            Self::Math | Self::Auto => Math::default().verify(item, response),
-        }
-    }
-
-    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
-        match self.of(item.ground_truth) {
-            Self::Countdown => Countdown.same_answer(item, a, b),
-            Self::Code => a == b,
-            Self::Math | Self::Auto => Math::default().same_answer(item, a, b),
-        }
-    }
-}
-
-impl VerifierName {
-    /// Which verifier judges a problem with this ground truth: never `auto`.
-    pub(crate) fn of(self, ground_truth: &Value) -> Self {
-        match self {
-            Self::Auto if Challenge::is_form_of(ground_truth) => Self::Countdown,
-            Self::Auto if Tests::is_form_of(ground_truth) => Self::Code,
-            Self::Auto => Self::Math,
-            named => named,
-        }
-    }
-
-    /// Whether the verifier can use a ground truth.
-    ///
-    /// # Errors
-    /// What is wrong with it, as part of a sentence.
-    pub(crate) fn check(self, ground_truth: &Value) -> Result<(), String> {
-        match self.of(ground_truth) {
-            Self::Countdown => Challenge::from_value(ground_truth).map(drop),
-            Self::Code => Tests::from_value(ground_truth).map(drop),
-            Self::Math | Self::Auto if Tests::is_form_of(ground_truth) => {
-                Err("the ground truth is the tests of a program, which only the verifier code runs".into())
-            }
-            Self::Math | Self::Auto => GroundTruth::from_value(ground_truth).map(drop),
-        }
-    }
-
-    /// What keeps right responses to a problem from being judged right; see [`VerifierSettings::concern`].
-    pub(crate) fn concern(self, item: &Item<'_>) -> Option<String> {
-        match self.of(item.ground_truth) {
-            Self::Countdown | Self::Code => None,
-            Self::Math | Self::Auto => Math::default().concern(item),
-        }
-    }
 }
 
 /// Soft punishment of overlong responses (DAPO, arXiv 2503.14476, equation 13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overlong {
-    /// Tokens before the longest length over which the penalty grows; 0 is no penalty. The longest length is
-    /// `rollout.max_tokens`, or what the prompt leaves of the model's context if that is less.
+    /// Tokens before the longest length over which the penalty grows; 0 is no penalty. The longest
+    /// length is `rollout.max_tokens`, or what the prompt leaves of the model's context if that is
+    /// less.
     pub buffer: usize,
     /// Penalty of a response of the longest length.
     #[schemars(range(min = 0.0))]
@@ -120,9 +44,9 @@ impl Default for Overlong {
 pub struct Error {
     /// The setting, below `reward`.
     pub key: String,
-    /// What it is.
+    /// Its value.
     pub value: String,
-    /// What it must be.
+    /// The requirement that it breaks.
     pub expected: String,
 }
 
@@ -152,8 +76,9 @@ impl From<isentrope_settings::Error> for Error {
     }
 }
 
-/// What is added to the score of a response of `length` tokens: 0 up to `max_tokens - buffer`, then falling in a
-/// straight line to `-factor` at `max_tokens` and beyond (DAPO, arXiv 2503.14476, equation 13). Without a buffer, 0.
+/// Penalty that is added to the score of a response of `length` tokens: 0 up to `max_tokens -
+/// buffer`, then falling in a straight line to `-factor` at `max_tokens` and beyond (DAPO, arXiv
+/// 2503.14476, equation 13). Without a buffer, 0.
 pub fn overlong_penalty(length: usize, max_tokens: usize, buffer: usize, factor: f64) -> f64 {
     if buffer == 0 {
         return 0.0;
@@ -165,6 +90,7 @@ pub fn overlong_penalty(length: usize, max_tokens: usize, buffer: usize, factor:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Verdict, VerifierName};
     use serde_json::json;
 
     #[test]
@@ -189,34 +115,6 @@ mod tests {
         for factor in [-1.0, f64::NAN, f64::INFINITY] {
             assert_eq!(with(0, factor).check(8).unwrap_err().key, "overlong.factor");
         }
-    }
-
-    #[test]
-    fn auto_goes_by_the_ground_truth() {
-        let verify = |ground_truth: &Value, response: &str| {
-            let item = Item { ground_truth, ..Item::default() };
-            VerifierName::Auto.verify(&item, response).verdict
-        };
-        let challenge = json!({"numbers": [1, 2], "target": 3});
-        assert_eq!(verify(&challenge, "1+2=3!"), Verdict::Correct);
-        assert_eq!(verify(&challenge, "It is 3"), Verdict::Unparseable);
-        assert_eq!(verify(&json!("3"), "It is 3"), Verdict::Correct);
-        assert_eq!(verify(&json!(null), "It is 3"), Verdict::Fault);
-        let tests = json!({"inputs": ["1"], "outputs": ["2"]});
-        assert_eq!(verify(&tests, "print(2)"), Verdict::Fault, "programs are not run without a sandbox");
-        for tests in [tests.clone(), json!(tests.to_string()), json!(["assert f(1) == 2"])] {
-            assert!(VerifierName::Auto.check(&tests).is_ok(), "{tests}");
-            assert!(VerifierName::Code.check(&tests).is_ok(), "{tests}");
-            assert!(
-                VerifierName::Math.check(&tests).unwrap_err().contains("the tests of a program"),
-                "{tests}"
-            );
-        }
-        assert!(VerifierName::Auto.check(&json!({"inputs": ["1"], "outputs": []})).is_err());
-        assert!(VerifierName::Code.check(&json!("3")).is_err());
-        assert!(VerifierName::Auto.check(&json!({"numbers": [], "target": 3})).is_err());
-        assert!(VerifierName::Auto.check(&json!("")).is_err());
-        assert!(VerifierName::Auto.check(&challenge).is_ok());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What verifiers are asked and what they answer.
+//! Questions to verifiers, and their answers.
 
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::VerifierError;
 
-/// What a verifier found.
+/// A verifier's verdict on a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -49,19 +49,20 @@ impl Verdict {
 /// A verdict with its grounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// What was found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What the response is worth: of the built-in verifiers 1 for a correct response, else 0; of others any finite
-    /// number. Without meaning unless [`Verdict::is_scored`].
+    /// The worth of the response: by the built-in verifiers 1 if it is correct, else 0; by others
+    /// any finite number. Without meaning unless [`Verdict::is_scored`].
     pub score: f64,
     /// The answer found in the response.
     pub extracted: Option<String>,
     /// Why, in one line.
     pub reason: String,
-    /// What else the verifier has measured, by name.
+    /// Further measurements of the verifier, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
-    /// Whether the verifier is one for such problems. A sum leaves out a part that is not; alone it cannot judge.
+    /// Whether the verifier is one for such problems. A sum leaves out a part that is not; alone it
+    /// cannot judge.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub applies: bool,
 }
@@ -91,7 +92,7 @@ impl Judgement {
 /// The problem that a response is judged by.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
-    /// What the verifier compares with; each verifier documents its form.
+    /// The right answer; each verifier documents its form.
     pub ground_truth: &'a Value,
     /// The prompt as the data set has it, before any template.
     pub prompt: &'a str,
@@ -120,34 +121,25 @@ impl Default for Item<'_> {
     }
 }
 
-/// A judge of single responses that needs nothing but them: it cannot fail as a whole.
+/// A judge of responses. Any number of threads may ask it at the same time. A judgement depends on
+/// the problem and the response alone, not on what else is asked or when.
 pub trait Verifier: Send + Sync {
-    /// Judges the text of a response, end-of-sequence token cut off.
-    fn verify(&self, item: &Item<'_>, response: &str) -> Judgement;
-
-    /// Whether two answers found in responses to the problem are one, whatever their spelling.
-    fn same_answer(&self, _item: &Item<'_>, a: &str, b: &str) -> bool {
-        a == b
-    }
-}
-
-/// A judge of many responses at a time. Every [`Verifier`] is one. Any number of threads may ask it at the same time. A judgement
-/// depends on the problem and the response alone, not on what else is asked or when.
-pub trait BatchVerifier: Send + Sync {
-    /// Judges the text of each response by its problem. The judgements are in the order of the batch.
+    /// Judges the text of each response by its problem. The judgements are in the order of the
+    /// batch.
     ///
     /// # Errors
-    /// When no judgement can be had any more. A response that could not be judged is none: its judgement says so.
+    /// When no judgement can be had any more. A response that could not be judged is none: its
+    /// judgement says so.
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError>;
 
-    /// How many responses it judges at the same time outside the threads that ask, in processes of its own. So many threads
-    /// then ask it about one response each as soon as that is there. 0 of one that computes in the threads that ask: it gains
-    /// nothing from being asked early.
+    /// How many responses it judges at the same time outside the threads that ask, in processes of
+    /// its own. So many threads then ask it about one response each as soon as that is there. 0 of
+    /// one that computes in the threads that ask: it gains nothing from being asked early.
     fn workers(&self) -> usize {
         0
     }
 
-    /// What users should know of it before it judges, as sentences without a full stop.
+    /// Notes for users before it judges, as sentences without a full stop.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -161,43 +153,33 @@ pub trait BatchVerifier: Send + Sync {
 /// Fewest responses that are worth a thread.
 const PER_THREAD: usize = 64;
 
-impl<V: Verifier> BatchVerifier for V {
-    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let verify = |part: &[(Item<'_>, &str)]| -> Vec<Judgement> {
-            part.iter().map(|(item, response)| self.verify(item, response)).collect()
-        };
-        let threads = thread::available_parallelism().map_or(1, usize::from);
-        let share = batch.len().div_ceil(threads).max(PER_THREAD);
-        // The calling thread has a share too, which of a small batch is all.
-        let (own, rest) = batch.split_at(share.min(batch.len()));
-        Ok(thread::scope(|scope| {
-            let others: Vec<_> = rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
-            let mut judgements = verify(own);
-            for other in others {
-                judgements.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            }
-            judgements
-        }))
-    }
-
-    fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
-        Verifier::same_answer(self, item, a, b)
-    }
+/// Judges each response with `verify`, on as many threads as are worth it. The judgements are in
+/// the order of the batch.
+pub fn in_threads(
+    batch: &[(Item<'_>, &str)],
+    verify: impl Fn(&Item<'_>, &str) -> Judgement + Sync,
+) -> Vec<Judgement> {
+    let verify = |part: &[(Item<'_>, &str)]| -> Vec<Judgement> {
+        part.iter().map(|(item, response)| verify(item, response)).collect()
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = batch.len().div_ceil(threads).max(PER_THREAD);
+    // The calling thread has a share too, which of a small batch is all.
+    let (own, rest) = batch.split_at(share.min(batch.len()));
+    thread::scope(|scope| {
+        let verify = &verify;
+        let others: Vec<_> = rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
+        let mut judgements = verify(own);
+        for other in others {
+            judgements.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        judgements
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Tells who judged.
-    struct ByThread;
-
-    impl Verifier for ByThread {
-        fn verify(&self, _: &Item<'_>, response: &str) -> Judgement {
-            let reason = format!("{:?}", thread::current().id());
-            Judgement::new(Verdict::Wrong, Some(response.to_owned()), reason)
-        }
-    }
 
     #[test]
     fn a_verdict_is_written_by_its_name() {
@@ -213,7 +195,10 @@ mod tests {
         for count in [0, 1, PER_THREAD, PER_THREAD + 1, 1000] {
             let responses: Vec<String> = (0..count).map(|i| i.to_string()).collect();
             let batch: Vec<_> = responses.iter().map(|response| (item, response.as_str())).collect();
-            let judgements = ByThread.verify_batch(&batch).unwrap();
+            let judgements = in_threads(&batch, |_, response| {
+                let thread = format!("{:?}", thread::current().id());
+                Judgement::new(Verdict::Wrong, Some(response.to_owned()), thread)
+            });
             assert_eq!(judgements.len(), count);
             for (i, (judgement, response)) in judgements.iter().zip(&responses).enumerate() {
                 assert_eq!(judgement.extracted.as_ref(), Some(response));

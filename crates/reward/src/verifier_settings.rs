@@ -2,27 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use isentrope_code::CodeSettings;
-use isentrope_grader::Options;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Item;
-use crate::code::{Auto, Code};
 use crate::combined::{ByDataSourceVerifier, WeightedVerifier};
-use crate::command::{self, CommandVerifier};
-use crate::math::Math;
-use crate::python::PythonSettings;
-use crate::{BatchVerifier, Error, VerifierError, VerifierName};
+use crate::verifiers::Spec;
+use crate::{Error, Item, Single, Verifier, VerifierError, VerifierName};
 
 /// Which verifier judges.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum VerifierSettings {
-    /// The same for all problems.
+    /// One choice for all problems.
     All(Combined),
-    /// Another verifier for each source of problems, by the exact text of the data's column `data_source`.
+    /// Another verifier for each source of problems, by the exact text of the data's column
+    /// `data_source`.
     ByDataSource(ByDataSource),
 }
 
@@ -32,42 +27,11 @@ pub enum VerifierSettings {
 pub enum Combined {
     /// One.
     Single(Single),
-    /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The verdict and the answer are
-    /// the first part's, so the one that decides what is correct comes first. What one part cannot judge is not judged at
-    /// all; a part that does not apply to a problem is left out.
+    /// A weighted sum: the score is the sum of the parts' scores, each times its weight. The
+    /// verdict and the answer are the first part's, so the one that decides what is correct comes
+    /// first. What one part cannot judge is not judged at all; a part that does not apply to a
+    /// problem is left out.
     Weighted(Weighted),
-}
-
-/// A verifier that is not made of others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Single {
-    /// A built-in one.
-    BuiltIn(VerifierName),
-    /// The built-in verifier `math` with other options than the usual ones.
-    Math(MathSettings),
-    /// The built-in verifier `code` with other options than the usual ones.
-    Code(CodeVerifierSettings),
-    /// A program of your own; docs/rewards.md says what it is asked and what it answers.
-    Command(command::CommandSettings),
-    /// A Python function of your own, as verl and TRL call them; docs/rewards.md has both forms.
-    Python(PythonSettings),
-}
-
-/// The verifier `math` with options.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MathSettings {
-    /// How answers are found and compared.
-    pub math: Options,
-}
-
-/// The verifier `code` with options.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CodeVerifierSettings {
-    /// How programs are run and judged.
-    pub code: CodeSettings,
 }
 
 /// A weighted sum.
@@ -84,7 +48,8 @@ pub struct Weighted {
 pub struct Part {
     /// A built-in verifier, a command or a function.
     pub verifier: Single,
-    /// What its score is multiplied with. A negative weight makes a penalty of it; with 0 it is only measured.
+    /// The factor of its score. A negative weight makes a penalty of it; with 0 it is only
+    /// measured.
     pub weight: f64,
 }
 
@@ -132,7 +97,7 @@ impl VerifierSettings {
     ///
     /// # Errors
     /// When a command cannot be started.
-    pub fn build(&self) -> Result<Box<dyn BatchVerifier>, VerifierError> {
+    pub fn build(&self) -> Result<Box<dyn Verifier>, VerifierError> {
         let key = "reward.verifier";
         match self {
             Self::All(combined) => combined.build(key),
@@ -165,60 +130,48 @@ impl VerifierSettings {
         }
     }
 
-    /// Whether the verifier of a problem's data source can use the ground truth; null is none. Commands and functions can use any
-    /// and none. Of a source without a verifier, any is fine: see [`check_data_source`](Self::check_data_source).
+    /// Whether the verifier of a problem's data source can use the ground truth; null is none.
+    /// Commands and functions can use any and none. Of a source without a verifier, any is fine:
+    /// see [`check_data_source`](Self::check_data_source).
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
     pub fn check_ground_truth(&self, ground_truth: &Value, data_source: &str) -> Result<(), String> {
-        self.singles_of(data_source).try_for_each(|single| match single {
-            Single::BuiltIn(name) => name.check(ground_truth),
-            Single::Math(_) => VerifierName::Math.check(ground_truth),
-            Single::Code(_) => VerifierName::Code.check(ground_truth),
-            Single::Command(_) | Single::Python(_) => Ok(()),
-        })
+        let check = |single: &Single| single.with_spec(|spec, _| spec.check_ground_truth(ground_truth));
+        self.singles_of(data_source).try_for_each(check)
     }
 
     /// Whether problems of a data source may be judged by the tests of a program.
     pub fn judges_programs(&self, data_source: &str) -> bool {
-        self.singles_of(data_source).any(Single::judges_programs)
+        self.singles_of(data_source).any(judges_programs)
     }
 
     /// Whether there are data sources whose problems may be judged by the tests of a program.
     pub fn judges_any_programs(&self) -> bool {
-        self.singles().any(Single::judges_programs)
+        self.singles().any(judges_programs)
     }
 
-    /// What keeps right responses to a problem from being judged right although its ground truth can be used, as part of a
-    /// sentence. Known of mathematical answers alone.
+    /// A reason why right responses to a problem may be judged wrong although its ground truth can
+    /// be used, as part of a sentence. Only mathematical answers have one.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {
-        self.singles_of(item.data_source).find_map(|single| match single {
-            Single::BuiltIn(name) => name.concern(item),
-            Single::Math(_) => VerifierName::Math.concern(item),
-            Single::Code(_) | Single::Command(_) | Single::Python(_) => None,
-        })
+        self.singles_of(item.data_source).find_map(|single| single.with_spec(|spec, _| spec.concern(item)))
     }
 
     /// Most processes of one verifier; none if all judge in this process.
     pub fn workers(&self) -> Option<usize> {
-        let workers = self.singles().filter_map(|single| match single {
-            Single::Command(command) => Some(command.workers),
-            Single::Python(function) => Some(function.workers),
-            Single::Code(CodeVerifierSettings { code }) => Some(code.worker_count()),
-            Single::BuiltIn(VerifierName::Code) => Some(CodeSettings::default().worker_count()),
-            Single::BuiltIn(_) | Single::Math(_) => None,
-        });
-        workers.max()
+        self.singles().filter_map(|single| single.with_spec(|spec, _| spec.workers())).max()
     }
 
-    /// What of the settings may be a file that says how responses are judged: the arguments of commands, the files of functions.
-    pub fn files(&self) -> Vec<&str> {
-        self.singles().flat_map(Single::files).collect()
+    /// Names in the settings that may be files on which verdicts depend: the arguments of commands,
+    /// the files of functions.
+    pub fn files(&self) -> Vec<String> {
+        let files = |spec: &dyn Spec| spec.files().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        self.singles().flat_map(|single| single.with_spec(|spec, _| files(spec))).collect()
     }
 
     /// Whether a verifier is given all columns of a problem's row: Python functions are.
     pub fn takes_columns(&self) -> bool {
-        self.singles().any(|single| matches!(single, Single::Python(_)))
+        self.singles().any(|single| single.with_spec(|spec, _| spec.takes_columns()))
     }
 
     /// All verifiers that are not made of others.
@@ -232,7 +185,7 @@ impl VerifierSettings {
         combined.into_iter().flat_map(Combined::singles)
     }
 
-    /// Those that judge a data source's problems; none of a source without a verifier.
+    /// The verifiers of a data source's problems; none for a source without a verifier.
     fn singles_of(&self, data_source: &str) -> impl Iterator<Item = &Single> {
         self.of(data_source).into_iter().flat_map(Combined::singles)
     }
@@ -248,7 +201,7 @@ impl VerifierSettings {
 }
 
 impl Combined {
-    /// Those that it is made of.
+    /// The verifiers that it is made of.
     fn singles(&self) -> Vec<&Single> {
         match self {
             Self::Single(single) => vec![single],
@@ -283,7 +236,7 @@ impl Combined {
         Ok(())
     }
 
-    fn build(&self, key: &str) -> Result<Box<dyn BatchVerifier>, VerifierError> {
+    fn build(&self, key: &str) -> Result<Box<dyn Verifier>, VerifierError> {
         let weighted = match self {
             Self::Single(single) => return single.build(key),
             Self::Weighted(Weighted { weighted }) => weighted,
@@ -297,45 +250,17 @@ impl Combined {
     }
 }
 
+fn judges_programs(single: &Single) -> bool {
+    single.with_spec(|spec, _| spec.judges_programs())
+}
+
 impl Single {
-    fn judges_programs(&self) -> bool {
-        match self {
-            Self::BuiltIn(name) => matches!(name, VerifierName::Auto | VerifierName::Code),
-            Self::Code(_) => true,
-            Self::Math(_) | Self::Command(_) | Self::Python(_) => false,
-        }
-    }
-
-    fn files(&self) -> Vec<&str> {
-        match self {
-            Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Vec::new(),
-            Self::Command(command) => command.command.iter().map(String::as_str).collect(),
-            Self::Python(function) => function.file().into_iter().collect(),
-        }
-    }
-
     fn check(&self, key: &str) -> Result<(), Error> {
-        match self {
-            Self::BuiltIn(_) | Self::Math(_) | Self::Code(_) => Ok(()),
-            Self::Command(command) => command.check(key),
-            Self::Python(function) => function.check(key),
-        }
+        self.with_spec(|spec, _| spec.check(key))
     }
 
-    fn build(&self, key: &str) -> Result<Box<dyn BatchVerifier>, VerifierError> {
-        Ok(match self {
-            Self::BuiltIn(VerifierName::Auto) => Box::new(Auto::new(key)),
-            Self::BuiltIn(VerifierName::Code) => {
-                Box::new(Code::start(&CodeSettings::default(), key, "\"code\"")?)
-            }
-            Self::BuiltIn(name) => Box::new(*name),
-            Self::Math(MathSettings { math }) => Box::new(Math { options: *math }),
-            Self::Code(CodeVerifierSettings { code }) => {
-                Box::new(Code::start(code, key, "{ code = { ... } }")?)
-            }
-            Self::Command(command) => Box::new(CommandVerifier::start(command.workers(key))?),
-            Self::Python(function) => Box::new(CommandVerifier::start(function.workers(key)?)?),
-        })
+    fn build(&self, key: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        self.with_spec(|spec, value| spec.build(key, value))
     }
 }
 
@@ -382,7 +307,7 @@ mod tests {
         else {
             panic!("a command was read as something else")
         };
-        assert_eq!((command.workers, command.timeout_s), (2, 10.0));
+        assert_eq!((command.processes.workers, command.processes.timeout_s), (2, 10.0));
         for value in
             [json!("maths"), json!({"command": "a"}), json!({"command": ["a"], "weighted": []}), json!({})]
         {

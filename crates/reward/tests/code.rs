@@ -2,14 +2,14 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
-use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierSettings};
+use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierSettings};
 use serde_json::{Value, json};
 
 fn settings(value: &Value) -> VerifierSettings {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-fn judge(verifier: &dyn BatchVerifier, ground_truth: &Value, response: &str) -> Judgement {
+fn judge(verifier: &dyn Verifier, ground_truth: &Value, response: &str) -> Judgement {
     let item = Item { ground_truth, ..Item::default() };
     verifier.verify_batch(&[(item, response)]).unwrap().remove(0)
 }

@@ -8,18 +8,19 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A worker in the shell. What it does depends on the response; `$id` and `$line` are the question's.
+/// A worker in the shell. What it does depends on the response; `$id` and `$line` are the
+/// question's.
 const WORKER: &str = r#"
 while read -r line; do
     id=${line#*:}; id=${id%%,*}
     case $line in
         *'"response":"right"'*) echo "{\"id\":$id,\"score\":1}";;
         *'"response":"half"'*) echo "{\"id\":$id,\"score\":0.5,\"metrics\":{\"steps\":3}}";;
-        *'"response":"slow"'*) sleep 0.3; echo "{\"id\":$id,\"score\":1}";;
+        *'"response":"slow"'*) sleep 0.1; echo "{\"id\":$id,\"score\":1}";;
         *'"response":"dies"'*) echo "first" >&2; echo "it was too much" >&2; exit 3;;
         *'"response":"killed"'*) kill -9 $$;;
         *'"response":"hangs"'*) sleep 1000;;
@@ -52,17 +53,18 @@ fn settings(command: &[&str], workers: usize) -> VerifierSettings {
     .unwrap()
 }
 
-fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn BatchVerifier> {
+fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn Verifier> {
     settings(&["sh", script(directory, text).to_str().unwrap()], workers).build().unwrap()
 }
 
-fn judge(verifier: &dyn BatchVerifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
+fn judge(verifier: &dyn Verifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
     let item =
         Item { ground_truth: &json!({"a": [1]}), prompt: "why?\n", data_source: "s", ..Item::default() };
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
 }
 
-/// The verdict and the reason of what a fresh verifier says of a response after one that is right, and that it goes on.
+/// The verdict and the reason of what a fresh verifier says of a response after one that is right,
+/// and that it goes on.
 fn misconduct(response: &str) -> (Verdict, String) {
     let directory = TempDir::new().unwrap();
     let verifier = start(&directory, WORKER, 1);
@@ -157,7 +159,9 @@ fn order_and_numbers_do_not_depend_on_who_is_fast() {
         })
         .collect();
     let first = start(&directory, WORKER, 1);
+    let started = Instant::now();
     let one: Vec<Judgement> = judge(&*first, &responses).unwrap();
+    let alone = started.elapsed();
     let turn = judge(&*first, &["turn"]).unwrap();
     assert!(turn[0].reason.starts_with("the worker answered question "), "{turn:?}");
     for workers in [2, 7] {
@@ -167,7 +171,7 @@ fn order_and_numbers_do_not_depend_on_who_is_fast() {
         assert_eq!(judge(&*verifier, &["turn"]).unwrap(), turn);
         let started = Instant::now();
         assert_eq!(judge(&*verifier, &responses).unwrap(), one);
-        assert!(workers == 2 || started.elapsed() < Duration::from_millis(2000), "they take turns");
+        assert!(workers == 2 || started.elapsed() < alone, "they take turns");
     }
 }
 
@@ -314,22 +318,20 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Workers write their numbers and those of what they start into a file; none is left when they are done with.
+/// Workers write their numbers and those of what they start into a file; none is left when they are
+/// done with.
 #[test]
 fn nothing_is_left_of_workers() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("pids");
     let text = format!("sleep 1000 &\necho $$ $! >> '{}'\n{WORKER}\nwait", file.display());
-    for ending in ["right", "hangs", "dies"] {
-        let _ = fs::remove_file(&file);
-        let verifier = start(&directory, &text, 3);
-        let judged = judge(&*verifier, &["right", "right", ending, "right"]).unwrap();
-        assert_eq!(judged[3].verdict, Verdict::Correct);
-        let all = children_of(&file);
-        assert!(all.len() >= 6 && all.iter().any(|pid| runs(pid)), "{all:?}");
-        drop(verifier);
-        until("a process is left", || !all.iter().any(|pid| runs(pid)));
-    }
+    let verifier = start(&directory, &text, 3);
+    let judged = judge(&*verifier, &["right", "hangs", "dies", "right"]).unwrap();
+    assert_eq!(judged[3].verdict, Verdict::Correct);
+    let all = children_of(&file);
+    assert!(all.len() >= 6 && all.iter().any(|pid| runs(pid)), "{all:?}");
+    drop(verifier);
+    until("a process is left", || !all.iter().any(|pid| runs(pid)));
 }
 
 /// A worker that reads to the end of its standard input may finish what it does.

@@ -1,20 +1,20 @@
 //! Which rows of a step are cached, and who gives way when an activation cache is full.
 
 use crate::sequence::Sample;
-use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Step};
 
 /// Hands out the slots of an activation cache, if there is one.
-pub(crate) struct ActivationSlots<'a, B: Backend>(pub Option<&'a mut ActivationCache<B>>);
+pub(crate) struct ActivationSlots<'a>(pub Option<&'a mut ActivationCache>);
 
-impl<B: Backend> ActivationSlots<'_, B> {
+impl ActivationSlots<'_> {
     /// The slots of a sequence that has not been fed yet.
     pub fn slots(&self, cache_activations: bool) -> Option<Vec<u32>> {
         (cache_activations && self.0.is_some()).then(Vec::new)
     }
 
-    /// Makes room for one row of each running sample that is cached and has one. Where there is too little, the last to have
-    /// started are cached no more: neighbours go through an update together, and what is cached of one alone is of no use.
+    /// Makes room for one row of each running sample that is cached and has one. Where there is too
+    /// little, the last to have started are cached no more: neighbours go through an update
+    /// together, and what is cached of one alone is of no use.
     pub fn make_room(&mut self, running: &mut [Sample<'_>], has_row: impl Fn(usize, &Sample<'_>) -> bool) {
         let Some(activation_cache) = &mut self.0 else { return };
         let is_cached = |&(at, sample): &(usize, &Sample<'_>)| sample.slots.is_some() && has_row(at, sample);
@@ -44,8 +44,9 @@ impl<B: Backend> ActivationSlots<'_, B> {
         slots.drain(len..).for_each(|slot| activation_cache.release(slot));
     }
 
-    /// Has the activations of the step's last run cached, if there is room for all its rows, and appends their slots to those
-    /// of the same sequence. Otherwise the sequence, a prompt, is cached no more.
+    /// Has the activations of the step's last run cached, if there is room for all its rows, and
+    /// appends their slots to those of the same sequence. Otherwise the sequence, a prompt, is
+    /// cached no more.
     pub fn cache(&mut self, step: &mut Step, slots: &mut Option<Vec<u32>>) {
         let (Some(activation_cache), Some(own)) = (&mut self.0, &mut *slots) else {
             return;

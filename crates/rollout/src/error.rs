@@ -1,4 +1,4 @@
-//! What can go wrong between a problem and its judged responses.
+//! Errors between a problem and its judged responses.
 
 use std::path::PathBuf;
 
@@ -10,9 +10,9 @@ pub enum Error {
     Setting {
         /// The setting.
         name: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// A sentence that says which values it may have.
         expected: &'static str,
     },
     /// A model without a tokenizer is to read text.
@@ -21,9 +21,9 @@ pub enum Error {
     /// A problem cannot be put to the model, or its responses cannot be judged.
     #[error("{origin}: {what}")]
     Problem {
-        /// Where it was read.
+        /// The file and row that it was read from.
         origin: String,
-        /// What is wrong with it.
+        /// A sentence that says what is wrong with it.
         what: String,
     },
     /// A prompt cannot be sampled from.

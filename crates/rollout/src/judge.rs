@@ -4,23 +4,23 @@ use crate::error::{Error, Result};
 use crate::response::Response;
 use crate::sequence::{Completion, FinishReason};
 use isentrope_data::Problem;
-use isentrope_reward::{
-    BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierSettings, overlong_penalty,
-};
+use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierSettings, overlong_penalty};
 use isentrope_trace::span;
 
 /// A verifier and the penalties that turn its scores into rewards.
 pub struct Judge {
     /// Judges responses.
-    pub verifier: Box<dyn BatchVerifier>,
+    pub verifier: Box<dyn Verifier>,
     /// The penalty of long responses.
     pub overlong: Overlong,
-    /// Longest response, in tokens; to a prompt that leaves less of the context, a response of that length.
+    /// Longest response, in tokens; to a prompt that leaves less of the context, a response of that
+    /// length.
     pub max_tokens: usize,
 }
 
 impl Judge {
-    /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order of the batch.
+    /// Judges responses, each to its problem, as one batch: with verdicts and rewards, in the order
+    /// of the batch.
     ///
     /// # Errors
     /// [`Error::Verifier`] when the verifier can judge nothing any more.
@@ -87,8 +87,8 @@ pub fn verifier_item(problem: &Problem) -> Item<'_> {
     }
 }
 
-/// Checks what a problem's row alone cannot tell: whether the verifier has a judge for the problem's data source, and
-/// whether that judge can use the ground truth.
+/// Checks what a problem's row alone cannot tell: whether the verifier has a judge for the
+/// problem's data source, and whether that judge can use the ground truth.
 ///
 /// # Errors
 /// [`Error::Problem`].

@@ -1,4 +1,4 @@
-//! What truncated sampling has kept of the distributions that a response was drawn from.
+//! The tokens that truncated sampling kept of the distributions that a response was drawn from.
 
 use crate::response::bits;
 use isentrope_kernels::{Kept, SamplingMasks};
@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 /// The tokens that could have been drawn in the place of each token of a response, `[tokens]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptTokens {
-    /// Those of each.
+    /// The kept tokens of each draw.
     #[serde(with = "lists")]
     pub masks: SamplingMasks,
-    /// Logarithm of their probability together, under the model at the temperature, in nats; 0 for the whole vocabulary. A
-    /// token's log-prob less this is its log-prob under the distribution that it was drawn from.
+    /// Logarithm of their probability together, under the model at the temperature, in nats; 0 for
+    /// the whole vocabulary. A token's log-prob less this is its log-prob under the distribution
+    /// that it was drawn from.
     #[serde(with = "bits")]
     pub log_masses: Vec<f32>,
 }

@@ -21,14 +21,16 @@ pub struct Prompter {
     system: Option<String>,
 }
 
-/// Longest text of a prompt, in bytes: far beyond the contexts of models, and little enough to be encoded in seconds.
+/// Longest text of a prompt, in bytes: far beyond the contexts of models, and little enough to be
+/// encoded in seconds.
 const MAX_TEXT: usize = 8 << 20;
 
 impl Prompter {
     /// For the model in `dir`.
     ///
     /// # Errors
-    /// When there is no tokenizer, it does not fit the model, or files are malformed; as [`eos_tokens`].
+    /// When there is no tokenizer, it does not fit the model, or files are malformed; as
+    /// [`eos_tokens`].
     pub fn read(dir: &Path, vocab_size: usize, settings: &DataSettings) -> Result<Self> {
         let tokenizer = Tokenizer::read(dir)?.ok_or_else(|| Error::NoTokenizer(dir.to_owned()))?;
         tokenizer.check_against(vocab_size, dir)?;
@@ -61,18 +63,20 @@ impl Prompter {
         self.prompt_tokens(&problem.prompt).map_err(wrong)
     }
 
-    /// A prompt's tokens, with the tokenizer's special tokens unless a chat template has written them.
+    /// A prompt's tokens, with the tokenizer's special tokens unless a chat template has written
+    /// them.
     ///
     /// # Errors
-    /// What is wrong with the prompt.
+    /// A sentence that says what is wrong with the prompt.
     pub fn prompt_tokens(&self, prompt: &Prompt) -> Result<Vec<u32>, String> {
         self.rendered(prompt).map(|(_, tokens)| tokens)
     }
 
-    /// A prompt's tokens as [`prompt_tokens`](Self::prompt_tokens) gives them, and those of a response behind it.
+    /// A prompt's tokens as [`prompt_tokens`](Self::prompt_tokens) gives them, and those of a
+    /// response behind it.
     ///
     /// # Errors
-    /// What is wrong with the prompt or the response.
+    /// A sentence that says what is wrong with the prompt or the response.
     pub fn tokens_with_response(
         &self,
         prompt: &Prompt,
@@ -99,7 +103,8 @@ impl Prompter {
         Err(self.tokenizer.take_loss().map_or(what.clone(), |lost| format!("{what}: {lost}")))
     }
 
-    /// Which characters the texts encoded since the last call have lost, if any; `origin` is the row that they are from.
+    /// Which characters the texts encoded since the last call have lost, if any; `origin` is the
+    /// row that they are from.
     pub fn loss(&self, origin: &str) -> Option<Finding> {
         let problem = self.tokenizer.take_loss()?;
         Some(Finding { origin: origin.to_owned(), problem })
@@ -125,7 +130,8 @@ impl Prompter {
         self.variables.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The token that ends a response that is learnt by imitation: one of [`eos_tokens`](Self::eos_tokens).
+    /// The token that ends a response that is learnt by imitation: one of
+    /// [`eos_tokens`](Self::eos_tokens).
     pub fn end_token(&self) -> Option<u32> {
         self.tokenizer.special_id("eos_token").or(self.eos_tokens.first().copied())
     }
@@ -170,8 +176,8 @@ impl Prompter {
         }
     }
 
-    /// Messages through the chat template, with the tools that they may use; `generation` begins the assistant's turn at the
-    /// end.
+    /// Messages through the chat template, with the tools that they may use; `generation` begins
+    /// the assistant's turn at the end.
     ///
     /// # Errors
     /// That there is no template, or what it refuses.

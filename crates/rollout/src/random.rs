@@ -1,11 +1,11 @@
-//! Where the random numbers of a response come from.
+//! The random numbers of a response.
 
 use isentrope_random::Draws;
 
 /// Coordinates that the samples of one prompt share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Key {
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
     /// Step of training; 0 elsewhere.
     pub step: u64,

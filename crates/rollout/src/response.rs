@@ -21,20 +21,21 @@ pub struct Response {
     /// Entropy of the policy at each, in nats.
     #[serde(with = "bits")]
     pub entropies: Vec<f32>,
-    /// What could have been drawn in the place of each, where sampling was truncated.
+    /// The tokens that truncated sampling kept at each position, where sampling was truncated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<KeptTokens>,
     /// Whether it was cut off at the longest length.
     pub truncated: bool,
-    /// What the verifier said.
+    /// The verifier's judgement.
     pub judgement: Judgement,
     /// Its score with penalties.
     pub reward: f64,
-    /// The slots of the rollout's activation cache that hold its tokens, prompt first and without the last, if all are cached.
+    /// The slots of the rollout's activation cache that hold its tokens, prompt first and without
+    /// the last, if all are cached.
     #[serde(skip)]
     pub activation_slots: Option<Vec<u32>>,
-    /// The spelling under which its answer is counted for maj@k, if an earlier response gave the same answer in another
-    /// spelling. Only evaluations set it.
+    /// The spelling under which its answer is counted for maj@k, if an earlier response gave the
+    /// same answer in another spelling. Only evaluations set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<String>,
 }
@@ -45,7 +46,8 @@ impl Response {
         self.judgement.verdict.is_scored()
     }
 
-    /// Whether a model with such a vocabulary can have sampled it so. A file may have been changed since.
+    /// Whether a model with such a vocabulary can have sampled it so. A file may have been changed
+    /// since.
     pub fn can_be_of(&self, vocabulary: usize, sampling: &Sampling) -> bool {
         let count = self.tokens.len();
         let is_token = |&token: &u32| (token as usize) < vocabulary;
@@ -70,7 +72,7 @@ impl Response {
         self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / self.entropies.len().max(1) as f64
     }
 
-    /// What files of responses keep of it: an object that is written as one line. `sample` is its number among the
+    /// Its line in a file of responses, as an object. `sample` is its number among the
     /// responses to the problem. Of a long ground truth a line has the hash.
     pub fn line(&self, problem: &Problem, sample: usize) -> Map<String, Value> {
         let fields = [
@@ -102,7 +104,8 @@ impl Response {
     }
 }
 
-/// Longest ground truth that every line repeats, in bytes of JSON. The tests of a program may be megabytes.
+/// Longest ground truth that every line repeats, in bytes of JSON. The tests of a program may be
+/// megabytes.
 const REPEATED: usize = 64 << 10;
 
 /// A ground truth as the lines of responses have it.

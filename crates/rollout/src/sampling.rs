@@ -16,8 +16,8 @@ pub struct Sampling {
     pub top_p: f32,
     /// Keeps tokens at least this many times as likely as the likeliest; 0 keeps all.
     pub min_p: f32,
-    /// Divides the positive logits, and multiplies the negative ones, of tokens that occur in the prompt or the
-    /// response so far; 1 changes nothing.
+    /// Divides the positive logits, and multiplies the negative ones, of tokens that occur in the
+    /// prompt or the response so far; 1 changes nothing.
     pub repetition_penalty: f32,
     /// Longest response, in tokens.
     pub max_tokens: usize,
@@ -29,7 +29,8 @@ pub struct Sampling {
     pub ignore_eos: bool,
     /// Texts that end a response and are cut off its text.
     pub stop_strings: Vec<String>,
-    /// Whether completions tell which tokens top-k, top-p and min-p have kept: training on them needs to know.
+    /// Whether completions tell which tokens top-k, top-p and min-p have kept: training on them
+    /// needs to know.
     pub records_kept: bool,
 }
 
@@ -54,7 +55,7 @@ impl Default for Sampling {
 /// Checks the stop texts of a recipe.
 ///
 /// # Errors
-/// What is wrong with them: the rest of a sentence that begins with their key.
+/// The rest of a sentence that begins with their key and says what is wrong.
 pub fn check_stop_texts(texts: &[String]) -> Result<(), &'static str> {
     if texts.iter().any(String::is_empty) {
         return Err("holds an empty text, which would end every response");
@@ -63,8 +64,9 @@ pub fn check_stop_texts(texts: &[String]) -> Result<(), &'static str> {
 }
 
 impl Sampling {
-    /// Ends responses at a model's end-of-sequence tokens and at stop texts. The text of a response has no special tokens, so a
-    /// stop text that is one of these, such as `<|im_end|>`, becomes a stop token too.
+    /// Ends responses at a model's end-of-sequence tokens and at stop texts. The text of a response
+    /// has no special tokens, so a stop text that is one of these, such as `<|im_end|>`, becomes a
+    /// stop token too.
     #[must_use]
     pub fn ending_at(
         mut self,
@@ -128,7 +130,7 @@ impl Sampling {
         self.temperature != 0.0 && self.adjustments().truncates()
     }
 
-    /// What tokens are drawn from, in words: "greedy", or "temperature 0.6, top-p 0.95, top-k 20".
+    /// Describes the drawing in words: "greedy", or "temperature 0.6, top-p 0.95, top-k 20".
     pub fn decoding(&self) -> String {
         let &Self { temperature, top_k, top_p, min_p, repetition_penalty, .. } = self;
         let mut words = match temperature {
@@ -144,7 +146,7 @@ impl Sampling {
         words.join(", ")
     }
 
-    /// What of it is about a single draw.
+    /// The settings of a single draw.
     pub(crate) fn adjustments(&self) -> Adjustments {
         let &Self { repetition_penalty, temperature, top_k, top_p, min_p, .. } = self;
         Adjustments { repetition_penalty, temperature, top_k, top_p, min_p }

@@ -1,11 +1,11 @@
 //! Prompts and responses on their way through the engine.
 
-use crate::begun::Begun;
 use crate::kept::KeptTokens;
+use crate::partial_response::PartialResponse;
 use crate::random::Key;
 use crate::sampling::Sampling;
 use crate::stop::Text;
-use isentrope_kernels::{Backend, Draw, Drawn};
+use isentrope_kernels::{Buffer, Draw, Drawn};
 use std::sync::Arc;
 
 /// Why a response ended.
@@ -38,7 +38,8 @@ pub struct Completion {
     pub sampling_logprobs: Option<Vec<f32>>,
     /// Entropy of the model's distribution at each, in nats.
     pub entropies: Vec<f32>,
-    /// What could have been drawn in the place of each, where [`Sampling::records_kept`] asks for it.
+    /// The tokens that truncated sampling kept at each position, if [`Sampling::records_kept`] is
+    /// set.
     pub kept: Option<KeptTokens>,
     /// Decoded text without special tokens, up to a stop string; where the engine has a tokenizer.
     pub text: Option<String>,
@@ -46,36 +47,37 @@ pub struct Completion {
     pub finish_reason: FinishReason,
     /// Most tokens that could follow its prompt in the model's context.
     pub room: usize,
-    /// The slots of the engine's activation cache that hold the activations of each token of the prompt and of the response but
-    /// its last, if all of them have been cached.
+    /// The slots of the engine's activation cache that hold the activations of each token of the
+    /// prompt and of the response but its last, if all of them have been cached.
     pub activation_slots: Option<Vec<u32>>,
 }
 
 /// A prompt whose samples have not all started.
-pub(crate) struct Group<B: Backend> {
+pub(crate) struct Group {
     pub id: usize,
     pub key: Key,
     pub prompt: Arc<[u32]>,
     pub sampling: Arc<Sampling>,
-    /// Their numbers.
+    /// The numbers of its samples.
     pub samples: Vec<usize>,
-    /// What they have come to elsewhere, in their order; those beyond it begin anew.
-    pub begun: Vec<Begun>,
+    /// The first samples go on from these, in order; later ones begin anew.
+    pub partial: Vec<PartialResponse>,
     /// Samples that have started.
     pub started: usize,
     pub pages: Vec<u32>,
-    /// Of the prompt's tokens that have been fed, if they are cached.
+    /// The activation slots of the prompt's fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
-    pub state: GroupState<B>,
+    pub state: GroupState,
 }
 
-pub(crate) enum GroupState<B: Backend> {
+pub(crate) enum GroupState {
     /// Has no memory yet.
     Waiting,
     /// `done` tokens of the prompt are in the cache.
     Prefilling { done: usize },
-    /// The whole prompt is in the cache; this row of what a step returned is the final hidden state of its last token.
-    Ready { hidden: Arc<B::Buffer>, row: u32 },
+    /// The whole prompt is in the cache; this row of what a step returned is the final hidden state
+    /// of its last token.
+    Ready { hidden: Arc<Buffer>, row: u32 },
 }
 
 /// A response in the making.
@@ -94,11 +96,11 @@ pub(crate) struct Sample<'a> {
     pub fed: usize,
     /// Without what was kept.
     pub drawn: Vec<Drawn>,
-    /// What could have been drawn in the place of each, where that is asked for.
+    /// The tokens that truncated sampling kept at each position, if they are recorded.
     pub kept: Option<KeptTokens>,
-    /// Of all tokens that have been fed, if they are cached.
+    /// The activation slots of all fed tokens, if they are cached.
     pub slots: Option<Vec<u32>>,
-    /// Where text is decoded token by token.
+    /// The text so far, if it is decoded token by token.
     pub text: Option<Text<'a>>,
 }
 
@@ -108,8 +110,8 @@ impl Sample<'_> {
         self.prompt.len() + self.drawn.len()
     }
 
-    /// Tokens that are to be fed, where one that has been drawn and not read is among them or not. The last of a response
-    /// never is.
+    /// Tokens that are to be fed, where one that has been drawn and not read is among them or not.
+    /// The last of a response never is.
     pub(crate) fn waiting(&self, has_drawn: bool) -> usize {
         if has_drawn {
             usize::from(self.drawn.len() + 1 < self.max_tokens)

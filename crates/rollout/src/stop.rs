@@ -17,7 +17,8 @@ impl<'a> Text<'a> {
         Self { stream: tokenizer.decode_stream(true), text: String::new(), shown: 0, stopped: false }
     }
 
-    /// Adds a token. Returns the text that is new and certain: what might be the start of a stop string is held back.
+    /// Adds a token. Returns the text that is new and certain: what might be the start of a stop
+    /// string is held back.
     pub(crate) fn push(&mut self, token: u32, stop_strings: &[String]) -> Result<String> {
         let piece = self.stream.push(token)?;
         self.append(&piece, stop_strings);
@@ -48,7 +49,8 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Appends a piece; cuts the text before the first stop string in it and says whether there was one.
+/// Appends a piece; cuts the text before the first stop string in it and says whether there was
+/// one.
 fn append(text: &mut String, piece: &str, stop_strings: &[String]) -> bool {
     let known = text.len();
     text.push_str(piece);

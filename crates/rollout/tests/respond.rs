@@ -5,10 +5,11 @@ use isentrope_data::{Problem, Prompt};
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
-use isentrope_reward::{BatchVerifier, Item, Judgement, Overlong, Verdict, VerifierError};
+use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
-    Begun, Error, Groups, Interrupt, Judge, Key, Left, Limits, Met, Peers, Phase, Place, Progress,
-    ProgressObserver, Request, Responded, Response, Result, Sampler, Sampling, respond,
+    Error, Groups, Interrupt, Judge, JudgeQueue, Keep, Key, Limits, PartialResponse, Phase, Progress,
+    ProgressObserver, Request, Responded, Response, ResponseId, Result, Sampler, Sampling, SamplingRun,
+    Unfinished, respond,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -27,7 +28,7 @@ const REQUESTS: usize = 12;
 const SAMPLES: usize = 3;
 const ALL: usize = REQUESTS * SAMPLES;
 
-/// What the verifier and the observer tell each other.
+/// The state that the verifier and the observer share.
 #[derive(Clone, Default)]
 struct Signs(Arc<(Mutex<State>, Condvar)>);
 
@@ -66,7 +67,7 @@ struct Acting {
     act: Act,
 }
 
-impl BatchVerifier for Acting {
+impl Verifier for Acting {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         let judge = |(item, response): &(Item<'_>, &str)| {
             let mut number = 0;
@@ -130,23 +131,24 @@ impl Bench {
     ) -> (Result<Responded>, BTreeMap<usize, Vec<Response>>) {
         let mut groups = BTreeMap::new();
         let mut open = Groups::new(REQUESTS, SAMPLES);
-        let each = &mut |request, sample, response| {
-            let Some(responses) = open.add(request, sample, response) else { return Ok(()) };
-            let earlier = groups.insert(request, responses);
-            assert_eq!(earlier, None, "request {request} is complete twice");
+        let keep = &mut |id: ResponseId, response| {
+            let Some(responses) = open.add(id, response) else { return Ok(()) };
+            let earlier = groups.insert(id.request, responses);
+            assert_eq!(earlier, None, "request {} is complete twice", id.request);
             Ok(())
         };
         let mut observer = Watching { signs: self.signs.clone(), progress, stop };
-        let responded = self.respond(0..REQUESTS, None, each, &mut observer);
+        let responded = self.respond(0..REQUESTS, None, keep, &mut observer);
         (responded, groups)
     }
 
-    /// Begins with the responses to some of the requests, which those who sample with this one know all.
+    /// Begins with the responses to some of the requests. A partner knows all requests, and may
+    /// take responses over.
     fn respond(
         self,
         own: Range<usize>,
-        peers: Option<&mut dyn Peers<Error>>,
-        each: &mut dyn FnMut(usize, usize, Response) -> Result<()>,
+        partner: Option<&mut Partner>,
+        keep: Keep<'_, Error>,
         observer: &mut dyn ProgressObserver,
     ) -> Result<Responded> {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures");
@@ -183,8 +185,12 @@ impl Bench {
             phase: Phase::Rollout,
             interrupt: self.interrupt,
         };
-        let questions = problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();
-        respond(sampler, questions, peers, &judge, self.batch, each, observer)
+        let questions: Vec<_> =
+            problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();
+        match partner {
+            None => respond(sampler, questions, &judge, self.batch, keep, observer),
+            Some(partner) => partner.respond(sampler, questions, &judge, self.batch, keep, observer),
+        }
     }
 
     fn complete(self) -> BTreeMap<usize, Vec<Response>> {
@@ -222,7 +228,8 @@ fn responses_do_not_depend_on_when_they_are_judged() {
     }
 }
 
-/// Sampling goes on only when the first response has been asked about, and nobody answers before everything is sampled.
+/// Sampling goes on only when the first response has been asked about, and nobody answers before
+/// everything is sampled.
 #[test]
 fn verdicts_and_sampling_do_not_wait_for_each_other() {
     for workers in [1, 3] {
@@ -243,7 +250,8 @@ fn verdicts_and_sampling_do_not_wait_for_each_other() {
         assert_eq!((responded.unwrap().ended, groups.len()), (ControlFlow::Continue(()), REQUESTS));
         sampler.read(|state| assert!(state.asked == ALL && state.asked_meanwhile > 0));
     }
-    // A verifier without workers computes where sampling does. It is asked at the end if it is to be.
+    // A verifier without workers computes where sampling does. It is asked at the end if it is to
+    // be.
     let bench = Bench { batch: usize::MAX, ..Bench::new(0) };
     let signs = bench.signs.clone();
     bench.complete();
@@ -342,7 +350,7 @@ struct Table(Arc<(Mutex<[Seat; 2]>, Condvar)>);
 #[derive(Default)]
 struct Seat {
     left: Option<usize>,
-    given: Option<Vec<(Place, Begun)>>,
+    given: Option<Vec<(ResponseId, PartialResponse)>>,
 }
 
 impl Table {
@@ -367,24 +375,63 @@ impl Table {
     }
 }
 
-impl Peers<Error> for Partner {
-    fn are_waiting(&self) -> bool {
+impl Partner {
+    /// Samples together with the other one.
+    fn respond(
+        &mut self,
+        sampler: Sampler<'_>,
+        questions: Vec<(&Problem, Request)>,
+        judge: &Judge,
+        batch: usize,
+        keep: Keep<'_, Error>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<Responded> {
+        let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
+        thread::scope(|scope| {
+            let mut queue = JudgeQueue::new(scope, judge, &problems, batch);
+            let mut run = SamplingRun::begin(sampler, requests.clone())?;
+            let mut is_last = false;
+            while !is_last || !run.is_idle() {
+                let mut taken = Vec::new();
+                if !run.is_idle() {
+                    queue.ask(run.step()?)?;
+                } else {
+                    queue.judge_incomplete_batch()?;
+                }
+                while let Some((id, response)) = queue.next_judged()? {
+                    keep(id, response)?;
+                }
+                if !is_last && (run.is_idle() || self.is_waiting()) {
+                    (taken, is_last) = self.meet(&mut run);
+                }
+                if !taken.is_empty() {
+                    run = run.take_over(taken, &requests)?;
+                }
+                observer.progress(run.progress());
+            }
+            queue.finish(Ok(ControlFlow::Continue(())), Interrupt::Never, keep, observer)
+        })
+    }
+
+    fn is_waiting(&self) -> bool {
         self.table.0.0.lock().unwrap()[1 - self.side].left.is_some()
     }
 
-    /// Who has nothing left takes half of what the other has.
-    fn meet(&mut self, left: &[Left], withdraw: &mut dyn FnMut(Place) -> Option<Begun>) -> Result<Met> {
+    /// Whoever has nothing left takes half of what the other has. Returns what is taken over, and
+    /// whether the two meet no more.
+    fn meet(&mut self, run: &mut SamplingRun<'_>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
+        let left = run.unfinished();
         let (own, other) = (self.side, 1 - self.side);
         let others = self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);
         let gives = others == 0 && left.len() > 1;
         let half = if gives { &left[..left.len() / 2] } else { &[] };
-        let given: Vec<(Place, Begun)> = half
+        let given: Vec<(ResponseId, PartialResponse)> = half
             .iter()
-            .map(|&Left { place, tokens }| {
-                let begun = withdraw(place).unwrap();
-                assert_eq!(begun.tokens.len(), tokens);
-                assert!(withdraw(place).is_none(), "it has gone");
-                (place, begun)
+            .map(|&Unfinished { id, tokens }| {
+                let response = run.withdraw(id).unwrap();
+                assert_eq!(response.tokens.len(), tokens);
+                assert!(run.withdraw(id).is_none(), "it has gone");
+                (id, response)
             })
             .collect();
         self.moved += given.len();
@@ -392,7 +439,7 @@ impl Peers<Error> for Partner {
             self.table.turn(|seats| seats[other].given = Some(given), |seats| seats[own].given.take());
         // The other has seen what is left here before it gave anything.
         self.table.turn(|seats| seats[other].left = None, |seats| seats[own].left.is_none().then_some(()));
-        Ok(Met { taken, is_last: left.len().max(others) <= 1 })
+        (taken, left.len().max(others) <= 1)
     }
 }
 
@@ -418,12 +465,12 @@ fn responses_that_another_takes_over_are_judged_where_they_end() {
         let sample = |side: usize, own: Range<usize>| {
             let mut partner = Partner { side, table: table.clone(), moved: 0 };
             let mut judged = BTreeMap::new();
-            let each = &mut |request, sample, response| {
-                assert_eq!(judged.insert((request, sample), response), None, "judged twice");
+            let keep = &mut |id: ResponseId, response| {
+                assert_eq!(judged.insert((id.request, id.sample), response), None, "judged twice");
                 Ok(())
             };
             let bench = Bench { batch: 4, ..Bench::new(workers) };
-            let responded = bench.respond(own, Some(&mut partner), each, &mut Unseen).unwrap();
+            let responded = bench.respond(own, Some(&mut partner), keep, &mut Unseen).unwrap();
             assert_eq!(responded.ended, ControlFlow::Continue(()));
             (judged, partner.moved)
         };

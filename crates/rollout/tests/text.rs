@@ -15,7 +15,7 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures")
 }
 
-fn model() -> Model<Cpu> {
+fn model() -> Model {
     let cpu = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
     Model::load(&fixtures().join("models/qwen3"), cpu).unwrap()
 }
@@ -32,7 +32,7 @@ fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) -> R
 }
 
 /// Completions in order of request and sample, and the text of each that came with its tokens.
-fn run(mut engine: Engine<'_, Cpu>, sampling: &Sampling) -> Vec<(Completion, String)> {
+fn run(mut engine: Engine<'_>, sampling: &Sampling) -> Vec<(Completion, String)> {
     for (number, prompt) in [[3u32, 4, 5], [7, 7, 7]].iter().enumerate() {
         engine.submit(request(prompt, 3, number as u64, sampling.clone())).unwrap();
     }
@@ -158,8 +158,8 @@ fn text_and_stop_strings_go_on_where_a_response_does() {
 
 /// As [`run`], but what has not ended after so many steps goes on in a second engine.
 fn run_in_two(
-    mut first: Engine<'_, Cpu>,
-    mut second: Engine<'_, Cpu>,
+    mut first: Engine<'_>,
+    mut second: Engine<'_>,
     after: usize,
     sampling: &Sampling,
 ) -> Vec<(Completion, String)> {
@@ -173,7 +173,7 @@ fn run_in_two(
     }
     let mut streamed = vec![String::new(); 6];
     let mut completions = vec![None; 6];
-    let mut step = |engine: &mut Engine<'_, Cpu>, numbers: &[usize]| {
+    let mut step = |engine: &mut Engine<'_>, numbers: &[usize]| {
         for event in engine.step().unwrap() {
             match event {
                 Event::Token { request, sample, text, .. } => {
@@ -190,8 +190,8 @@ fn run_in_two(
     for (number, request) in requests.into_iter().enumerate() {
         let unfinished = first.unfinished().filter(|(id, ..)| *id == number);
         let samples: Vec<usize> = unfinished.map(|(_, sample, _)| sample).collect();
-        let begun = samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
-        second.submit_begun(Request { samples, ..request }, begun).unwrap();
+        let partial = samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
+        second.submit_partial(Request { samples, ..request }, partial).unwrap();
         numbers.push(number);
     }
     assert!(first.is_idle());

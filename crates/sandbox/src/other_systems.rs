@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{Attempt, Ending, Error, Program, Tier, Unavailable};
 
-/// What this machine offers; there is none on this system.
+/// A way to run programs safely; there is none on this system.
 #[derive(Clone, Debug)]
 pub struct Sandbox(Infallible);
 
@@ -40,7 +40,7 @@ impl Sandbox {
         match self.0 {}
     }
 
-    /// What the sandbox consists of, in a line.
+    /// Describes its walls in a line.
     pub fn describe(&self) -> String {
         match self.0 {}
     }

@@ -1,4 +1,4 @@
-//! What is said to a jail, and what is heard of it.
+//! Messages to a jail, and its answers.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Who makes the namespaces. Landlock (where the kernel has it), seccomp and resource limits come on top in both.
+/// Who makes the namespaces. Landlock (where the kernel has it), seccomp and resource limits come
+/// on top in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tier {
     /// The program `bwrap`, which may do what this one may not.
@@ -24,27 +25,30 @@ impl fmt::Display for Tier {
     }
 }
 
-/// A program to run in a jail. It is the first process of the jail: what loses its parent becomes its child, and when it ends,
-/// the jail does.
+/// A program to run in a jail. It is the first process of the jail: what loses its parent becomes
+/// its child, and when it ends, the jail does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The program's file, an absolute path. It is readable in the jail.
     pub program: PathBuf,
     /// Its arguments, without its own name.
     pub arguments: Vec<OsString>,
-    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are always the same; nothing comes from this process.
+    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and `LANG`, which are always the same;
+    /// nothing comes from this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// Files and directories that it can read, absolute paths, beside the libraries of the system. Where symbolic links lead
-    /// on the way is readable too. What only its owner may read is not, where this process is root.
+    /// Files and directories that it can read, absolute paths, beside the libraries of the system.
+    /// Where symbolic links lead on the way is readable too. What only its owner may read is not,
+    /// where this process is root.
     pub readable: Vec<PathBuf>,
-    /// What it may take.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// What all processes of a jail may take. The time on the clock is the starter's to watch.
+/// Limits of all processes of a jail. The starter watches the time on the clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Memory of all processes together, in bytes, `/tmp` not included. Beyond it the jail is ended.
+    /// Memory of all processes together, in bytes, `/tmp` not included. Beyond it the jail is
+    /// ended.
     pub memory_bytes: u64,
     /// Address space of each process, in bytes. Beyond it allocations fail.
     pub address_space_bytes: u64,
@@ -52,7 +56,7 @@ pub struct Limits {
     pub processes: u64,
     /// Open files of each process.
     pub open_files: u64,
-    /// What `/tmp` holds, in bytes. It is memory.
+    /// Size of `/tmp`, in bytes. It is memory.
     pub temporary_bytes: u64,
     /// Files and directories in `/tmp`.
     pub temporary_files: u64,
@@ -99,7 +103,7 @@ pub enum Ending {
 /// An attempt to leave a jail, or to take more than it gives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// What was attempted.
+    /// The attempt.
     pub name: String,
     /// Whether it failed, as it should.
     pub held: bool,
@@ -113,7 +117,7 @@ pub struct Attempt {
 pub struct Error {
     /// The program's file.
     pub program: String,
-    /// What happened.
+    /// The problem.
     pub problem: String,
 }
 
@@ -121,8 +125,8 @@ pub struct Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("programs cannot be run safely here: {problem}. {remedy}")]
 pub struct Unavailable {
-    /// What was tried, and what the system said.
+    /// The ways tried, and the system's answers.
     pub problem: String,
-    /// What to install or enable.
+    /// The things to install or enable.
     pub remedy: String,
 }

@@ -1,8 +1,9 @@
-//! What differs between settings as they were and as they are: of a run and its resumption, of two evaluations.
+//! Differences between older and newer settings: of a run and its resumption, of two evaluations.
 
 use serde_json::{Map, Number, Value};
 
-/// Adds each value that is not what it was, by its key below `key`: `data.limit 2 -> 3`. A value that is missing is null.
+/// Appends each changed value, by its key below `key`: `data.limit 2 -> 3`. A missing value is
+/// null.
 pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     match (before, now) {
         (Value::Object(b), Value::Object(n)) => {
@@ -17,8 +18,8 @@ pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<Str
     }
 }
 
-/// A value as it was written: a number of single precision has the digits that tell it from its neighbours, 0.6, and not those
-/// that it has in double precision, 0.6000000238418579.
+/// A value as written: a single-precision number with its shortest digits, 0.6, not those of double
+/// precision, 0.6000000238418579.
 fn written(value: &Value) -> Value {
     match value {
         Value::Number(number) => {
@@ -34,7 +35,7 @@ fn written(value: &Value) -> Value {
     }
 }
 
-/// Adds the settings that there were not yet when `values` were written: they were as `defaults` are.
+/// Adds settings that did not exist when `values` were written, with their defaults.
 pub fn complete(values: &mut Value, defaults: &Value) {
     if let (Value::Object(values), Value::Object(defaults)) = (values, defaults) {
         for (name, default) in defaults {

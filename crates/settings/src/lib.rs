@@ -1,10 +1,12 @@
-//! What a type of settings says about itself.
+//! Shapes and ranges of settings, read from their types.
 //!
-//! The types of a recipe's tables derive `Serialize`, `Deserialize` and `JsonSchema`, and carry their keys, defaults,
-//! documentation and ranges (`#[schemars(range(..))]`). From there, and from nowhere else, come a recipe's checks and its
-//! reference page, which read the [`Shape`], and the check of settings that no recipe has given, [`check`].
+//! The types of a recipe's tables derive `Serialize`, `Deserialize` and `JsonSchema`, and carry
+//! their keys, defaults, documentation and ranges (`#[schemars(range(..))]`). A recipe's checks and
+//! its reference page read them through [`Shape`]; [`check`] checks settings that no recipe has
+//! given.
 //!
-//! Read `shape`, then `schema`, which reads shapes from types, then `range`. `changes` compares settings with earlier ones.
+//! `shape` has the shapes, `schema` reads them from types, `range` checks values, and `changes`
+//! compares settings with older ones.
 
 mod changes;
 mod range;

@@ -1,4 +1,4 @@
-//! Settings against the ranges that their types state.
+//! Check of settings against the ranges of their types.
 
 use crate::shape::{Bounds, Field, Shape};
 use ciborium::Value;
@@ -12,23 +12,23 @@ use std::fmt::Display;
 pub struct Error {
     /// The recipe's key, such as `objective.covariance.fraction`.
     pub key: String,
-    /// What it was set to.
+    /// Its value.
     pub value: String,
-    /// What it may be, and what to do.
+    /// The values it may have, and the remedy.
     pub expected: String,
 }
 
-/// Checks every number of a table, and of the tables in it, against the range that its type states. `table` is the recipe's
-/// key of the table, empty for a whole recipe.
+/// Checks every number of a table and of the tables in it against the range of its type. `table` is
+/// the recipe's key of the table, empty for a whole recipe.
 ///
 /// # Errors
-/// The first that is out of range, or is not finite where there is a range; also settings that no recipe can say, such as a
-/// path that is not UTF-8.
+/// The first number that is out of range, or not finite although there is a range; also settings
+/// that no recipe can express, such as a path that is not UTF-8.
 ///
 /// # Panics
 /// As [`Shape::of`].
 pub fn check<T: Serialize + JsonSchema>(table: &str, settings: &T) -> Result<(), Error> {
-    // CBOR's values hold what JSON's and TOML's do not: numbers that are not finite, and all of u64.
+    // Unlike JSON and TOML, CBOR has numbers that are not finite, and all of u64.
     let value = Value::serialized(settings).map_err(|e| Error {
         key: table.to_owned(),
         value: "nothing that a recipe can say".to_owned(),
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// What is said of settings that a change has spoilt.
+    /// The error of settings that `change` has made invalid.
     fn said(change: impl Fn(&mut Outer)) -> String {
         let mut settings = Outer::default();
         change(&mut settings);

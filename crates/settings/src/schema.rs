@@ -1,4 +1,4 @@
-//! Shapes, read from the JSON schema that schemars derives from the settings' types.
+//! Reader of shapes from the JSON schemas that schemars derives.
 
 use crate::shape::{Bounds, Choice, Fallback, Field, Shape, Variant};
 use schemars::JsonSchema;
@@ -6,12 +6,12 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 impl Shape {
-    /// What a recipe of type `T` may hold.
+    /// Reads the shape of a recipe of type `T`.
     ///
     /// # Panics
-    /// When the type is one that recipes do not support: a recursive type, a tuple, an enum with settings in its
-    /// variants that are told apart neither by a tag nor by a required key each, or an optional key that is on by default
-    /// (nothing could turn it off).
+    /// When recipes do not support the type: a recursive type, a tuple, an enum whose variants have
+    /// settings but neither a tag nor a required key each, or an optional key that is on by
+    /// default, so that nothing could turn it off.
     pub fn of<T: JsonSchema>() -> Self {
         let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
         Self::read(settings.into_generator().into_root_schema_for::<T>().as_value())
@@ -56,7 +56,7 @@ impl Shape {
         }
     }
 
-    /// The alternatives of an enum: strings, or tables told apart by a tag.
+    /// The alternatives of an enum: strings, or tables with a tag.
     fn variants(variants: &[Value]) -> Self {
         let shapes: Vec<_> = variants.iter().map(Self::read).collect();
         if let Some(choices) = choices(&shapes) {
@@ -66,7 +66,7 @@ impl Shape {
         let mut tag = None;
         for (schema, shape) in variants.iter().zip(shapes) {
             let Self::Table(mut fields) = shape else { unsupported(schema) };
-            // schemars writes the tag as a property that can only have one value.
+            // schemars writes the tag as a property with one possible value.
             let is_tag = |field: &Field| matches!(&field.shape, Shape::Choice(c) if c.len() == 1);
             let at = fields.iter().position(is_tag).unwrap_or_else(|| unsupported(schema));
             let Field { name: key, shape: Self::Choice(mut name), .. } = fields.remove(at) else {
@@ -114,7 +114,7 @@ impl Shape {
     }
 }
 
-/// All strings of several choices, or nothing if one of the shapes is something else.
+/// The strings of all choices; None if a shape is no choice.
 fn choices(shapes: &[Shape]) -> Option<Vec<Choice>> {
     let mut all = Vec::new();
     for shape in shapes {
@@ -146,7 +146,7 @@ fn fallback(name: &str, schema: &Value, required: bool) -> Fallback {
             panic!("`{name}`: an optional key must be off by default, else nothing can turn it off")
         }
         Some(value) => Fallback::Value(value.clone()),
-        // serde's own rule for a type's default; schemars leaves it out when it cannot be written.
+        // schemars leaves out a default that cannot be written.
         None => panic!("`{name}`: the default is not known"),
     }
 }
@@ -155,7 +155,7 @@ fn doc(schema: &Value) -> Option<String> {
     schema.get("description").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// The one type besides null.
+/// The type other than null.
 fn kind(schema: &Value) -> Option<&str> {
     match schema.get("type")? {
         Value::String(kind) => Some(kind),
@@ -177,7 +177,7 @@ fn is_nullable(schema: &Value) -> bool {
 
 fn bounds(schema: &Value) -> Bounds {
     let number = |key| schema.get(key).and_then(Value::as_f64);
-    // Of the formats that a TOML integer may exceed, schemars writes the bounds of the shorter ones only.
+    // A TOML integer may exceed these formats; schemars writes the bounds of shorter formats only.
     let of_format = match schema.get("format").and_then(Value::as_str) {
         Some("uint32") => Some(f64::from(u32::MAX)),
         Some("int32") => Some(f64::from(i32::MAX)),

@@ -1,9 +1,9 @@
-//! What a recipe may hold.
+//! Shapes: the values that a recipe may hold.
 
 use serde_json::Value;
 use std::fmt;
 
-/// What a value may be.
+/// Shape of a value.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// `true` or `false`.
@@ -14,7 +14,7 @@ pub enum Shape {
     Number {
         /// Its bounds.
         bounds: Bounds,
-        /// Whether it is kept in single precision.
+        /// Whether it is stored in single precision.
         single: bool,
     },
     /// Any string.
@@ -23,7 +23,7 @@ pub enum Shape {
     Choice(Vec<Choice>),
     /// An array, of a fixed length or of any.
     Array {
-        /// What each item may be.
+        /// Shape of each item.
         items: Box<Shape>,
         /// The length, if fixed.
         len: Option<u64>,
@@ -36,14 +36,14 @@ pub enum Shape {
     Tagged {
         /// The key that decides.
         tag: String,
-        /// What it may be.
+        /// Its values.
         variants: Vec<Variant>,
     },
     /// Any of several shapes.
     AnyOf {
-        /// Those that are no tables.
+        /// Shapes that are no tables.
         plain: Vec<Shape>,
-        /// Tables of known keys, each named by a key that it must have and no other has.
+        /// Tables of known keys, each named by a key that only it has and must have.
         tables: Vec<Variant>,
     },
 }
@@ -53,16 +53,16 @@ pub enum Shape {
 pub struct Choice {
     /// The string.
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     pub doc: Option<String>,
 }
 
 /// One form of a table that has several.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// What tells it apart: of a [`Shape::Tagged`] table the tag's value, of a [`Shape::AnyOf`] a key.
+    /// Distinguishing mark: the tag's value in a [`Shape::Tagged`], a key in a [`Shape::AnyOf`].
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     pub doc: Option<String>,
     /// The keys besides the tag.
     pub fields: Vec<Field>,
@@ -73,15 +73,15 @@ pub struct Variant {
 pub struct Field {
     /// The key.
     pub name: String,
-    /// What it means.
+    /// Its meaning.
     pub doc: Option<String>,
-    /// What its value may be.
+    /// Shape of its value.
     pub shape: Shape,
-    /// What it is when left out.
+    /// Value when left out.
     pub fallback: Fallback,
 }
 
-/// What a key is when left out.
+/// Value of a key that is left out.
 #[derive(Clone, Debug)]
 pub enum Fallback {
     /// It cannot be left out.
@@ -92,7 +92,7 @@ pub enum Fallback {
     Value(Value),
 }
 
-/// Which numbers are allowed.
+/// Range of allowed numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
     pub(crate) min: Option<f64>,
@@ -110,7 +110,7 @@ impl Bounds {
             && self.below.is_none_or(|below| x < below)
     }
 
-    /// The bounds of numbers in single precision: rounded as those are, so that a number that is written like a bound equals it.
+    /// The bounds rounded to single precision, so that a number written like a bound equals it.
     pub(crate) fn single(self) -> Self {
         let rounded = |bound: Option<f64>| bound.map(|bound| f64::from(bound as f32));
         let Self { min, above, max, below } = self;
@@ -118,7 +118,7 @@ impl Bounds {
     }
 }
 
-/// As it follows "a number": empty, " from 0 to 1" or ", at least 0".
+/// Follows "a number": empty, " from 0 to 1" or ", at least 0".
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let (Some(min), Some(max)) = (self.min, self.max) {
@@ -137,7 +137,7 @@ impl fmt::Display for Bounds {
     }
 }
 
-/// What must be written, as it follows "must be".
+/// Follows "must be": the values to write.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,24 +1,25 @@
-//! A trace as a file in Chrome's trace event format, which Perfetto and chrome://tracing open: one JSON object, times in
-//! microseconds (<https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>).
+//! A trace as a file in Chrome's trace event format, which Perfetto and chrome://tracing open: one
+//! JSON object, times in microseconds
+//! (<https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU>).
 
 use crate::event::{Argument, DEVICE_THREAD, Event, Kind};
 use crate::recorder::Trace;
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime};
 
-/// What a trace is of.
+/// Description of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The rank, which is the number of the process in the file.
+    /// Rank, which numbers the process in the file.
     pub rank: usize,
-    /// What the process is called.
+    /// Name of the process.
     pub process: &'a str,
-    /// What the device is called.
+    /// Name of the device.
     pub device: &'a str,
 }
 
 impl Trace {
-    /// Sentences on what is not in it.
+    /// Sentences about what the trace lacks.
     pub fn gaps(&self) -> impl Iterator<Item = String> {
         [self.cut(), self.without_times()].into_iter().flatten()
     }
@@ -46,7 +47,7 @@ impl Trace {
     /// Writes the file, piece by piece.
     ///
     /// # Errors
-    /// What `write` returns.
+    /// Errors of `write`.
     pub fn write<E>(
         &self,
         origin: Origin<'_>,
@@ -80,7 +81,7 @@ impl Trace {
         for event in &self.events {
             write(&format!("{},\n", line(event, origin.rank)))?;
         }
-        // The last has no comma behind it.
+        // The last event has no comma.
         let end = json!({ "ph": "i", "s": "p", "name": "end", "pid": origin.rank, "tid": 0, "ts": microseconds(self.took) });
         write(&format!("{end}\n]}}\n"))
     }

@@ -1,11 +1,11 @@
-//! What is recorded.
+//! Recorded events.
 
 use std::time::Duration;
 
-/// The number of the thread that stands for the device.
+/// Thread number that stands for the device.
 pub const DEVICE_THREAD: u32 = 1_000_000;
 
-/// A number or a name that says more of an event.
+/// Detail of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// A number.
@@ -14,23 +14,23 @@ pub enum Argument {
     Name(&'static str),
 }
 
-/// What an event is.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A part of a step.
     Phase,
     /// A part of a pass through a model.
     Operation,
-    /// A call of the host's that asks something of the device.
+    /// A call of the host to the device.
     Call,
-    /// Work of the device's.
+    /// Work of the device.
     Device,
-    /// A number that has changed.
+    /// A counter that has changed.
     Counter,
 }
 
 impl Kind {
-    /// The category that a trace file gives it.
+    /// Category in a trace file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Phase => "phase",
@@ -41,25 +41,25 @@ impl Kind {
         }
     }
 
-    /// Whether there may be millions of it in a step.
+    /// Whether a step may have millions of them.
     pub(crate) fn is_fine(self) -> bool {
         self != Self::Phase
     }
 }
 
-/// Something that took time, or a number that has changed.
+/// A piece of work, or a change of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it is.
+    /// Kind.
     pub kind: Kind,
     /// Its name.
     pub name: &'static str,
     /// The thread's number, or [`DEVICE_THREAD`].
     pub thread: u32,
-    /// When it began, from the trace's beginning on.
+    /// Start, from the start of the trace.
     pub began: Duration,
-    /// How long it took; nothing of a counter.
+    /// Duration; zero for a counter.
     pub took: Duration,
-    /// What else is known of it.
+    /// Details.
     pub arguments: [Option<(&'static str, Argument)>; 2],
 }

@@ -1,8 +1,8 @@
-//! Where time goes: spans of work on the threads that do it, and of the device's, while they are recorded.
+//! Traces of where time goes: spans of work on threads and on the device.
 //!
-//! A [`span`] is one line where the work begins, and ends with its scope. While nothing is recorded it costs the read of one
-//! atomic. There is one recorder in a process, from [`begin`] to [`end`]; `chrome.rs` writes what it has, in Chrome's trace
-//! event format. No result depends on any of it.
+//! A [`span`] starts where it is made and ends with its scope. While no trace is recorded it costs
+//! one atomic read. A process has one recorder, from [`begin`] to [`end`]; `chrome.rs` writes its
+//! events in Chrome's trace event format. No result depends on any of it.
 
 mod chrome;
 mod event;

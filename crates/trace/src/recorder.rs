@@ -8,29 +8,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Whether something is recorded.
+/// Whether a trace is being recorded.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Which recording it is, so that nothing of an earlier one is taken for its own.
+/// Number of the recording, which keeps events of an earlier one out.
 static RECORDING: AtomicU64 = AtomicU64::new(0);
 static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
-/// The number of the next thread that records something.
+/// Number of the next thread that records an event.
 static NEXT_THREAD: AtomicU32 = AtomicU32::new(1);
 
 thread_local! {
-    /// The number of this thread; 0 where it has none yet.
+    /// Number of this thread; 0 if it has none yet.
     static THREAD: Cell<u32> = const { Cell::new(0) };
-    /// What this thread is called, where it was named here.
+    /// Name of this thread, if it was named here.
     static NAME: RefCell<Option<&'static str>> = const { RefCell::new(None) };
 }
 
-/// Phases that are recorded beyond the limit: there are few, and they hold what is inside together.
+/// Phases to record beyond the limit. They are few and hold the others together.
 const PHASES_BEYOND: usize = 10_000;
 
 struct Recorder {
     began: Instant,
     began_at: SystemTime,
     limit: usize,
-    /// Events that are there or under way.
+    /// Events that are recorded or under way.
     reserved: usize,
     events: Vec<Event>,
     threads: BTreeMap<u32, String>,
@@ -39,35 +39,35 @@ struct Recorder {
     untimed: u64,
 }
 
-/// What was recorded.
+/// A recording.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// When it began.
+    /// Its start.
     pub began: SystemTime,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
-    /// What has happened, in the order of ends.
+    /// Events, in the order of their ends.
     pub events: Vec<Event>,
-    /// The names of threads, by their numbers.
+    /// Names of threads, by number.
     pub threads: BTreeMap<u32, String>,
-    /// How many events there was no room for.
+    /// Number of events beyond the limit.
     pub dropped: u64,
-    /// When the first of these began.
+    /// Start of the first event beyond the limit.
     pub first_dropped: Option<Duration>,
-    /// How many pieces of the device's work are not in it, since nobody knows when they were done.
+    /// Number of pieces of device work with unknown times, which are left out.
     pub untimed: u64,
-    /// Most events that it was to have, but for phases.
+    /// Limit on events, phases excepted.
     pub limit: usize,
 }
 
-/// Whether something is recorded.
+/// Whether a trace is being recorded.
 #[inline]
 pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Begins to record. What was recorded before and not [ended](end) is lost. There is room for so many events, and for some more
-/// phases; what comes after them is counted.
+/// Starts recording. An earlier recording that was not [ended](end) is lost. At most `events`
+/// events are kept, and some more phases; further events are counted.
 pub fn begin(limit: usize) {
     let mut recorder = recorder();
     RECORDING.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ pub fn begin(limit: usize) {
     ON.store(true, Ordering::Relaxed);
 }
 
-/// Ends the recording, if there is one. Spans that are still open are not in it.
+/// Ends the recording, if there is one. Open spans are left out.
 pub fn end() -> Option<Trace> {
     let recorder = recorder().take()?;
     ON.store(false, Ordering::Relaxed);
@@ -94,7 +94,7 @@ pub fn end() -> Option<Trace> {
     Some(Trace { began: began_at, took, events, threads, dropped, first_dropped, untimed, limit })
 }
 
-/// Records that a number is this from now on.
+/// Records a new value of a counter.
 #[inline]
 pub fn count(name: &'static str, value: u64) {
     if is_on() {
@@ -104,7 +104,7 @@ pub fn count(name: &'static str, value: u64) {
     }
 }
 
-/// Records work of the device's. Nothing where nothing is recorded.
+/// Records work of the device, if there is a recording.
 pub fn on_device(
     name: &'static str,
     began: Instant,
@@ -114,14 +114,14 @@ pub fn on_device(
     add(Kind::Device, name, DEVICE_THREAD, began, took, arguments);
 }
 
-/// Counts work of the device's of which it is not known when it was done. Nothing where nothing is recorded.
+/// Counts work of the device with unknown times, if there is a recording.
 pub fn untimed(count: usize) {
     if let Some(recorder) = recorder().as_mut() {
         recorder.untimed += count as u64;
     }
 }
 
-/// What this thread is called in traces, unless it has a name of its own.
+/// Names this thread in traces, unless it has a name.
 pub fn name_thread(name: &'static str) {
     NAME.set(Some(name));
 }
@@ -147,7 +147,7 @@ fn add(
     }
 }
 
-/// An event that there is room for.
+/// An event within the limit.
 pub(crate) struct Reserved {
     pub recording: u64,
     pub kind: Kind,
@@ -158,7 +158,7 @@ pub(crate) struct Reserved {
     pub arguments: [Option<(&'static str, Argument)>; 2],
 }
 
-/// Takes room for an event, before what is inside of it takes all there is. Returns the recording's number.
+/// Reserves room for an event before the events inside it take it. Returns the recording's number.
 pub(crate) fn reserve(kind: Kind, began: Instant) -> Option<u64> {
     let mut recorder = recorder();
     let recorder = recorder.as_mut()?;
@@ -172,7 +172,7 @@ pub(crate) fn reserve(kind: Kind, began: Instant) -> Option<u64> {
     Some(RECORDING.load(Ordering::Relaxed))
 }
 
-/// Records an event that there is room for, unless its recording is over.
+/// Records an event with reserved room, unless its recording is over.
 pub(crate) fn push(event: Reserved) {
     let mut recorder = recorder();
     let Some(recorder) = recorder.as_mut() else { return };

@@ -1,31 +1,31 @@
-//! Work that is under way.
+//! Spans of work.
 
 use crate::event::{Argument, Kind};
 use crate::recorder::{Reserved, is_on, push, reserve, this_thread};
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-/// Work under way on this thread. It ends when this is dropped.
+/// Work on this thread, which ends when this is dropped.
 #[must_use = "a span ends when it is dropped: `let _span = ...`"]
 pub struct Span {
     event: Option<Reserved>,
-    /// It ends on the thread that it has begun on.
+    /// A span ends on the thread on which it began.
     _thread: PhantomData<*const ()>,
 }
 
-/// A part of a step, which begins now.
+/// Starts a part of a step.
 #[inline]
 pub fn span(name: &'static str) -> Span {
     Span::of(Kind::Phase, name)
 }
 
-/// A part of a pass through a model, which begins now: there are many, so these are left out first.
+/// Starts a part of a pass through a model. These are many, so they are left out first.
 #[inline]
 pub fn operation(name: &'static str) -> Span {
     Span::of(Kind::Operation, name)
 }
 
-/// A call that asks something of the device, which begins now.
+/// Starts a call to the device.
 #[inline]
 pub fn call(name: &'static str) -> Span {
     Span::of(Kind::Call, name)
@@ -38,14 +38,14 @@ impl Span {
         Self { event, _thread: PhantomData }
     }
 
-    /// Says a number of it. There is room for two numbers or names.
+    /// Adds a number. A span has room for two details.
     #[inline]
     pub fn with(mut self, key: &'static str, value: usize) -> Self {
         self.say(key, Argument::Number(value as u64));
         self
     }
 
-    /// Says a name of it.
+    /// Adds a name.
     #[inline]
     pub fn named(mut self, key: &'static str, value: &'static str) -> Self {
         self.say(key, Argument::Name(value));

@@ -1,4 +1,4 @@
-//! A recording as it is written. There is one recorder in a process, so this is one test.
+//! A recording and its file, in one test, as a process has one recorder.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_trace::{
@@ -78,7 +78,7 @@ fn spans_are_recorded_on_their_threads_from_begin_to_end() {
         ("verification".into(), "device: a \"GPU\"".into())
     );
 
-    // What there is no room for is counted; the spans around it stay.
+    // Events beyond the limit are counted; the spans around them stay.
     begin(3);
     let outer = span("outer");
     (0..5).for_each(|_| drop(call("launch")));

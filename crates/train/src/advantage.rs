@@ -1,13 +1,13 @@
 //! Advantages of a rollout's responses. Responses that could not be judged have none.
 
 use crate::group::Group;
-use isentrope_lab::tokens::Advantages;
 use isentrope_objective::{Estimator, Outcome, advantages};
 use isentrope_rollout::Response;
+use isentrope_run::tokens::Advantages;
 
-/// The advantages of each response of each group, where an estimator gives all tokens of a response the same. A response has
-/// none if it could not be judged, or if its group has no [baseline](Group::has_baseline) to compare it with, since other
-/// responses could not be judged.
+/// The advantages of each response of each group, where an estimator gives all tokens of a response
+/// the same. A response has none if it could not be judged, or if its group has no
+/// [baseline](Group::has_baseline) to compare it with, since other responses could not be judged.
 pub fn group_advantages(estimator: Estimator, groups: &[Group]) -> Vec<Vec<Option<Advantages>>> {
     let values = advantages(estimator, &outcomes(estimator, groups));
     by_group(estimator, groups, values.into_iter().map(Advantages::Same))
@@ -56,7 +56,8 @@ pub(crate) fn by_group(
     all
 }
 
-/// The advantages of the responses that are learnt from, which truncated ones are not if `mask_truncated`.
+/// The advantages of the responses that are learnt from, which truncated ones are not if
+/// `mask_truncated`.
 pub fn learnt_advantages<'a>(
     groups: &[Group],
     advantages: &'a [Vec<Option<Advantages>>],
@@ -75,7 +76,8 @@ pub(crate) fn is_masked(response: &Response, mask_truncated: bool) -> bool {
     mask_truncated && response.truncated
 }
 
-/// The share of groups of which no response is learnt from with an advantage other than 0, if there are groups.
+/// The share of groups of which no response is learnt from with an advantage other than 0, if there
+/// are groups.
 pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> {
     let has_none =
         |group: &&Vec<Option<&Advantages>>| group.iter().flatten().all(|advantages| advantages.are_zero());
@@ -83,8 +85,8 @@ pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> 
     (!learnt.is_empty()).then(|| count as f64 / learnt.len() as f64)
 }
 
-/// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all advantages are 0 and no other
-/// term of the loss reaches the responses' tokens.
+/// Says why a step has nothing to learn from, if it has not: no response has an advantage, or all
+/// advantages are 0 and no other term of the loss reaches the responses' tokens.
 pub fn nothing_to_learn(
     advantages: &[Vec<Option<Advantages>>],
     learnt: &[Vec<Option<&Advantages>>],
@@ -230,7 +232,7 @@ mod tests {
         for other_terms in [false, true] {
             assert!(why(&groups, true, other_terms).unwrap().contains("reward.mask_truncated"));
         }
-        // What is left is as good as what it is compared with.
+        // The response that is left is as good as the mean that it is compared with.
         let mut groups = [group(&[Some(1.0), Some(0.5), Some(0.0)], None)];
         [0, 2].into_iter().for_each(|cut_off: usize| groups[0].responses[cut_off].truncated = true);
         assert!(why(&groups, true, false).unwrap().contains("reward.mask_truncated"));

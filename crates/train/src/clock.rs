@@ -1,10 +1,10 @@
-//! Where a step's time goes.
+//! The time of a step, by phase.
 
 use crate::metrics::Metrics;
 use isentrope_trace::span;
 use std::time::{Duration, Instant};
 
-/// Where a step's time goes, and how many tokens went through each phase.
+/// The time that each phase of a step took, and its tokens.
 #[derive(Clone, Debug)]
 pub struct Clock {
     started: Instant,

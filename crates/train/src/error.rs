@@ -1,4 +1,4 @@
-//! What can go wrong while training. Every message is a sentence for the user that says what to do.
+//! Errors of training. Every message is a sentence that tells the user what to do.
 
 use isentrope_evaluation::Error as CommonError;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Failure to train.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What can go wrong wherever a policy is measured, and in training just so: with settings, files, data, sampling and
+    /// An error that measuring a policy can have too: of settings, files, data, sampling or
     /// judging.
     #[error(transparent)]
     Common(#[from] CommonError),
@@ -49,7 +49,7 @@ common!(
     isentrope_settings::Error
 );
 
-/// What an error says to do about a disk without space.
+/// The remedy that an error names if the disk is full.
 pub const FREE_SPACE: &str = "free some space";
 
 impl Error {

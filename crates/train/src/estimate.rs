@@ -1,35 +1,38 @@
-//! How long a run will take, before it starts: counted work over the measured speed of the model's own products.
+//! How long a run will take, before it starts: counted work over the measured speed of the model's
+//! own products.
 //!
-//! An estimate, for two reasons. How long responses get is not known: they are counted as long as they may be. And norms,
-//! attention and draws are slower per operation than products, on small models above all.
+//! An estimate, for two reasons. How long responses get is not known: they are counted as long as
+//! they may be. And norms, attention and draws are slower per operation than products, on small
+//! models above all.
 
 mod limit;
 
 pub use limit::{Cost, Limit, Peak, StepCost};
 
 use crate::error::Result;
-use isentrope_kernels::{Backend, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Kind, Linear, Role};
 use isentrope_model::{Layout, Tokens};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Bytes of weights that a measurement goes through: more than fits the caches, if the model is larger than they are.
+/// Bytes of weights that a measurement goes through: more than fits the caches, if the model is
+/// larger than they are.
 const MEASURED_BYTES: usize = 64 << 20;
 /// Rows of a product of an update: enough that loading the weights takes no time to speak of.
 const UPDATE_ROWS: usize = 256;
 /// How long a measurement takes, unless once takes longer.
 const MEASURED_FOR: Duration = Duration::from_millis(40);
 
-/// What a run will compute, as far as its time is concerned.
+/// The amount of computation of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Workload {
     /// How many compute it together; none is one.
     pub ranks: usize,
-    /// Of the run.
+    /// Steps of the run.
     pub steps: u64,
-    /// What a step samples; nothing where it does not.
+    /// Tokens that a step samples; none for SFT.
     pub sampled: Tokens,
-    /// Of this, the prompts.
+    /// Prompt tokens among them.
     pub prefilled: Tokens,
     /// And the responses.
     pub decoded: Tokens,
@@ -37,15 +40,16 @@ pub struct Workload {
     pub updates: f64,
     /// Responses sampled at a time.
     pub sampled_at_a_time: usize,
-    /// What a step's updates go through, once.
+    /// Tokens that a step's updates go through, counted once.
     pub trained: Tokens,
     /// How often updates go forward through it, and how often backward.
     pub passes: (f64, f64),
-    /// How many of the forward passes are left out where all of the activations have been kept from sampling.
+    /// How many of the forward passes are left out where all of the activations have been kept from
+    /// sampling.
     pub spared: f64,
-    /// What an evaluation samples.
+    /// Tokens that an evaluation samples.
     pub evaluated: Tokens,
-    /// What an evaluation goes through without sampling.
+    /// Tokens that an evaluation scores without sampling.
     pub held_out: Tokens,
     /// Evaluations of the run.
     pub evaluations: u64,
@@ -53,7 +57,7 @@ pub struct Workload {
     pub longest: usize,
 }
 
-/// What the memory is enough to keep for backward passes.
+/// The shares that memory can keep for backward passes.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     /// The part of sampling's activations.
@@ -85,7 +89,8 @@ pub struct Estimate {
 }
 
 impl Workload {
-    /// How often updates go forward and backward. Where the memory does not keep activations, they go forward once more.
+    /// How often updates go forward and backward. Where the memory does not keep activations, they
+    /// go forward once more.
     fn update_passes(&self, memory: Kept) -> [f64; 2] {
         let (forward, backward) = self.passes;
         [if memory.of_passes { forward } else { forward + backward }, backward]
@@ -120,7 +125,7 @@ impl Speed {
     ///
     /// # Errors
     /// When there is no memory for 64 MiB of weights.
-    pub fn measure<B: Backend>(backend: &B, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
+    pub fn measure(backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
         let mut products = Products::new(backend, layout, UPDATE_ROWS)?;
         Ok(Self {
             sampling: products.speed(backend, sampling_rows(sampled_at_a_time)),
@@ -129,8 +134,8 @@ impl Speed {
     }
 }
 
-/// Speeds of one device, each measured once: measured again for each of several runs, whatever else the machine does would make
-/// like runs look unlike.
+/// Speeds of one device, each measured once: measured again for each of several runs, whatever else
+/// the machine does would make like runs look unlike.
 #[derive(Clone, Debug, Default)]
 pub struct Speeds(Vec<(Vec<Linear>, usize, Speed)>);
 
@@ -139,12 +144,7 @@ impl Speeds {
     ///
     /// # Errors
     /// As [`Speed::measure`].
-    pub fn of<B: Backend>(
-        &mut self,
-        backend: &B,
-        layout: &Layout,
-        sampled_at_a_time: usize,
-    ) -> Result<Speed> {
+    pub fn of(&mut self, backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Speed> {
         let (shapes, rows) = (measured(layout), sampling_rows(sampled_at_a_time));
         if let Some((_, _, speed)) = self.0.iter().find(|known| known.0 == shapes && known.1 == rows) {
             return Ok(*speed);
@@ -160,7 +160,8 @@ fn sampling_rows(sampled_at_a_time: usize) -> usize {
     sampled_at_a_time.clamp(1, UPDATE_ROWS)
 }
 
-/// Shapes of the products that are measured: the first that a model's blocks have, up to [`MEASURED_BYTES`] of weights.
+/// Shapes of the products that are measured: the first that a model's blocks have, up to
+/// [`MEASURED_BYTES`] of weights.
 fn measured(layout: &Layout) -> Vec<Linear> {
     let mut left = MEASURED_BYTES / size_of::<f32>();
     let mut shapes = Vec::new();
@@ -178,17 +179,17 @@ fn measured(layout: &Layout) -> Vec<Linear> {
 }
 
 /// The products that are measured.
-struct Products<B: Backend>(Vec<Product<B>>);
+struct Products(Vec<Product>);
 
-struct Product<B: Backend> {
+struct Product {
     shape: Linear,
-    weights: B::Buffer,
-    input: B::Buffer,
-    output: B::Buffer,
+    weights: Buffer,
+    input: Buffer,
+    output: Buffer,
 }
 
-impl<B: Backend> Products<B> {
-    fn new(backend: &B, layout: &Layout, rows: usize) -> Result<Self> {
+impl Products {
+    fn new(backend: &dyn Backend, layout: &Layout, rows: usize) -> Result<Self> {
         let mut products = Vec::new();
         for shape in measured(layout) {
             let weights = Role::Weight(Kind::Matrix(shape));
@@ -207,10 +208,11 @@ impl<B: Backend> Products<B> {
         Ok(Self(products))
     }
 
-    /// Floating-point operations per second with so many rows: of the fastest of the passes that there was time for, since
-    /// whatever else the machine does only slows them.
-    fn speed(&mut self, backend: &B, rows: usize) -> f64 {
-        // The first pass has what is done once, such as a GPU's library that is compared with chains before it is used.
+    /// Floating-point operations per second with so many rows: of the fastest of the passes that
+    /// there was time for, since whatever else the machine does only slows them.
+    fn speed(&mut self, backend: &dyn Backend, rows: usize) -> f64 {
+        // The first pass has what is done once, such as a GPU's library that is compared with
+        // chains before it is used.
         self.pass(backend, rows);
         let started = Instant::now();
         let mut fastest = f64::INFINITY;
@@ -222,7 +224,7 @@ impl<B: Backend> Products<B> {
     }
 
     /// How long all products take, once.
-    fn pass(&mut self, backend: &B, rows: usize) -> Duration {
+    fn pass(&mut self, backend: &dyn Backend, rows: usize) -> Duration {
         let start = Instant::now();
         for Product { shape, weights, input, output } in &mut self.0 {
             backend.linear(*shape, input, weights, None, output, rows);

@@ -27,7 +27,7 @@ pub fn tokenize(example: &Example, prompter: &Prompter) -> Result<TokenizedExamp
 /// Encodes an example.
 ///
 /// # Errors
-/// What is wrong with it: a chat that cannot be rendered, or nothing to learn.
+/// A sentence: the chat cannot be rendered, or there is nothing to learn.
 pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<TokenizedExample, String> {
     let tokenized = match &example.content {
         Content::Response { prompt, response } => {
@@ -46,7 +46,8 @@ pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<Tokenized
     Ok(tokenized)
 }
 
-/// Encodes a chat. Learnt is what the template writes from the beginning of an assistant's turn to its end.
+/// Encodes a chat. Learnt is what the template writes from the beginning of an assistant's turn to
+/// its end.
 fn chat(mut messages: Vec<Value>, tools: &[Value], prompter: &Prompter) -> Result<TokenizedExample, String> {
     if prompter.template().0 == Template::None {
         return Err(
@@ -87,7 +88,7 @@ impl TokenizedExample {
         self.learnt[self.first()..].iter().copied()
     }
 
-    /// Those that are learnt.
+    /// The learnt tokens.
     fn learnt_tokens(&self) -> impl DoubleEndedIterator<Item = u32> {
         self.tokens.iter().zip(&self.learnt).skip(1).filter(|(_, learnt)| **learnt).map(|(&token, _)| token)
     }
@@ -146,8 +147,8 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    /// A tokenizer that begins every text with a space, as Llama 2's does, and a template that writes one message after the
-    /// other.
+    /// A tokenizer that begins every text with a space, as Llama 2's does, and a template that
+    /// writes one message after the other.
     fn prompter(settings: &DataSettings) -> Prompter {
         let fixture =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/tokenizer/byte-fallback");

@@ -6,13 +6,14 @@ use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 
-/// A prompt with its responses. Unknown fields are refused, so that a checkpoint of another version loses nothing unnoticed.
+/// A prompt with its responses. Unknown fields are refused, so that a checkpoint of another version
+/// loses nothing unnoticed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// Step that sampled it.
     pub step: u64,
-    /// Where its problem stands in the sequence of problems.
+    /// The position of its problem in the sequence of problems.
     pub position: u64,
     /// The problem.
     pub problem: Problem,
@@ -35,8 +36,9 @@ impl Group {
         self.greedy.as_ref().filter(|r| r.counts()).map(|r| r.reward)
     }
 
-    /// Whether its responses have what they are compared with. A response that is left of several, because the others could
-    /// not be judged, has nothing to be compared with; one that was sampled alone is taken as it is.
+    /// Whether its responses have what they are compared with. A response that is left of several,
+    /// because the others could not be judged, has nothing to be compared with; one that was
+    /// sampled alone is taken as it is.
     pub fn has_baseline(&self, baseline: Baseline) -> bool {
         match baseline {
             Baseline::None => true,

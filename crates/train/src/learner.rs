@@ -1,17 +1,19 @@
-//! The model with its gradient and its optimizer: one update from sequences and what is wanted of them.
+//! The model with its gradient and its optimizer.
 //!
-//! Reinforcement learning and SFT differ in nothing here: both give the derivatives of a loss, one to three per token.
+//! An update of reinforcement learning is [`Learner::forward`], a loss of all scores,
+//! [`Learner::backward`] and [`Learner::step`]. SFT knows the derivatives beforehand, and goes
+//! forward and backward at once ([`Learner::accumulate_weighted`]).
 
 use crate::error::Result;
-use crate::optimizer::{Optimizer, Progress};
-use crate::passes::{Cut, cut, passes};
+use crate::optimizer::{Optimizer, UpdateCounts};
+use crate::passes::{Cut, Pass, cut, passes};
 pub use crate::passes::{OnPolicy, PassLimits};
 use crate::ranks::Ranks;
 use crate::shards::ShardedGradient;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::checkpoint::{Tensor, WriteOptions};
 use isentrope_model::{
-    ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, apart, units,
+    ActivationCache, Checkpoint, Derivatives, Model, Packed, Scores, Sequence, Tape, apart, units,
 };
 use isentrope_trace::span;
 use std::ops::Range;
@@ -24,12 +26,13 @@ pub struct Coefficients {
     pub d_logprobs: Vec<f32>,
     /// By entropy.
     pub d_entropies: Vec<f32>,
-    /// By the log-mass of what truncated sampling has kept; none at all where nothing was truncated.
+    /// By the log-mass of what truncated sampling has kept; none at all where nothing was
+    /// truncated.
     pub d_log_masses: Vec<f32>,
 }
 
 impl Coefficients {
-    /// Those of some of the targets.
+    /// The derivatives of some of the targets.
     fn part(&self, targets: Range<usize>) -> Derivatives<'_> {
         Derivatives {
             logprobs: &self.d_logprobs[targets.clone()],
@@ -39,36 +42,62 @@ impl Coefficients {
     }
 }
 
+/// The sequences of an update.
+#[derive(Clone, Copy)]
+pub struct UpdateBatch<'a> {
+    /// Their tokens.
+    pub sequences: &'a [Sequence<'a>],
+    /// The tokens that truncated sampling kept at each target, `[targets]`.
+    pub masks: &'a SamplingMasks,
+    /// Sequences whose derivatives are expected to be zero, `[sequences]`: they weigh nothing when
+    /// the others are cut into shards. A wrong expectation costs time and changes no bit.
+    pub idle: &'a [bool],
+    /// The sampler's scores of each sequence that these very weights sampled, `[sequences]`.
+    pub on_policy: &'a [Option<OnPolicy<'a>>],
+    /// Divisor of the logits.
+    pub temperature: f32,
+}
+
+/// A batch that has gone forward, ready for [`Learner::backward`].
+pub struct ForwardBatch<'a> {
+    /// Log-probs, entropies and log-masses of all targets, over all ranks.
+    pub scores: Scores,
+    batch: UpdateBatch<'a>,
+    /// This rank's passes, with the tapes that wait.
+    passes: Vec<(Pass<'a>, Option<Tape<'static>>)>,
+}
+
 /// Tokens of the text that a model is tried on.
 const PROBE: usize = 64;
 
 /// A model in training.
-pub struct Learner<B: Backend> {
+pub struct Learner {
     /// The model.
-    pub model: Model<B>,
+    pub model: Model,
     /// Its optimizer.
-    pub optimizer: Optimizer<B>,
+    pub optimizer: Optimizer,
     /// Keeps activations from sampling for the update, if there is memory for any.
-    pub activation_cache: Option<ActivationCache<B>>,
+    pub activation_cache: Option<ActivationCache>,
     /// The ranks that train together.
     pub ranks: Ranks,
-    gradient: ShardedGradient<B>,
+    gradient: ShardedGradient,
     limits: PassLimits,
 }
 
-impl<B: Backend> Learner<B> {
+impl Learner {
     /// Ready for the first update. The gradient has no memory before that.
     ///
     /// # Errors
     /// When there is no memory for the activation cache.
-    pub fn new(model: Model<B>, optimizer: Optimizer<B>, limits: PassLimits, ranks: Ranks) -> Result<Self> {
+    pub fn new(model: Model, optimizer: Optimizer, limits: PassLimits, ranks: Ranks) -> Result<Self> {
         let gradient = ShardedGradient::new(ranks.own_shards());
         let slots = limits.activation_slots;
         let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
     }
 
-    /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of them.
+    /// Log-probs and entropies of all targets under the model as it is. Each rank scores a part of
+    /// them.
     ///
     /// # Errors
     /// When another rank has failed.
@@ -76,7 +105,8 @@ impl<B: Backend> Learner<B> {
         self.score_with(&self.model, sequences, temperature)
     }
 
-    /// Whether the model still tells probabilities: of a short text of many different tokens. No other rank is asked.
+    /// Whether the model still tells probabilities: of a short text of many different tokens. No
+    /// other rank is asked.
     pub fn tells_probabilities(&self) -> bool {
         let length = PROBE.min(self.model.config.vocab_size).min(self.model.config.context());
         let tokens: Vec<u32> = (0..length as u32).collect();
@@ -85,16 +115,11 @@ impl<B: Backend> Learner<B> {
         scores.logprobs.iter().chain(&scores.entropies).all(|number| number.is_finite())
     }
 
-    /// The same as [`score`](Self::score) under another model, in the same passes.
+    /// As [`score`](Self::score), under another model and in the same passes.
     ///
     /// # Errors
     /// As [`score`](Self::score).
-    pub fn score_with(
-        &self,
-        model: &Model<B>,
-        sequences: &[Sequence<'_>],
-        temperature: f32,
-    ) -> Result<Scores> {
+    pub fn score_with(&self, model: &Model, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
         let mut own = Scores::default();
         for Cut { sequences: range, .. } in self.cut(sequences) {
             let packed = Packed::new(&sequences[range]);
@@ -116,8 +141,9 @@ impl<B: Backend> Learner<B> {
         )
     }
 
-    /// What [`score`](Self::score) returns with the log-masses of `masks`, and the slope of each target's entropy along the
-    /// gradient of its log-prob ([`Model::entropy_slopes`]).
+    /// Scores targets as [`score`](Self::score) does, with the log-masses of `masks`, and returns
+    /// the slope of each target's entropy along the gradient of its log-prob too
+    /// ([`Model::entropy_slopes`]).
     ///
     /// # Errors
     /// As [`score`](Self::score).
@@ -139,54 +165,47 @@ impl<B: Backend> Learner<B> {
         Ok((self.ranks.gather_scores(own)?, slopes))
     }
 
-    /// Accumulates the gradient of a loss that is a function of all targets' log-probs, entropies and log-masses together, and
-    /// returns what the loss says besides.
-    ///
-    /// `masks` are what truncated sampling has kept in the place of each target. `on_policy` is what the sampler knows of each
-    /// sequence, `[sequences]`. `idle` marks sequences about which the loss is expected to say nothing, `[sequences]`: they weigh
-    /// nothing when the others are cut into shards, and a wrong expectation costs time and nothing else. Within a shard, the
-    /// gradient's bits depend on neither of these two, and not on the limits; passes.rs has the ways that a pass can go.
+    /// Scores a batch, and keeps the tapes that memory has room for. The scores' bits, and within a
+    /// shard the gradient's, depend neither on `idle` and `on_policy` nor on the limits;
+    /// `passes.rs` has the strategies.
     ///
     /// # Errors
     /// As [`score`](Self::score); when there is no memory for the gradient.
-    pub fn accumulate<R>(
-        &mut self,
-        sequences: &[Sequence<'_>],
-        masks: &SamplingMasks,
-        idle: &[bool],
-        temperature: f32,
-        on_policy: &[Option<OnPolicy<'_>>],
-        loss: impl FnOnce(&Scores) -> (Coefficients, R),
-    ) -> Result<R> {
+    pub fn forward<'a>(&mut self, batch: UpdateBatch<'a>) -> Result<ForwardBatch<'a>> {
+        let UpdateBatch { sequences, masks, idle, on_policy, temperature } = batch;
         assert!(sequences.len() == idle.len() && sequences.len() == on_policy.len());
         let Self { model, activation_cache, ranks, gradient, limits, .. } = self;
-        let gradient = gradient.sums(model)?; // what is large and stays comes first
-        let cache = activation_cache.as_ref();
-        let passes = passes(sequences, idle, on_policy, (limits, ranks), model, cache);
-
-        let mut scores = Scores::default();
-        let mut tapes = Vec::with_capacity(passes.len());
-        for pass in &passes {
-            let (of_pass, tape) = pass.forward(model, masks, temperature);
-            scores.extend(of_pass);
-            tapes.push(tape);
-        }
-
-        let scores = ranks.gather_scores(scores)?;
-        let (coefficients, said) = {
-            let _span = span("loss").with("targets", scores.logprobs.len());
-            loss(&scores)
+        gradient.sums(model)?; // large, and stays: it must have its memory before the tapes
+        let has_cache = activation_cache.is_some();
+        let passes = passes(sequences, idle, on_policy, (limits, ranks), model, has_cache);
+        let mut own = Scores::default();
+        let with_tape = |pass: Pass<'a>| {
+            let (scores, tape) = pass.forward(model, masks, temperature);
+            own.extend(scores);
+            (pass, tape)
         };
+        let passes = passes.into_iter().map(with_tape).collect();
+        Ok(ForwardBatch { scores: ranks.gather_scores(own)?, batch, passes })
+    }
 
-        for (pass, tape) in passes.iter().zip(tapes) {
-            let derivatives = coefficients.part(pass.targets.clone());
+    /// Adds the gradient of a loss with these derivatives.
+    ///
+    /// # Errors
+    /// When there is no memory for the gradient.
+    pub fn backward(&mut self, forward: ForwardBatch<'_>, derivatives: &Coefficients) -> Result<()> {
+        let ForwardBatch { scores, batch: UpdateBatch { masks, temperature, .. }, passes } = forward;
+        let Self { model, activation_cache, gradient, limits, .. } = self;
+        let gradient = gradient.sums(model)?;
+        for (pass, tape) in passes {
+            let derivatives = derivatives.part(pass.targets.clone());
             // Products with 0 change no sum.
             if derivatives.are_zero() {
                 continue;
             }
             let _span = pass.span("micro-batch");
             let tape = tape.unwrap_or_else(|| {
-                let (again, tape) = pass.tape(model, masks, temperature, limits);
+                let cache = activation_cache.as_ref();
+                let (again, tape) = pass.tape(model, cache, masks, temperature, limits);
                 let before = || scores.part(pass.targets.clone());
                 debug_assert!(again.same_bits(&before()), "log-probs depend on their company");
                 tape
@@ -194,15 +213,16 @@ impl<B: Backend> Learner<B> {
             let _span = pass.span("backward");
             model.backward(tape, derivatives, gradient.of_shard(model, pass.shard));
         }
-        Ok(said)
+        Ok(())
     }
 
-    /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and returns these. Each pass goes
-    /// backward right after it went forward, since the weights are known beforehand. No sequence shares its prompt with the
-    /// next: examples to imitate hardly ever have the same one.
+    /// Accumulates the gradient of a weighted sum of the targets' log-probs and entropies, and
+    /// returns these. Each pass goes backward right after it went forward, since the weights are
+    /// known beforehand. No sequence shares its prompt with the next: examples to imitate hardly
+    /// ever have the same one.
     ///
     /// # Errors
-    /// As [`accumulate`](Self::accumulate).
+    /// As [`forward`](Self::forward).
     pub fn accumulate_weighted(
         &mut self,
         sequences: &[Sequence<'_>],
@@ -229,17 +249,19 @@ impl<B: Backend> Learner<B> {
         ranks.gather_scores(own)
     }
 
-    /// The gradient of what this rank has accumulated, by parameter, to be looked at before [`step`](Self::step) takes it.
+    /// The gradient of what this rank has accumulated, by parameter, to be looked at before
+    /// [`step`](Self::step) takes it.
     ///
     /// # Errors
     /// When there is no memory for it.
     pub fn gradient(&mut self) -> Result<Vec<Tensor<'_>>> {
         let Model { backend, layout, .. } = &self.model;
-        Ok(self.gradient.finish(&self.model)?.tensors(backend, layout, ""))
+        Ok(self.gradient.finish(&self.model)?.tensors(&**backend, layout, ""))
     }
 
-    /// Gives up the gradient's memory, with what was accumulated since the last [`step`](Self::step): sampling takes turns with
-    /// updates, and may have it until the next accumulation begins from zeros.
+    /// Gives up the gradient's memory, with what was accumulated since the last
+    /// [`step`](Self::step): sampling takes turns with updates, and may have it until the next
+    /// accumulation begins from zeros.
     pub fn lend_gradient(&mut self) {
         self.gradient.lend();
     }
@@ -250,9 +272,8 @@ impl<B: Backend> Learner<B> {
         !self.gradient.is_lent()
     }
 
-    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so by itself; whoever must
-    /// know before
-    /// anything changes whether there is such memory asks here.
+    /// Asks for the memory of a gradient that was [lent](Self::lend_gradient). Accumulation does so
+    /// by itself; this call finds out before anything changes whether there is such memory.
     ///
     /// # Errors
     /// When there is none.
@@ -261,10 +282,12 @@ impl<B: Backend> Learner<B> {
         Ok(())
     }
 
-    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the gradient.
+    /// Updates the weights from what has been accumulated, and begins anew. Returns the norm of the
+    /// gradient.
     ///
     /// # Errors
-    /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the gradient.
+    /// As [`Optimizer::update`]; when another rank has failed; when there is no memory for the
+    /// gradient.
     pub fn step(&mut self, learning_rate: f64) -> Result<f64> {
         let gradient = self.gradient.finish(&self.model)?;
         let norm = self.optimizer.update(&mut self.model, gradient, &self.ranks, learning_rate);
@@ -272,11 +295,12 @@ impl<B: Backend> Learner<B> {
         norm
     }
 
-    /// Goes on from moments that were written after so many updates. The gradient, still zero, has room for them.
+    /// Goes on from moments that were written after so many updates. The gradient, still zero, has
+    /// room for them.
     ///
     /// # Errors
     /// As [`Moments::read`].
-    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: Progress) -> Result<()> {
+    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: UpdateCounts) -> Result<()> {
         let Self { model, optimizer, gradient, .. } = self;
         let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
         gradient.reset(&*model.backend);
@@ -284,13 +308,13 @@ impl<B: Backend> Learner<B> {
         read
     }
 
-    /// Writes the moments of all ranks, together with them, between two updates. Returns what this rank has written.
+    /// Writes the moments of all ranks, together with them, between two updates. Returns what this
+    /// rank has written.
     ///
-    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does without. Several ranks
-    /// exchange moments
-    /// in the order of the whole gradient, and ask for it again: a plan has room for it, since an update takes it beside
-    /// what is there
-    /// all along, and nothing of another phase is there while a checkpoint is written.
+    /// The gradient, zero then, has room for them. If its memory was lent, a single rank does
+    /// without. Several ranks exchange moments in the order of the whole gradient, and ask for its
+    /// memory again: the plan has room for it, since no other phase's memory is taken while a
+    /// checkpoint is written.
     ///
     /// # Errors
     /// As [`Moments::write`].

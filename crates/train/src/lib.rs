@@ -1,7 +1,8 @@
 //! Training: reinforcement learning and SFT, from a recipe to checkpoints and metrics.
 //!
-//! [`rl`] has the step of reinforcement learning and reads top to bottom; [`sft`] that of supervised fine-tuning. Both
-//! update through a [`learner`], and have what every [`run`] has: a directory, metrics, evaluations and checkpoints.
+//! [`rl`] has the step of reinforcement learning and reads top to bottom; [`sft`] that of
+//! supervised fine-tuning. Both update through a [`learner`], and have what every [`run`] has: a
+//! directory, metrics, evaluations and checkpoints.
 
 pub mod advantage;
 mod clock;

@@ -1,4 +1,4 @@
-//! What a step is measured by.
+//! The metrics of a step.
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -18,7 +18,8 @@ impl Metrics {
         }
     }
 
-    /// Sets a metric to the mean of so many values, given by their sum; without values there is none, and nothing is set.
+    /// Sets a metric to the mean of so many values, given by their sum; without values there is
+    /// none, and nothing is set.
     pub fn set_mean(&mut self, name: impl Into<String>, sum: f64, count: usize) {
         if count > 0 {
             self.set(name, sum / count as f64);

@@ -1,15 +1,17 @@
-//! The minibatch of one update: from judged responses and their advantages to the loss and its gradient.
+//! The minibatch of one update: from judged responses and their advantages to the loss and its
+//! gradient.
 
 use crate::error::Result;
 use crate::group::Group;
-use crate::learner::{Coefficients, Learner, OnPolicy};
-use isentrope_kernels::{Backend, SamplingMasks};
-use isentrope_lab::tokens::Advantages;
+use crate::learner::{Coefficients, Learner, OnPolicy, UpdateBatch};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Scores, Sequence};
 use isentrope_objective::{
     DrawKey, Minibatch, Objective, ObjectiveSettings, Strength, Truncation, objective,
 };
 use isentrope_rollout::Response;
+use isentrope_run::tokens::Advantages;
+use isentrope_trace::span;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -22,9 +24,9 @@ pub struct TrainingBatch {
     prompt_lengths: Vec<usize>,
     /// Tokens of each response.
     lengths: Vec<usize>,
-    /// From when they were sampled, `[tokens]` of the responses end to end.
+    /// Scores from when they were sampled, `[tokens]` of the responses end to end.
     sampled: Scores,
-    /// What truncated sampling has kept in the place of each token, `[tokens]`.
+    /// The tokens that truncated sampling kept at each position, `[tokens]`.
     masks: SamplingMasks,
     /// The step that sampled each response, `[responses]`.
     steps: Vec<u64>,
@@ -34,16 +36,17 @@ pub struct TrainingBatch {
     advantages: Vec<f64>,
 }
 
-/// What the loss takes besides the responses.
+/// The inputs of the loss besides the responses.
 pub struct LossInputs<'a> {
     /// The loss.
     pub settings: &'a ObjectiveSettings,
     /// The temperature of sampling, and so of the policy in training.
     pub temperature: f32,
-    /// The step whose responses are on-policy: the weights are still those that sampled them. Only before a step's first
-    /// update.
+    /// The step whose responses are on-policy: the weights are still those that sampled them. Only
+    /// before a step's first update.
     pub on_policy: Option<u64>,
-    /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss needs them.
+    /// Log-probs of the responses' tokens under the reference model, `[tokens]`, where the loss
+    /// needs them.
     pub reference_logprobs: Option<&'a [f64]>,
     /// Weight of the entropy bonus.
     pub entropy_coefficient: f64,
@@ -57,17 +60,18 @@ pub struct LossInputs<'a> {
 pub struct BatchLoss {
     /// The loss, its derivatives and statistics.
     pub objective: Objective,
-    /// Entropy of the policy in training, the mean over the responses of the mean over their tokens, in nats: what
-    /// `policy/entropy` is of a rollout.
+    /// Entropy of the policy in training, the mean over the responses of the mean over their
+    /// tokens, in nats: what `policy/entropy` is of a rollout.
     pub entropy: f64,
     /// Time spent outside the model.
     pub objective_time: Duration,
 }
 
 impl TrainingBatch {
-    /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the responses that are trained on,
-    /// and nothing for others: one entry per group, with one per response. Each is made when it is asked for: all at once would
-    /// be a second rollout in memory.
+    /// The minibatches of a rollout, of so many groups each. `learnt` has the advantages of the
+    /// responses that are trained on, and nothing for others: one entry per group, with one per
+    /// response. Each is made when it is asked for: all at once would be a second rollout in
+    /// memory.
     pub fn minibatches<'a>(
         groups: &'a [Group],
         learnt: &'a [Vec<Option<&'a Advantages>>],
@@ -77,7 +81,7 @@ impl TrainingBatch {
         minibatches.map(move |(number, (groups, learnt))| Self::new(number * prompts, groups, learnt))
     }
 
-    /// Of groups of which the first has this number in the rollout.
+    /// The minibatch of these groups; `first` is the number of the first in the rollout.
     fn new(first: usize, groups: &[Group], learnt: &[Vec<Option<&Advantages>>]) -> Self {
         let mut batch = Self {
             places: Vec::new(),
@@ -115,7 +119,8 @@ impl TrainingBatch {
         batch
     }
 
-    /// The responses: which of the rollout's groups and which of its responses each is, and which of the tokens are its own.
+    /// The responses: which of the rollout's groups and which of its responses each is, and which
+    /// of the tokens are its own.
     pub fn responses(&self) -> impl Iterator<Item = ((usize, usize), Range<usize>)> {
         let mut at = 0;
         self.places.iter().zip(&self.lengths).map(move |(&place, &length)| {
@@ -148,80 +153,80 @@ impl TrainingBatch {
     ///
     /// # Errors
     /// As [`Learner::score`], here and below.
-    pub fn logprobs<B: Backend>(
-        &self,
-        model: &Model<B>,
-        learner: &Learner<B>,
-        temperature: f32,
-    ) -> Result<Vec<f64>> {
+    pub fn logprobs(&self, model: &Model, learner: &Learner, temperature: f32) -> Result<Vec<f64>> {
         Ok(widen(&learner.score_with(model, &self.sequences(), temperature)?.logprobs))
     }
 
-    /// Scores and entropy slopes of the responses' tokens under the model as it is, in the learner's passes.
-    pub(crate) fn entropy_slopes<B: Backend>(
-        &self,
-        learner: &Learner<B>,
-        temperature: f32,
-    ) -> Result<(Scores, Vec<f32>)> {
+    /// Scores and entropy slopes of the responses' tokens under the model as it is, in the
+    /// learner's passes.
+    pub(crate) fn entropy_slopes(&self, learner: &Learner, temperature: f32) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
-    /// Entropies of the responses' tokens under the model as it is, in the learner's passes, `[tokens]`.
-    pub(crate) fn entropies<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<f32>> {
+    /// Entropies of the responses' tokens under the model as it is, in the learner's passes,
+    /// `[tokens]`.
+    pub(crate) fn entropies(&self, learner: &Learner, temperature: f32) -> Result<Vec<f32>> {
         Ok(learner.score(&self.sequences(), temperature)?.entropies)
     }
 
-    /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled, `[tokens]`.
+    /// Log-probs, entropies and log-masses of the responses' tokens from when they were sampled,
+    /// `[tokens]`.
     pub(crate) fn sampled(&self) -> &Scores {
         &self.sampled
     }
 
-    /// Accumulates the gradient of the loss in the learner.
+    /// Adds the gradient of the loss to the learner's: score, objective, backward.
     ///
     /// # Errors
-    /// As [`Learner::accumulate`].
-    pub fn accumulate<B: Backend>(
-        &self,
-        learner: &mut Learner<B>,
-        inputs: &LossInputs<'_>,
-    ) -> Result<BatchLoss> {
-        let sequences = self.sequences();
-        let on_policy = self.on_policy(inputs);
-        let idle = self.idle(inputs);
-        learner.accumulate(&sequences, &self.masks, &idle, inputs.temperature, &on_policy, |scores| {
-            let started = Instant::now();
-            let entropies = widen(&scores.entropies);
-            let masses = (!self.masks.is_whole())
-                .then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
-            let objective = objective(
-                inputs.settings,
-                &Minibatch {
-                    lengths: &self.lengths,
-                    logprobs: &widen(&scores.logprobs),
-                    old_logprobs: &widen(&self.sampled.logprobs),
-                    truncation: masses
-                        .as_ref()
-                        .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
-                    entropies: &entropies,
-                    advantages: &self.advantages,
-                    reference_logprobs: inputs.reference_logprobs,
-                    entropy_coefficient: inputs.entropy_coefficient,
-                    steered: inputs.steered,
-                    key: inputs.key,
-                },
-            );
-            let coefficients = Coefficients {
-                d_logprobs: narrow(&objective.d_logprobs),
-                d_entropies: narrow(&objective.d_entropies),
-                d_log_masses: narrow(&objective.d_log_masses),
-            };
-            let of_responses = self.responses().map(|(_, tokens)| mean(&entropies[tokens]));
-            let entropy = of_responses.sum::<f64>() / self.lengths.len() as f64;
-            (coefficients, BatchLoss { objective, entropy, objective_time: started.elapsed() })
-        })
+    /// As [`Learner::forward`].
+    pub fn accumulate(&self, learner: &mut Learner, inputs: &LossInputs<'_>) -> Result<BatchLoss> {
+        let batch = UpdateBatch {
+            sequences: &self.sequences(),
+            masks: &self.masks,
+            idle: &self.idle(inputs),
+            on_policy: &self.on_policy(inputs),
+            temperature: inputs.temperature,
+        };
+        let forward = learner.forward(batch)?;
+        let loss = self.loss(&forward.scores, inputs);
+        let derivatives = Coefficients {
+            d_logprobs: narrow(&loss.objective.d_logprobs),
+            d_entropies: narrow(&loss.objective.d_entropies),
+            d_log_masses: narrow(&loss.objective.d_log_masses),
+        };
+        learner.backward(forward, &derivatives)?;
+        Ok(loss)
     }
 
-    /// What the sampler knows of each response that the policy in training has sampled as it is now.
+    /// The loss at the scores of the policy in training.
+    fn loss(&self, scores: &Scores, inputs: &LossInputs<'_>) -> BatchLoss {
+        let _span = span("loss").with("targets", scores.logprobs.len());
+        let started = Instant::now();
+        let entropies = widen(&scores.entropies);
+        let masses =
+            (!self.masks.is_whole()).then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
+        let minibatch = Minibatch {
+            lengths: &self.lengths,
+            logprobs: &widen(&scores.logprobs),
+            old_logprobs: &widen(&self.sampled.logprobs),
+            truncation: masses
+                .as_ref()
+                .map(|[log_masses, old_log_masses]| Truncation { log_masses, old_log_masses }),
+            entropies: &entropies,
+            advantages: &self.advantages,
+            reference_logprobs: inputs.reference_logprobs,
+            entropy_coefficient: inputs.entropy_coefficient,
+            steered: inputs.steered,
+            key: inputs.key,
+        };
+        let objective = objective(inputs.settings, &minibatch);
+        let of_responses = self.responses().map(|(_, tokens)| mean(&entropies[tokens]));
+        let entropy = of_responses.sum::<f64>() / self.lengths.len() as f64;
+        BatchLoss { objective, entropy, objective_time: started.elapsed() }
+    }
+
+    /// The sampler's scores of each response that the policy has sampled with its weights as they
+    /// are.
     fn on_policy(&self, inputs: &LossInputs<'_>) -> Vec<Option<OnPolicy<'_>>> {
         let mut at = 0;
         let mut all = Vec::with_capacity(self.lengths.len());
@@ -239,8 +244,8 @@ impl TrainingBatch {
         self.idle(inputs).iter().all(|&idle| idle)
     }
 
-    /// Which responses the loss is expected to say nothing about: those whose advantages are 0, unless another term (the
-    /// entropy bonus, the KL to the reference) reaches every token.
+    /// Which responses the loss is expected to say nothing about: those whose advantages are 0,
+    /// unless another term (the entropy bonus, the KL to the reference) reaches every token.
     fn idle(&self, inputs: &LossInputs<'_>) -> Vec<bool> {
         let reaches_all = inputs.entropy_coefficient != 0.0 || inputs.reference_logprobs.is_some();
         let mut at = 0;

@@ -1,18 +1,20 @@
-//! Whether two models are of one kind: one can only go on from the other's weights, or be held against it, if they are.
+//! Whether two models are of one kind: one can only go on from the other's weights, or be held
+//! against it, if they are.
 
 use crate::error::{Error, Result};
 use isentrope_model::ModelConfig;
 use std::fs;
 use std::path::Path;
 
-/// What two models must have in common for a token, and a weight, of one to be a token and a weight of the other.
+/// The configuration and tokenizer of a model: with equal ones, two models share tokens and shapes
+/// of weights.
 pub(crate) struct ModelKind {
     config: ModelConfig,
     tokenizer: Vec<u8>,
 }
 
 impl ModelKind {
-    /// That of a model directory.
+    /// Reads them from a model directory.
     ///
     /// # Errors
     /// Names the file that cannot be read or is malformed.

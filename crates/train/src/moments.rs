@@ -1,9 +1,9 @@
-//! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1, arXiv:1910.02054); a
-//! checkpoint has all, and whoever goes on from it takes its own.
+//! AdamW's moments. Each rank has those of the numbers that it updates and no others (ZeRO stage 1,
+//! arXiv:1910.02054); a checkpoint has all, and whoever goes on from it takes its own.
 
 use crate::error::{Error, Result};
 use crate::ranks::Ranks;
-use isentrope_kernels::{Backend, NORM_BLOCK, Role, Updated};
+use isentrope_kernels::{Backend, Buffer, NORM_BLOCK, Role, Updated};
 use isentrope_model::checkpoint::{Tensor, WriteOptions, write_tensors};
 use isentrope_model::{Checkpoint, Error as ModelError, Layout, Model, Parameters};
 use isentrope_ranks::{BLOCK, Slices};
@@ -12,7 +12,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state calls them.
+/// Names of the first and the second moments' tensors in a checkpoint, as PyTorch's optimizer state
+/// calls them.
 const NAMES: [&str; 2] = ["exp_avg.", "exp_avg_sq."];
 // Whoever has a block of the gradient sums its squares.
 const _: () = assert!(BLOCK == NORM_BLOCK);
@@ -20,24 +21,24 @@ const _: () = assert!(BLOCK == NORM_BLOCK);
 const COPIED: usize = 1 << 18;
 
 /// Both moments of a rank's slice of all numbers.
-pub(crate) struct Moments<B: Backend> {
+pub(crate) struct Moments {
     /// Which numbers are whose.
     pub slices: Slices,
-    parts: Vec<Part<B>>,
+    parts: Vec<Part>,
 }
 
-/// What the slice has of one parameter.
-struct Part<B: Backend> {
+/// The slice's part of one parameter.
+struct Part {
     parameter: usize,
     numbers: Range<usize>,
-    moments: [B::Buffer; 2],
+    moments: [Buffer; 2],
 }
 
 /// How many moments a number has.
 pub(crate) const BOTH: usize = NAMES.len();
 
 /// Numbers whose moments each of so many ranks has, at most.
-pub(crate) fn moments_of_rank<B: Backend>(backend: &B, layout: &Layout, ranks: usize) -> usize {
+pub(crate) fn moments_of_rank(backend: &dyn Backend, layout: &Layout, ranks: usize) -> usize {
     let (blocks, numbers) =
         layout.numbers(backend).fold((0usize, 0usize), |(blocks, numbers), of_parameter| {
             let blocks = blocks.saturating_add(of_parameter.div_ceil(NORM_BLOCK));
@@ -46,12 +47,13 @@ pub(crate) fn moments_of_rank<B: Backend>(backend: &B, layout: &Layout, ranks: u
     blocks.div_ceil(ranks).saturating_mul(NORM_BLOCK).min(numbers)
 }
 
-impl<B: Backend> Moments<B> {
-    /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or [`Role::OffloadedMoment`].
+impl Moments {
+    /// Before the first update. `role` is what a moment of so many numbers is: [`Role::Moment`] or
+    /// [`Role::OffloadedMoment`].
     ///
     /// # Errors
     /// When there is no memory for them.
-    pub fn zeros(model: &Model<B>, ranks: &Ranks, role: impl Fn(usize) -> Role) -> Result<Self> {
+    pub fn zeros(model: &Model, ranks: &Ranks, role: impl Fn(usize) -> Role) -> Result<Self> {
         let slices = ranks.slices(model);
         let part = |(parameter, numbers): (usize, Range<usize>)| {
             let zeros = || model.backend.allocate(role(numbers.len())).map_err(ModelError::from);
@@ -61,18 +63,14 @@ impl<B: Backend> Moments<B> {
         Ok(Self { slices, parts })
     }
 
-    /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of no use.
+    /// As they were when they were written. `room` is a gradient of zeros; what is in it then is of
+    /// no use.
     ///
     /// # Errors
     /// Names the file and the tensor that is missing or malformed.
-    pub fn read(
-        &mut self,
-        model: &Model<B>,
-        checkpoint: &Checkpoint,
-        room: &mut Parameters<B>,
-    ) -> Result<()> {
+    pub fn read(&mut self, model: &Model, checkpoint: &Checkpoint, room: &mut Parameters) -> Result<()> {
         for (which, prefix) in NAMES.iter().enumerate() {
-            room.fill(&model.backend, &model.layout, checkpoint, prefix)?;
+            room.fill(&*model.backend, &model.layout, checkpoint, prefix)?;
             for Part { parameter, numbers, moments } in &mut self.parts {
                 let from = (&room.buffers()[*parameter], numbers.start);
                 copy(&*model.backend, from, (&mut moments[which], 0), numbers.len());
@@ -81,21 +79,21 @@ impl<B: Backend> Moments<B> {
         Ok(())
     }
 
-    /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is a gradient of zeros; what is
-    /// in it then is of no use. Returns what this rank has written.
+    /// Writes those of all ranks into an existing directory, each rank some of the files. `room` is
+    /// a gradient of zeros; what is in it then is of no use. Returns what this rank has written.
     ///
     /// # Errors
     /// Names the file that could not be written; when another rank has failed.
     pub fn write(
         &self,
-        model: &Model<B>,
+        model: &Model,
         ranks: &Ranks,
-        room: &mut Parameters<B>,
+        room: &mut Parameters,
         (dir, options): (&Path, WriteOptions<'_>),
     ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
-        // With how many of the moments have been in it. All ranks bring them together in the same order, each before the first
-        // tensor of it that it writes.
+        // With how many of the moments have been in it. All ranks bring them together in the same
+        // order, each before the first tensor of it that it writes.
         let room = RefCell::new((room, 0));
         let room = &room;
         let gather = |moments: usize| {
@@ -116,7 +114,7 @@ impl<B: Backend> Moments<B> {
                 shape: parameter.shape(tensor),
                 values: Box::new(move || {
                     gather(which + 1).map_err(|error| ModelError::Input(error.to_string()))?;
-                    Ok(Cow::Owned(room.borrow().0.tensor(backend, id, parameter, tensor)))
+                    Ok(Cow::Owned(room.borrow().0.tensor(&**backend, id, parameter, tensor)))
                 }),
             })
         });
@@ -125,18 +123,20 @@ impl<B: Backend> Moments<B> {
         Ok(written)
     }
 
-    /// The same of a single rank, which has all of them, with room for those of one parameter at a time.
+    /// As [`write`](Self::write) on a single rank, which has all moments, with room for one
+    /// parameter's at a time.
     ///
     /// # Errors
-    /// Names the file that could not be written; when there is no memory for those of one parameter.
+    /// Names the file that could not be written; when there is no memory for those of one
+    /// parameter.
     pub fn write_by_parameter(
         &self,
-        model: &Model<B>,
+        model: &Model,
         (dir, options): (&Path, WriteOptions<'_>),
     ) -> Result<Vec<PathBuf>> {
         let Model { backend, layout, .. } = model;
         // Which moment of which parameter is in it. Tensors of one parameter follow each other.
-        let room: RefCell<Option<(usize, usize, B::Buffer)>> = RefCell::new(None);
+        let room: RefCell<Option<(usize, usize, Buffer)>> = RefCell::new(None);
         let room = &room;
         let tensors = NAMES.iter().enumerate().flat_map(|(which, prefix)| {
             let parameters = layout.parameters.iter().enumerate();
@@ -148,7 +148,7 @@ impl<B: Backend> Moments<B> {
                         let mut room = room.borrow_mut();
                         let (_, _, buffer) = match room.take() {
                             Some(held) if (held.0, held.1) == (which, index) => room.insert(held),
-                            // What was held is given back first.
+                            // The buffer that was held is given back first.
                             other => {
                                 drop(other);
                                 room.insert((which, index, self.of_parameter(model, which, index)?))
@@ -163,7 +163,7 @@ impl<B: Backend> Moments<B> {
     }
 
     /// One of the moments of a parameter, in a buffer like its gradient's.
-    fn of_parameter(&self, model: &Model<B>, which: usize, index: usize) -> Result<B::Buffer, ModelError> {
+    fn of_parameter(&self, model: &Model, which: usize, index: usize) -> Result<Buffer, ModelError> {
         let backend = &*model.backend;
         let mut buffer = backend.allocate(Role::Gradient(model.layout.parameters[index].kind))?;
         for Part { numbers, moments, .. } in self.parts.iter().filter(|part| part.parameter == index) {
@@ -173,17 +173,17 @@ impl<B: Backend> Moments<B> {
     }
 
     /// The numbers of a gradient that this rank updates.
-    pub fn of_gradient<'a>(&'a self, gradient: &'a Parameters<B>) -> Vec<(&'a B::Buffer, Range<usize>)> {
-        let part = |part: &Part<B>| (&gradient.buffers()[part.parameter], part.numbers.clone());
+    pub fn of_gradient<'a>(&'a self, gradient: &'a Parameters) -> Vec<(&'a Buffer, Range<usize>)> {
+        let part = |part: &Part| (&gradient.buffers()[part.parameter], part.numbers.clone());
         self.parts.iter().map(part).collect()
     }
 
     /// The numbers that this rank updates.
     pub fn updated<'a>(
         &'a mut self,
-        weights: &'a mut Parameters<B>,
-        gradient: &'a Parameters<B>,
-    ) -> Vec<Updated<'a, B::Buffer>> {
+        weights: &'a mut Parameters,
+        gradient: &'a Parameters,
+    ) -> Vec<Updated<'a>> {
         let mut parts = self.parts.iter_mut().peekable();
         let parameters = weights.buffers_mut().iter_mut().zip(gradient.buffers()).enumerate();
         let of_parameter = |(index, (weights, gradient))| {
@@ -196,10 +196,10 @@ impl<B: Backend> Moments<B> {
 }
 
 /// Copies so many numbers from one place to another.
-fn copy<B: Backend>(
-    backend: &B,
-    (from, at): (&B::Buffer, usize),
-    (to, start): (&mut B::Buffer, usize),
+fn copy(
+    backend: &dyn Backend,
+    (from, at): (&Buffer, usize),
+    (to, start): (&mut Buffer, usize),
     count: usize,
 ) {
     let mut numbers = vec![0.0; COPIED.min(count)];

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::moments::Moments;
 use crate::ranks::Ranks;
 use crate::settings::{self, POLICY_OPTIMIZER};
-use isentrope_kernels::{AdamW, Backend, Role, norm};
+use isentrope_kernels::{AdamW, Role, norm};
 use isentrope_model::{Model, Parameters};
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
@@ -12,52 +12,53 @@ use serde::{Deserialize, Serialize};
 /// After this many gradients in a row that are not finite, the run has failed.
 const HOPELESS: u32 = 5;
 
-/// How far the optimizer has come.
+/// How many updates an optimizer has made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct UpdateCounts {
     /// Updates made.
     pub updates: u32,
     /// Updates left out because their gradient was not finite.
     pub skipped: u32,
-    /// Of these, how many in a row until now.
+    /// Updates left out in a row until now.
     pub skipped_in_a_row: u32,
 }
 
 /// The moments of this rank's slice of all numbers, and how many updates made them.
-pub struct Optimizer<B: Backend> {
+pub struct Optimizer {
     settings: settings::Optimizer,
     /// The recipe's table of these settings.
     table: &'static str,
-    pub(crate) moments: Moments<B>,
-    /// How far it has come.
-    pub progress: Progress,
+    pub(crate) moments: Moments,
+    /// The updates it has made.
+    pub progress: UpdateCounts,
 }
 
-impl<B: Backend> Optimizer<B> {
+impl Optimizer {
     /// Before the first update.
     ///
     /// # Errors
     /// When there is no memory for the moments.
-    pub fn new(model: &Model<B>, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
+    pub fn new(model: &Model, settings: settings::Optimizer, ranks: &Ranks) -> Result<Self> {
         Self::with_moments(model, settings, ranks, Role::Moment)
     }
 
-    /// The same with moments that may live in the host's memory: `role` is what one of so many numbers is, [`Role::Moment`] or
-    /// [`Role::OffloadedMoment`]. No bit depends on it.
+    /// As [`new`](Self::new), with moments that may live in the host's memory: `role` gives the
+    /// role of a moment of so many numbers, [`Role::Moment`] or [`Role::OffloadedMoment`]. No bit
+    /// depends on it.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_moments(
-        model: &Model<B>,
+        model: &Model,
         settings: settings::Optimizer,
         ranks: &Ranks,
         role: impl Fn(usize) -> Role,
     ) -> Result<Self> {
         let moments = Moments::zeros(model, ranks, role)?;
-        Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: Progress::default() })
+        Ok(Self { settings, table: POLICY_OPTIMIZER, moments, progress: UpdateCounts::default() })
     }
 
-    /// The same, with its settings in another table of the recipe than `optimizer`.
+    /// Names the recipe's table of its settings, where that is not `optimizer`.
     pub(crate) fn of_table(self, table: &'static str) -> Self {
         Self { table, ..self }
     }
@@ -67,7 +68,8 @@ impl<B: Backend> Optimizer<B> {
         self.table
     }
 
-    /// What is said of the updates that were left out since there were `before`; `whose` comes after the word update.
+    /// A note on the updates left out since there were `before`; `whose` comes after the word
+    /// update.
     pub(crate) fn skipped_since(&self, before: u32, whose: &str) -> Option<String> {
         let what = match self.progress.skipped - before {
             0 => return None,
@@ -77,17 +79,20 @@ impl<B: Backend> Optimizer<B> {
         Some(format!("{what} left out of this step: the gradient is not finite"))
     }
 
-    /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient, updates that slice of the
-    /// weights, and gives it to the others. `gradient` is that of this rank's shards, and of no more use then.
+    /// Updates the weights from the gradients of all ranks: each adds up its slice of the gradient,
+    /// updates that slice of the weights, and gives it to the others. `gradient` is that of this
+    /// rank's shards, and of no more use then.
     ///
-    /// Returns the norm of the gradient over all parameters, before clipping. One that is not finite changes nothing.
+    /// Returns the norm of the gradient over all parameters, before clipping. One that is not
+    /// finite changes nothing.
     ///
     /// # Errors
-    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when another rank has failed.
+    /// [`Error::Run`] when gradients have not been finite for several updates in a row; when
+    /// another rank has failed.
     pub fn update(
         &mut self,
-        model: &mut Model<B>,
-        gradient: &mut Parameters<B>,
+        model: &mut Model,
+        gradient: &mut Parameters,
         ranks: &Ranks,
         learning_rate: f64,
     ) -> Result<f64> {

@@ -1,16 +1,18 @@
-//! The passes of an update: how its sequences are cut into micro-batches, and which way each goes through the model.
+//! The passes of an update: how its sequences are cut into micro-batches, and how each micro-batch
+//! goes through the model.
 //!
-//! A pass costs a forward and a backward pass at most. What the sampler knows of on-policy responses, and what the loss is
-//! expected to leave out, saves one or both of them without changing a bit of the gradient.
+//! A pass costs a forward and a backward pass at most. Scores that the sampler knows of on-policy
+//! responses, and responses that the loss is expected to leave out, save one or both without
+//! changing a bit of the gradient.
 
 use crate::ranks::Ranks;
 use crate::shards::shards_of;
-use isentrope_kernels::{Backend, SamplingMasks};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
 use isentrope_trace::{Span, span};
 use std::ops::Range;
 
-/// What bounds a pass. The gradient's bits do not depend on it.
+/// Limits of a pass. No bit of the gradient depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassLimits {
     /// Most tokens in one pass, more only where a single unit of sequences is larger.
@@ -22,21 +24,21 @@ pub struct PassLimits {
 }
 
 impl PassLimits {
-    /// What the tapes of forward passes over so many tokens can keep, if anything.
-    fn keep<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Option<Keep> {
+    /// The most that tapes of so many tokens can keep in this memory; none if they do not fit.
+    fn keep(&self, model: &Model, tokens: usize) -> Option<Keep> {
         let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
         [Keep::Activations, Keep::BlockInputs]
             .into_iter()
             .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
     }
 
-    /// What the tape keeps of a single pass that goes backward right after it went forward.
-    pub(crate) fn keep_one<B: Backend>(&self, model: &Model<B>, tokens: usize) -> Keep {
+    /// The most that the tape of a pass can keep which goes backward right after it went forward.
+    pub(crate) fn keep_one(&self, model: &Model, tokens: usize) -> Keep {
         self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
     }
 }
 
-/// What the sampler knows of a sequence that the model in training has sampled, with its weights as they are.
+/// The sampler's record of a sequence that these very weights have sampled.
 #[derive(Clone)]
 pub struct OnPolicy<'a> {
     /// Log-probs, entropies and log-masses of its targets: the model's own, to the last bit.
@@ -46,43 +48,45 @@ pub struct OnPolicy<'a> {
 }
 
 /// One micro-batch: the sequences that go through the model at a time.
-pub(crate) struct Pass<'a, B: Backend> {
+pub(crate) struct Pass<'a> {
     pub sequences: &'a [Sequence<'a>],
     pub on_policy: &'a [Option<OnPolicy<'a>>],
     /// Its targets among those of the update.
     pub targets: Range<usize>,
     /// The shard that its sequences belong to.
     pub shard: usize,
-    pub way: Way<'a, B>,
+    pub strategy: PassStrategy<'a>,
 }
 
-/// The way of a pass through the model.
-pub(crate) enum Way<'a, B: Backend> {
-    /// On-policy, and the cache has its activations: it never goes forward.
-    Cached { cache: &'a ActivationCache<B>, slots: Vec<&'a [u32]> },
-    /// On-policy: it goes forward after the loss, and backward while its tape is still in the processor's cache.
+/// When a pass goes forward.
+pub(crate) enum PassStrategy<'a> {
+    /// Never: it is on-policy, and the activation cache has its activations in these slots.
+    Cached { slots: Vec<&'a [u32]> },
+    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once,
+    /// while its tape is still in the processor's cache.
     OnPolicy,
-    /// It goes forward before the loss, and its tape waits for the backward pass.
+    /// Before the loss. Its tape waits for the backward pass.
     Forward(Keep),
-    /// It goes forward before the loss without a tape, since it is idle or the memory is short, and again after the loss if
-    /// that says something about it after all.
+    /// Before the loss without a tape, since it is idle or memory is short; and again after the
+    /// loss if its derivatives are not zero.
     ScoreOnly,
 }
 
-/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not at all, and decides the way
-/// of each of this rank's. `idle` and `on_policy` are those of [`Learner::accumulate`](crate::learner::Learner::accumulate).
-pub(crate) fn passes<'a, B: Backend>(
+/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not
+/// at all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
+/// [`UpdateBatch`](crate::learner::UpdateBatch); `has_cache` says whether activations are cached.
+pub(crate) fn passes<'a>(
     sequences: &'a [Sequence<'a>],
     idle: &[bool],
     on_policy: &'a [Option<OnPolicy<'a>>],
     (limits, ranks): (&PassLimits, &Ranks),
-    model: &Model<B>,
-    cache: Option<&'a ActivationCache<B>>,
-) -> Vec<Pass<'a, B>> {
-    // One that is not cached would take those beside it forward as well.
+    model: &Model,
+    has_cache: bool,
+) -> Vec<Pass<'a>> {
+    // A sequence that is not cached would take the sequences beside it forward as well.
     let is_cached = |range: Range<usize>| {
         let has_slots = |sequence: &OnPolicy<'_>| sequence.slots.is_some();
-        cache.is_some() && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
+        has_cache && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
     };
     let cuts = cut(sequences, units(sequences), idle, is_cached, ranks, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
@@ -90,64 +94,66 @@ pub(crate) fn passes<'a, B: Backend>(
     let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
     let keep = limits.keep(model, waiting.map(|cut| cut.tokens).sum());
     let pass = |cut: Cut| {
-        let way = match keep {
-            _ if is_on_policy(&cut) => Way::on_policy(&on_policy[cut.sequences.clone()], cache),
-            Some(keep) if !cut.idle => Way::Forward(keep),
-            _ => Way::ScoreOnly,
+        let strategy = match keep {
+            _ if is_on_policy(&cut) => PassStrategy::on_policy(&on_policy[cut.sequences.clone()], has_cache),
+            Some(keep) if !cut.idle => PassStrategy::Forward(keep),
+            _ => PassStrategy::ScoreOnly,
         };
         let Cut { sequences: range, targets, shard, .. } = cut;
-        Pass { sequences: &sequences[range.clone()], on_policy: &on_policy[range], targets, shard, way }
+        Pass { sequences: &sequences[range.clone()], on_policy: &on_policy[range], targets, shard, strategy }
     };
     cuts.into_iter().map(pass).collect()
 }
 
-impl<'a, B: Backend> Way<'a, B> {
-    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], cache: Option<&'a ActivationCache<B>>) -> Self {
+impl<'a> PassStrategy<'a> {
+    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], has_cache: bool) -> Self {
         let slots = sequences.iter().map(|sequence| sequence.as_ref()?.slots).collect();
-        match (cache, slots) {
-            (Some(cache), Some(slots)) => Self::Cached { cache, slots },
+        match slots {
+            Some(slots) if has_cache => Self::Cached { slots },
             _ => Self::OnPolicy,
         }
     }
 }
 
-impl<'a, B: Backend> Pass<'a, B> {
-    /// Its scores before the loss, and its tape where that is to wait for the backward pass.
+impl Pass<'_> {
+    /// Its scores before the loss, and its tape if that waits for the backward pass.
     pub fn forward(
         &self,
-        model: &Model<B>,
+        model: &Model,
         masks: &SamplingMasks,
         temperature: f32,
-    ) -> (Scores, Option<Tape<'a, B>>) {
-        match self.way {
-            Way::Cached { .. } | Way::OnPolicy => (self.sampled(), None),
-            Way::Forward(keep) => {
+    ) -> (Scores, Option<Tape<'static>>) {
+        match self.strategy {
+            PassStrategy::Cached { .. } | PassStrategy::OnPolicy => (self.sampled(), None),
+            PassStrategy::Forward(keep) => {
                 let _span = self.span("forward");
                 let (scores, tape) = model.forward(self.packed(masks), temperature, keep);
                 (scores, Some(tape))
             }
-            Way::ScoreOnly => {
+            PassStrategy::ScoreOnly => {
                 let _span = self.span("score");
                 (model.score(&self.packed(masks), temperature), None)
             }
         }
     }
 
-    /// The tape of a pass that has kept none, made for the backward pass that follows; and its scores once more.
-    pub fn tape(
+    /// The tape of a pass that has kept none, made for the backward pass that follows; and its
+    /// scores once more.
+    pub fn tape<'c>(
         &self,
-        model: &Model<B>,
+        model: &Model,
+        cache: Option<&'c ActivationCache>,
         masks: &SamplingMasks,
         temperature: f32,
         limits: &PassLimits,
-    ) -> (Scores, Tape<'a, B>) {
+    ) -> (Scores, Tape<'c>) {
         let packed = self.packed(masks);
-        match &self.way {
-            Way::Cached { cache, slots } => {
+        match (&self.strategy, cache) {
+            (PassStrategy::Cached { slots }, Some(cache)) => {
                 let _span = self.span("forward from the cache");
                 model.tape_from_cache(packed, temperature, cache, slots)
             }
-            Way::OnPolicy | Way::Forward(_) | Way::ScoreOnly => {
+            _ => {
                 let _span = self.span("forward");
                 let keep = limits.keep_one(model, packed.token_count());
                 model.forward(packed, temperature, keep)
@@ -173,7 +179,7 @@ impl<'a, B: Backend> Pass<'a, B> {
     }
 }
 
-/// Where the sequences of an update are cut.
+/// A part of an update's sequences: one micro-batch.
 pub(crate) struct Cut {
     pub sequences: Range<usize>,
     pub targets: Range<usize>,
@@ -182,8 +188,8 @@ pub(crate) struct Cut {
     pub idle: bool,
 }
 
-/// Micro-batches of one shard that are idle as a whole or not at all, and so with what `is_cached` says, in order: those of this
-/// rank. `of_sequences` are the sequences' units.
+/// This rank's micro-batches, in order. None mixes shards, idle with busy, or cached with uncached
+/// sequences. `of_sequences` are the sequences' units.
 pub(crate) fn cut(
     sequences: &[Sequence<'_>],
     of_sequences: Vec<Unit>,
@@ -223,7 +229,8 @@ pub(crate) fn cut(
     cuts
 }
 
-/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the sum of each.
+/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the
+/// sum of each.
 pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
     let mut batches: Vec<Unit> = Vec::new();
     for unit in units {
@@ -246,60 +253,62 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn each_pass_goes_the_cheapest_way_that_it_can() {
+    fn each_pass_has_the_cheapest_strategy() {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
         let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
-        let cache = ActivationCache::new(&model, 8).unwrap();
         let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
         let sequences: Vec<Sequence<'_>> =
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
         let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
         let idle = [false, false, false, true, false];
-        let ways = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
+        let strategies = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
             let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
             passes(&sequences, &idle, on_policy, (&limits, &Ranks::alone(1)), &model, cache)
                 .into_iter()
                 .map(|pass| {
-                    let way = match pass.way {
-                        Way::Cached { slots, .. } => format!("cached {}", slots.len()),
-                        Way::OnPolicy => "on-policy".into(),
-                        Way::Forward(keep) => format!("forward {keep:?}"),
-                        Way::ScoreOnly => "score only".into(),
+                    let strategy = match pass.strategy {
+                        PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
+                        PassStrategy::OnPolicy => "on-policy".into(),
+                        PassStrategy::Forward(keep) => format!("forward {keep:?}"),
+                        PassStrategy::ScoreOnly => "score only".into(),
                     };
-                    (pass.sequences.len(), way)
+                    (pass.sequences.len(), strategy)
                 })
                 .collect::<Vec<_>>()
         };
-        let each = |ways: [&str; 5]| ways.map(|way| (1, way.to_owned()));
+        let each = |strategies: [&str; 5]| strategies.map(|strategy| (1, strategy.to_owned()));
         let slots = [7; 8];
         let mixed = [known(Some(&slots[..])), known(None), None, None, None];
-        let (cached, forward) = (Some(&cache), "forward Activations");
+        let (cached, forward) = (true, "forward Activations");
         let expected = ["cached 1", "on-policy", forward, "score only", forward];
-        assert_eq!(ways(&mixed, cached, 1, usize::MAX), each(expected));
+        assert_eq!(strategies(&mixed, cached, 1, usize::MAX), each(expected));
         let expected = ["on-policy", "on-policy", forward, "score only", forward];
-        assert_eq!(ways(&mixed, None, 1, usize::MAX), each(expected), "without a cache");
+        assert_eq!(strategies(&mixed, false, 1, usize::MAX), each(expected), "without a cache");
         // The tapes of two passes wait, of eight tokens each.
         let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(&*model.backend, keep);
-        for (room, way) in [
+        for (room, strategy) in [
             (bytes(Keep::Activations), forward),
             (bytes(Keep::Activations) - 1, "forward BlockInputs"),
             (bytes(Keep::BlockInputs), "forward BlockInputs"),
             (bytes(Keep::BlockInputs) - 1, "score only"),
         ] {
-            let expected = ["cached 1", "on-policy", way, "score only", way];
-            assert_eq!(ways(&mixed, cached, 1, room), each(expected));
+            let expected = ["cached 1", "on-policy", strategy, "score only", strategy];
+            assert_eq!(strategies(&mixed, cached, 1, room), each(expected));
         }
         // Whole passes are cached or known, and idle ones never join others.
         let all = [(); 5].map(|()| known(Some(&slots[..])));
         let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
-        assert_eq!(ways(&all, cached, 100, 0), expected.map(|(n, way)| (n, way.to_owned())));
+        assert_eq!(strategies(&all, cached, 100, 0), expected.map(|(n, strategy)| (n, strategy.to_owned())));
         let some = [&all[..1], &[known(None)][..], &all[..3]].concat();
         let expected = [(1, "cached 1"), (1, "on-policy"), (1, "cached 1"), (1, "cached 1"), (1, "cached 1")];
-        assert_eq!(ways(&some, cached, 100, 0), expected.map(|(n, way)| (n, way.to_owned())));
-        assert_eq!(ways(&some, None, 100, 0)[0], (3, "on-policy".to_owned()));
+        assert_eq!(strategies(&some, cached, 100, 0), expected.map(|(n, strategy)| (n, strategy.to_owned())));
+        assert_eq!(strategies(&some, false, 100, 0)[0], (3, "on-policy".to_owned()));
         let expected = [(3, forward), (1, "score only"), (1, forward)];
         let mixed = [known(None), known(None), None, None, None];
-        assert_eq!(ways(&mixed, cached, 100, usize::MAX), expected.map(|(n, way)| (n, way.to_owned())));
+        assert_eq!(
+            strategies(&mixed, cached, 100, usize::MAX),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
     }
 
     #[test]

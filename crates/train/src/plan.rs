@@ -1,4 +1,4 @@
-//! Where the memory goes, before any of it is taken.
+//! The memory plan, made before any memory is taken.
 
 mod least;
 mod parameter_sets;
@@ -18,18 +18,19 @@ use std::fmt;
 const ENOUGH_TOKENS: usize = 2048;
 /// Responses decoded at a time beyond which nothing gets faster.
 const ENOUGH_SEQUENCES: usize = 1024;
-/// What a loss over a whole minibatch holds per token: log-probs, entropies and log-masses from sampling and from training, in
-/// single and in double precision, ratios, covariances, what is picked by them, derivatives.
+/// Bytes per token of a loss over a whole minibatch: log-probs, entropies and log-masses from
+/// sampling and from training, in single and in double precision, ratios, covariances, the picked
+/// tokens, derivatives.
 const LOSS_BYTES: usize = 240;
-/// What a process model's scores hold per token of a rollout's responses: texts, log-probs, log-ratios before and after an
+/// Bytes per token of a process model's scores: texts, log-probs, log-ratios before and after an
 /// update, the parts of the advantage.
 const PROCESS_BYTES: usize = 100;
-/// Of the memory that nothing needs, the part that steps of sampling may have at most, one of so many.
+/// Captured decode steps may use at most one part in so many of the spare memory.
 const STEPS_PART: usize = 8;
-/// What the program itself takes: tokenizer, data, code; on a GPU, what is uploaded for a moment.
+/// Bytes of the program itself: tokenizer, data, code; on a GPU, of short uploads.
 pub const OVERHEAD: usize = 64 << 20;
 
-/// What a run will do, as far as its memory is concerned.
+/// The sizes of a run that decide its memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// Longest prompt and response that are sampled, together, in tokens.
@@ -40,15 +41,16 @@ pub struct Demand {
     pub longest_trained: usize,
     /// Sequences of one update.
     pub trained: usize,
-    /// How many of these must have gone forward before the loss can be computed. 0 where that can do without: all responses are
-    /// on-policy, or the loss's derivatives are constants.
+    /// How many of these must have gone forward before the loss can be computed. 0 where that can
+    /// do without: all responses are on-policy, or the loss's derivatives are constants.
     pub forward_first: usize,
     /// Tokens of one update whose loss is computed together; 0 where its derivatives are constants.
     pub loss_tokens: usize,
-    /// Tokens whose activations an update could take from sampling, at most: the most that the activation cache is of use for.
+    /// Tokens whose activations an update could take from sampling, at most: the most that the
+    /// activation cache is of use for.
     pub activation_slots: usize,
-    /// Bytes of the tokens that truncated sampling keeps, remembered until they have been learnt from, at most; 0 where it keeps
-    /// all, or nothing bounds them.
+    /// Bytes of the tokens that truncated sampling keeps, remembered until they have been learnt
+    /// from, at most; 0 where it keeps all, or nothing bounds them.
     pub kept_tokens: usize,
     /// Longest sequence that is scored where nothing is trained, in tokens; 0 where none is.
     pub scored: usize,
@@ -63,37 +65,39 @@ pub struct Demand {
 pub struct Plan {
     /// Weights of the model, and of the reference and the process model, where there are such.
     pub weights: usize,
-    /// The gradients of what is trained, and the sums of shards that wait to be added: while there are updates.
+    /// The gradients of what is trained, and the sums of shards that wait to be added: while there
+    /// are updates.
     pub gradient: usize,
     /// AdamW's moments of what is trained, as far as they are in the device's memory.
     pub moments: usize,
-    /// The same of the host's memory, where that is another.
+    /// The plan of the host's memory, where the device has its own.
     pub host_moments: usize,
-    /// What the program, the loss, what truncated sampling has kept and a tensor that is saved take of the host's memory, at
-    /// most; 0 where that is the device's.
+    /// Most bytes of the host's memory for the program, the loss, the tokens that truncated
+    /// sampling keeps and a tensor that is saved; 0 if the device's memory is the host's.
     pub host_program: usize,
-    /// What truncated sampling has kept, at most.
+    /// Most bytes of the tokens that truncated sampling keeps.
     pub kept_tokens: usize,
-    /// What attention and linear layers take beside their buffers, in any phase.
+    /// Most bytes that attention and linear layers take beside their buffers, in any phase.
     pub blocks: usize,
     /// Keys and values while sampling.
     pub kv_cache: usize,
     /// Logits while sampling.
     pub logits: usize,
-    /// Steps of sampling that the device keeps, to launch them as one: an estimate. They are given up where anything else lacks
-    /// memory.
+    /// Steps of sampling that the device keeps, to launch them as one: an estimate. They are given
+    /// up where anything else lacks memory.
     pub steps: usize,
     /// Tapes: what forward passes keep for the backward passes, at most.
     pub tape: usize,
     /// Activations kept from sampling for the backward passes, at most.
     pub activation_cache: usize,
-    /// What else an update takes: a pass's working memory, the head's logits, the loss, the embedding's gradient.
+    /// The other memory of an update: a pass's buffers, the head's logits, the loss, the
+    /// embedding's gradient.
     pub working: usize,
-    /// What a pass takes that scores what is not trained on.
+    /// The memory of a pass that only scores.
     pub scoring: usize,
     /// Tokens in one pass.
     pub micro_batch_tokens: usize,
-    /// What the run may take in all.
+    /// The budget of the run.
     pub budget: usize,
     sampled: usize,
     activation_slots: usize,
@@ -105,10 +109,11 @@ impl Plan {
     /// Divides the budget of a run on a device.
     ///
     /// # Errors
-    /// [`Error::Run`] with the knobs that would make it fit; [`Setting`](isentrope_evaluation::Error::Setting) when
-    /// `memory.micro_batch_tokens` is what does not.
-    pub fn new<B: Backend>(
-        backend: &B,
+    /// [`Error::Run`] with the knobs that would make it fit;
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when `memory.micro_batch_tokens` is what
+    /// does not.
+    pub fn new(
+        backend: &dyn Backend,
         layout: &Layout,
         demand: Demand,
         settings: &MemorySettings,
@@ -121,7 +126,7 @@ impl Plan {
         }
         let [weights, gradient, moments] = least.sets;
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
-        let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
+        let pages = demand.longest_sampled.div_ceil(backend.page_positions()) + 1;
         let kv_cache_of_one = pages.saturating_mul(layout.cache_page_bytes(backend));
         let updates = Updates::new(backend, layout, demand);
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
@@ -129,7 +134,7 @@ impl Plan {
         // Tokens of a pass of an update, and of one that scores, where so many are wanted.
         let passes =
             |wanted: usize| (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)));
-        // What makes steps faster has a part of what is not needed.
+        // Captured decode steps may use a part of the spare memory.
         let asked = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
             (gradient + least_of(pass)).max(scoring(backend, layout, demand, scored))
         });
@@ -197,15 +202,16 @@ impl Plan {
     }
 
     /// The least budget with which there is a plan, in bytes.
-    pub fn least<B: Backend>(backend: &B, layout: &Layout, demand: Demand) -> usize {
+    pub fn least(backend: &dyn Backend, layout: &Layout, demand: Demand) -> usize {
         Least::of(backend, layout, demand).bytes()
     }
 
-    /// Holds what a run on a device with memory of its own takes of the host's memory, of which so many bytes are free.
+    /// Holds what a run on a device with memory of its own takes of the host's memory, of which so
+    /// many bytes are free.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) when moments are offloaded that do not fit; [`Error::Run`] when the rest
-    /// does not.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) when moments are offloaded that do not
+    /// fit; [`Error::Run`] when the rest does not.
     pub fn check_host(&self, free: usize) -> Result<()> {
         let needed = self.host_moments.saturating_add(self.host_program);
         if needed <= free {
@@ -230,12 +236,13 @@ impl Plan {
         Err(Error::setting("memory.offload_moments", what))
     }
 
-    /// Whether weights, gradient and moments alone would fit: what can be known of a model before there are data.
+    /// Whether weights, gradient and moments alone would fit: what can be known of a model before
+    /// there are data.
     ///
     /// # Errors
     /// [`Error::Run`] when they do not.
-    pub fn check_model<B: Backend>(
-        backend: &B,
+    pub fn check_model(
+        backend: &dyn Backend,
         layout: &Layout,
         has: ParameterSets,
         settings: &MemorySettings,
@@ -265,14 +272,15 @@ impl Plan {
         self.always() + (self.kv_cache + self.logits).max(update).max(self.scoring)
     }
 
-    /// What is taken all along.
+    /// The memory that is taken in all phases.
     fn always(&self) -> usize {
         let kept = self.kept_tokens + self.activation_cache + self.steps;
         OVERHEAD + self.weights + self.moments + self.blocks + kept
     }
 
-    /// Whether what one phase has freed must go back to the system before the next, the gradient with it. Where it need not, the
-    /// gradient stays, and what two phases have taken waits to be used again.
+    /// Whether what one phase has freed must go back to the system before the next, the gradient
+    /// with it. Where it need not, the gradient stays, and what two phases have taken waits to be
+    /// used again.
     pub fn is_tight(&self) -> bool {
         let mut phases = [self.kv_cache + self.logits, self.tape + self.working, self.scoring];
         phases.sort_unstable();
@@ -300,14 +308,13 @@ impl Plan {
 }
 
 /// Whether the device's memory is another than the host's.
-fn has_own_memory<B: Backend>(backend: &B) -> bool {
+fn has_own_memory(backend: &dyn Backend) -> bool {
     backend.host_bytes(Role::OffloadedMoment(1)) > 0
 }
 
-/// What is in the host's memory, whatever computes. Plans count it against the device as well, also where that has memory of
-/// its own:
-/// the budget is one number, and the numbers that the device uploads for a moment are of the same order. It errs on the safe
-/// side.
+/// Bytes that are in the host's memory, whatever computes. Plans count them against the device too,
+/// also if it has memory of its own: the budget is one number, and the numbers that the device
+/// uploads for a moment are of the same order. It errs on the safe side.
 fn on_host(demand: Demand) -> usize {
     let loss = demand.loss_tokens.saturating_mul(LOSS_BYTES);
     let process = demand.process_tokens.saturating_mul(PROCESS_BYTES);
@@ -326,7 +333,8 @@ fn listed([weights, gradient, moments]: [usize; 3]) -> String {
     format!("weights {}, gradient {}, moments {}", human(weights), human(gradient), human(moments))
 }
 
-/// What is wrong with a micro-batch of so many tokens, which takes `needed` bytes of the `free` ones `beside` others.
+/// A sentence on a micro-batch of so many tokens that takes `needed` bytes, of which `free` are
+/// free `beside` others.
 fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) -> String {
     format!(
         "is too large: a pass of {tokens} tokens needs {} beside {beside}, and {} are left; lower it, or leave it out to have it \
@@ -339,9 +347,9 @@ fn pass_does_not_fit(tokens: usize, needed: usize, free: usize, beside: &str) ->
 /// Ranks that are tried, to find how many would do.
 const RANKS: [usize; 3] = [2, 4, 8];
 
-/// What is said of a run that does not fit, with what would make it fit.
-fn does_not_fit<B: Backend>(
-    backend: &B,
+/// The error of a run that does not fit, with the remedies.
+fn does_not_fit(
+    backend: &dyn Backend,
     layout: &Layout,
     least: Least,
     budget: usize,

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_data::{Finding, Findings, Longest, Problem, Record, Records, Report, Source, Split};
 use isentrope_evaluation::{EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 
@@ -82,11 +82,11 @@ impl Problems {
     }
 }
 
-/// Reads those training problems and evaluation files that are on this machine as far as that can be done without a model, and
-/// returns what the user should know of them.
+/// Reads those training problems and evaluation files that are on this machine as far as that can
+/// be done without a model, and returns what the user should know of them.
 ///
 /// # Errors
-/// What is wrong with the data, or with a problem of it.
+/// A sentence that says what is wrong with the data or with a problem.
 pub(crate) fn check_files(
     data: &isentrope_data::DataSettings,
     eval: &EvaluationSettings,
@@ -113,7 +113,8 @@ fn task_does_not_fit(tokens: usize, longest: &Longest) -> Error {
     Error::setting("data.task", what)
 }
 
-/// The longest prompt that a setting and the context allow. At least one token of the context is the response's.
+/// The longest prompt that a setting and the context allow. At least one token of the context is
+/// the response's.
 fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest {
     match setting {
         Some(tokens) if tokens < context => Longest { tokens, allowed_by: key },
@@ -121,7 +122,7 @@ fn longest(setting: Option<usize>, key: &'static str, context: usize) -> Longest
     }
 }
 
-/// What to say of sets that have problems which are trained on.
+/// Notes on sets that share problems with the training data.
 pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) -> Vec<String> {
     if sets.is_empty() {
         return Vec::new(); // the rows may be many
@@ -130,13 +131,13 @@ pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) 
     sets.iter().filter_map(|set| set.trained_on_note(&trained)).collect()
 }
 
-/// What to say of rows that are fewer than a step takes.
+/// A note if there are fewer rows than a step takes.
 pub(crate) fn repeated(rows: Option<usize>, what: &str, key: &str, taken: usize) -> Option<String> {
     let rows = rows.filter(|&rows| rows < taken)?;
     Some(format!("{rows} {what} are fewer than {key}, {taken}: every step takes some more than once"))
 }
 
-/// What the linter found in `what`, if there is anything to say.
+/// The linter's findings in `what`, if there are any.
 pub(crate) fn note(what: &str, report: &Report) -> Option<String> {
     if report.rows > 0 {
         return Some(format!("{what}: {report}"));

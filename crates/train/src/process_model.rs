@@ -1,14 +1,16 @@
-//! The implicit process reward model of PRIME (docs/prime.md): it says of each token how much likelier a right response has
-//! become, and learns from the verdicts of whole responses.
+//! The implicit process reward model of PRIME (docs/concepts/entropy.md): it says of each token how
+//! much likelier a right response has become, and learns from the verdicts of whole responses.
 //!
-//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs, [`process_loss`] says.
+//! It is a [`Learner`] of its own, beside a frozen reference. How its loss follows from log-probs,
+//! [`process_loss`] says.
 
 use crate::error::Result;
-use crate::learner::{Coefficients, Learner};
-use isentrope_kernels::{Backend, SamplingMasks};
+use crate::learner::{Coefficients, Learner, UpdateBatch};
+use isentrope_kernels::SamplingMasks;
 use isentrope_model::{Model, Sequence};
 use isentrope_objective::process_loss;
 use isentrope_rollout::Response;
+use isentrope_trace::span;
 use std::ops::Range;
 
 /// Responses that a process model scores and learns from, with what the reference says of them.
@@ -24,14 +26,15 @@ pub struct ProcessBatch {
 }
 
 impl ProcessBatch {
-    /// Responses, each with its prompt and whether it is right. The reference scores them, in the passes of the learner.
+    /// Responses, each with its prompt and whether it is right. The reference scores them, in the
+    /// passes of the learner.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn new<'a, B: Backend>(
+    pub fn new<'a>(
         responses: impl Iterator<Item = (&'a [u32], &'a Response, bool)>,
-        reference: &Model<B>,
-        learner: &Learner<B>,
+        reference: &Model,
+        learner: &Learner,
         temperature: f32,
     ) -> Result<Self> {
         let mut batch = Self {
@@ -65,45 +68,53 @@ impl ProcessBatch {
         self.texts.iter().map(Vec::len).sum()
     }
 
-    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is, `[responses][tokens]`.
+    /// log pi_phi - log pi_ref of the tokens of each response under the process model as it is,
+    /// `[responses][tokens]`.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn log_ratios<B: Backend>(&self, learner: &Learner<B>, temperature: f32) -> Result<Vec<Vec<f64>>> {
+    pub fn log_ratios(&self, learner: &Learner, temperature: f32) -> Result<Vec<Vec<f64>>> {
         let places = self.all();
         Ok(self.ratios(&places, &learner.score(&self.sequences(&places), temperature)?.logprobs))
     }
 
-    /// Accumulates in the learner the gradient of the [loss](process_loss) over the responses in these places. Returns the
-    /// log-ratios that it was computed from, `[places][tokens]`.
+    /// Adds the gradient of the [loss](process_loss) over the responses in these places to the
+    /// learner's. Returns the log-ratios that it was computed from, `[places][tokens]`.
     ///
     /// # Errors
-    /// As [`Learner::accumulate`].
-    pub fn accumulate<B: Backend>(
+    /// As [`Learner::forward`].
+    pub fn accumulate(
         &self,
         places: &[usize],
-        learner: &mut Learner<B>,
+        learner: &mut Learner,
         beta: f64,
         temperature: f32,
     ) -> Result<Vec<Vec<f64>>> {
-        let sequences = self.sequences(places);
-        let (idle, on_policy) = (vec![false; places.len()], vec![None; places.len()]);
-        let masks = SamplingMasks::default();
-        learner.accumulate(&sequences, &masks, &idle, temperature, &on_policy, |scores| {
-            let ratios = self.ratios(places, &scores.logprobs);
-            let lengths: Vec<usize> = ratios.iter().map(Vec::len).collect();
-            let correct: Vec<bool> = places.iter().map(|&place| self.correct[place]).collect();
-            let loss = process_loss(beta, &lengths, &ratios.concat(), &correct);
-            let coefficients = Coefficients {
-                d_logprobs: loss.d_logprobs.iter().map(|&slope| slope as f32).collect(),
-                d_entropies: vec![0.0; loss.d_logprobs.len()],
-                d_log_masses: Vec::new(),
-            };
-            (coefficients, ratios)
-        })
+        let batch = UpdateBatch {
+            sequences: &self.sequences(places),
+            masks: &SamplingMasks::default(),
+            idle: &vec![false; places.len()],
+            on_policy: &vec![None; places.len()],
+            temperature,
+        };
+        let forward = learner.forward(batch)?;
+        let ratios = self.ratios(places, &forward.scores.logprobs);
+        let lengths: Vec<usize> = ratios.iter().map(Vec::len).collect();
+        let correct: Vec<bool> = places.iter().map(|&place| self.correct[place]).collect();
+        let loss = {
+            let _span = span("loss").with("targets", forward.scores.logprobs.len());
+            process_loss(beta, &lengths, &ratios.concat(), &correct)
+        };
+        let derivatives = Coefficients {
+            d_logprobs: loss.d_logprobs.iter().map(|&slope| slope as f32).collect(),
+            d_entropies: vec![0.0; loss.d_logprobs.len()],
+            d_log_masses: Vec::new(),
+        };
+        learner.backward(forward, &derivatives)?;
+        Ok(ratios)
     }
 
-    /// Of the responses in these places, whose log-probs under the process model are `logprobs`, end to end.
+    /// Log-ratios of the responses in these places. `logprobs` are the process model's, end to end.
     fn ratios(&self, places: &[usize], logprobs: &[f32]) -> Vec<Vec<f64>> {
         let mut rest = logprobs;
         let of_response = |&place: &usize| {

@@ -1,18 +1,20 @@
-//! Where the ranks that train together meet.
+//! The exchanges of ranks that train together.
 //!
-//! A step has three meeting places. Between them every rank samples its share of the responses and takes its shards of the
-//! sequences through the model; what follows from numbers that all ranks have (the filter, advantages, the objective, the
-//! gradient's norm, the optimizer's update) every rank computes for itself. The results of a run on several ranks are those of
-//! a run on one, to the last bit: no meeting lets the number of ranks, or which of them is first, show in the order of what it
-//! gathers or adds.
+//! A step has three meeting places. Between them every rank samples its share of the responses and
+//! takes its shards of the sequences through the model; what follows from numbers that all ranks
+//! have (the filter, advantages, the objective, the gradient's norm, the optimizer's update) every
+//! rank computes for itself. The results of a run on several ranks are those of a run on one, to
+//! the last bit: no meeting lets the number of ranks, or which of them is first, show in the order
+//! of what it gathers or adds.
 //!
-//! Every rank comes to every meeting, in the same order. So nothing that a rank alone knows may decide whether there is one.
-//! While they sample, ranks meet whenever one of them has nothing left, which others hear of by
+//! Every rank comes to every meeting, in the same order. So nothing that a rank alone knows may
+//! decide whether there is one. While they sample, ranks meet whenever one of them has nothing
+//! left, which others hear of by
 //! [`is_called`](Ranks::is_called).
 
 use crate::error::{Error, Result};
 use crate::shards::shards_of;
-use isentrope_kernels::Backend;
+use isentrope_kernels::{Backend, Buffer};
 use isentrope_model::{Model, Parameters, Scores};
 use isentrope_ranks::{HostFloats, Parameter, Slices, Traffic, World, shards_of_rank};
 use isentrope_rollout::Response;
@@ -26,7 +28,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Ranks {
     world: Arc<World>,
-    /// Of an update.
+    /// Shards of an update.
     shards: usize,
     own_shards: Range<usize>,
 }
@@ -66,29 +68,31 @@ impl Ranks {
         self.shards
     }
 
-    /// Those whose gradients this rank computes.
+    /// The shards whose gradients this rank computes.
     pub fn own_shards(&self) -> Range<usize> {
         self.own_shards.clone()
     }
 
-    /// Which of consecutive items of these weights are this rank's, where it does not matter whose they are.
+    /// Which of consecutive items of these weights are this rank's, where it does not matter whose
+    /// they are.
     pub fn own(&self, weights: &[usize]) -> Range<usize> {
         let ranks = shards_of(weights, self.world.size());
         let own = self.world.rank();
         ranks.partition_point(|&rank| rank < own)..ranks.partition_point(|&rank| rank <= own)
     }
 
-    /// Which of `count` groups this rank samples. The first update takes the first `first` of them, in shards: each rank samples
-    /// about those that it will train on, since it has their activations then. Ranks that have sampled theirs take over responses
-    /// of the others (`collect/others.rs`).
+    /// Which of `count` groups this rank samples. The first update takes the first `first` of them,
+    /// in shards: each rank samples about those that it will train on, since it has their
+    /// activations then. Ranks that have sampled theirs take over responses of the others
+    /// (`collect/others.rs`).
     pub fn own_groups(&self, first: usize, count: usize) -> Vec<usize> {
         let first = first.min(count);
         let rest = self.own(&vec![1; count - first]);
         self.own(&vec![1; first]).chain(first + rest.start..first + rest.end).collect()
     }
 
-    /// While sampling: what each rank has left, in the order of ranks. Who has nothing left comes here and waits; the others come
-    /// when they [are called](Self::is_called).
+    /// While sampling: what each rank has left, in the order of ranks. Who has nothing left comes
+    /// here and waits; the others come when they [are called](Self::is_called).
     ///
     /// # Errors
     /// When another rank has failed, as all of the methods that gather.
@@ -101,11 +105,11 @@ impl Ranks {
         self.world.is_called()
     }
 
-    /// After sampling: the responses that each rank has sampled and judged, by the place in the rollout where each belongs, to
-    /// those of all.
+    /// After sampling: the responses that each rank has sampled and judged, by the place in the
+    /// rollout where each belongs, to those of all.
     ///
-    /// They come with the bits of their log-probs and entropies. Whether a response's activations are cached is known only where
-    /// it was sampled; elsewhere it has no slots.
+    /// They come with the bits of their log-probs and entropies. Whether a response's activations
+    /// are cached is known only where it was sampled; elsewhere it has no slots.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
@@ -116,7 +120,8 @@ impl Ranks {
         self.gather(own)
     }
 
-    /// The responses to the problems that each rank has asked, `[problems][samples]`, in the order of ranks: to those of all.
+    /// The responses to the problems that each rank has asked, `[problems][samples]`, in the order
+    /// of ranks: to those of all.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
@@ -124,11 +129,12 @@ impl Ranks {
         self.gather(responses)
     }
 
-    /// Before the objective: the log-probs, entropies and log-masses of the sequences that each rank has taken forward, to those
-    /// of the whole minibatch.
+    /// Before the objective: the log-probs, entropies and log-masses of the sequences that each
+    /// rank has taken forward, to those of the whole minibatch.
     ///
-    /// They come in the order of the minibatch's sequences. Every rank then computes the objective over all of them, since
-    /// it selects by covariance and averages over the whole minibatch, and goes backward through its own sequences.
+    /// They come in the order of the minibatch's sequences. Every rank then computes the objective
+    /// over all of them, since it selects by covariance and averages over the whole minibatch, and
+    /// goes backward through its own sequences.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
@@ -138,7 +144,8 @@ impl Ranks {
         Ok(Scores { logprobs, entropies, log_masses })
     }
 
-    /// Numbers of consecutive targets that each rank has, of equal length on a rank: to those of all.
+    /// Numbers of consecutive targets that each rank has, of equal length on a rank: to those of
+    /// all.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
@@ -161,22 +168,23 @@ impl Ranks {
     }
 
     /// Which numbers of all parameters each rank updates.
-    pub fn slices<B: Backend>(&self, model: &Model<B>) -> Slices {
+    pub fn slices(&self, model: &Model) -> Slices {
         Slices::new(model.layout.numbers(&*model.backend), self.world.size())
     }
 
-    /// Before the optimizer: the gradient of each rank's shards, to the gradient of the minibatch. Each rank then has its slice
-    /// of it, and nothing of use in the rest.
+    /// Before the optimizer: the gradient of each rank's shards, to the gradient of the minibatch.
+    /// Each rank then has its slice of it, and nothing of use in the rest.
     ///
-    /// f32 additions in another order give other bits. The order in which gradients are added therefore follows from the
-    /// shards alone (docs/numerics.md), and is the same for any number of ranks.
+    /// f32 additions in another order give other bits. The order in which gradients are added
+    /// therefore follows from the shards alone (docs/concepts/numerics.md), and is the same for any
+    /// number of ranks.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn sum_gradients<B: Backend>(
+    pub fn sum_gradients(
         &self,
-        backend: &B,
-        gradient: &mut Parameters<B>,
+        backend: &dyn Backend,
+        gradient: &mut Parameters,
         slices: &Slices,
     ) -> Result<()> {
         Ok(self.world.sum(&mut floats(backend, gradient, slices), slices)?)
@@ -186,12 +194,7 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn share<B: Backend>(
-        &self,
-        backend: &B,
-        parameters: &mut Parameters<B>,
-        slices: &Slices,
-    ) -> Result<()> {
+    pub fn share(&self, backend: &dyn Backend, parameters: &mut Parameters, slices: &Slices) -> Result<()> {
         Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
     }
 
@@ -211,7 +214,7 @@ impl Ranks {
         Ok(all)
     }
 
-    /// What the exchanges of this rank have taken so far.
+    /// The traffic of this rank's exchanges so far.
     pub fn traffic(&self) -> Traffic {
         self.world.traffic()
     }
@@ -224,7 +227,7 @@ impl Ranks {
         Ok(self.world.any(flag)?)
     }
 
-    /// What the first rank says.
+    /// The first rank's value, on all ranks.
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
@@ -235,8 +238,9 @@ impl Ranks {
         decoded(&self.world.broadcast(&encoded(&value)?)?)
     }
 
-    /// After an error that ends the run: tells all ranks of it, unless they know, and then gathers what each says about what is
-    /// still to be done together. Nothing, where nothing can be: where a rank is not with the others any more.
+    /// After an error that ends the run: tells all ranks of it, unless they know, and then gathers
+    /// what each says about what is still to be done together. Nothing, where nothing can be: where
+    /// a rank is not with the others any more.
     pub fn vote<T: Serialize + DeserializeOwned>(&self, error: &Error, own: &T) -> Vec<T> {
         self.world.fail(&error.to_string());
         let votes = encoded(own).ok().and_then(|own| self.world.vote(&own)).unwrap_or_default();
@@ -248,8 +252,8 @@ impl Ranks {
         self.world.stop_again();
     }
 
-    /// Ends what ranks have done together after a [`vote`](Self::vote): a rank that has failed in it says so, and nothing more
-    /// is exchanged.
+    /// Ends what ranks have done together after a [`vote`](Self::vote): a rank that has failed in
+    /// it says so, and nothing more is exchanged.
     pub fn end_vote(&self, done: Result<()>) {
         let _ = match done {
             Ok(()) => self.world.any(false).map(drop), // all wait for the last
@@ -303,22 +307,22 @@ impl Ranks {
 }
 
 /// Parameters as ranks exchange them, on whatever device they are.
-fn floats<'a, B: Backend>(
-    backend: &'a B,
-    parameters: &'a mut Parameters<B>,
+fn floats<'a>(
+    backend: &'a dyn Backend,
+    parameters: &'a mut Parameters,
     slices: &Slices,
-) -> HostFloats<OnDevice<'a, B>> {
+) -> HostFloats<OnDevice<'a>> {
     let counted = slices.lengths().zip(parameters.buffers_mut());
     HostFloats::new(counted.map(|(count, buffer)| OnDevice { backend, count, buffer }))
 }
 
-struct OnDevice<'a, B: Backend> {
-    backend: &'a B,
+struct OnDevice<'a> {
+    backend: &'a dyn Backend,
     count: usize,
-    buffer: &'a mut B::Buffer,
+    buffer: &'a mut Buffer,
 }
 
-impl<B: Backend> Parameter for OnDevice<'_, B> {
+impl Parameter for OnDevice<'_> {
     fn count(&self) -> usize {
         self.count
     }

@@ -1,4 +1,4 @@
-//! What a rollout was like, over all that was sampled, before any filter.
+//! Statistics of a rollout over all samples, before any filter.
 
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -85,7 +85,8 @@ impl RolloutStatistics {
         self.tokens
     }
 
-    /// Mean entropy of the policy: mean over responses of the mean over their tokens, in nats; nothing without responses.
+    /// Mean entropy of the policy: mean over responses of the mean over their tokens, in nats;
+    /// nothing without responses.
     pub fn entropy(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.entropy_of_responses / self.responses as f64)
     }
@@ -113,8 +114,8 @@ impl RolloutStatistics {
         self.of_verifier.note()
     }
 
-    /// Under the names of docs/metrics.md. A mean over nothing is left out: a step may sample nothing, if enough was
-    /// carried over.
+    /// Under the names of docs/reference/metrics.md. A mean over nothing is left out: a step may
+    /// sample nothing, if enough was carried over.
     pub fn record(&self, metrics: &mut Metrics) {
         metrics.set_mean("reward/mean", self.reward, self.counted);
         metrics.set_mean("reward/score", self.score, self.counted);
@@ -141,7 +142,8 @@ impl RolloutStatistics {
     }
 }
 
-/// What top-k, top-p and min-p have left of the distributions that tokens were drawn from; nothing where they are off.
+/// The probability that top-k, top-p and min-p have kept of the distributions that tokens were
+/// drawn from; empty if they are off.
 #[derive(Clone, Debug, Default)]
 struct TruncationStatistics {
     draws: usize,
@@ -180,7 +182,7 @@ impl TruncationStatistics {
 mod tests {
     use super::*;
     use isentrope_data::{Problem, Prompt};
-    use isentrope_reward::{Item, Judgement, Overlong, Verifier};
+    use isentrope_reward::{Item, Judgement, Overlong, Verifier, VerifierError, in_threads};
     use isentrope_rollout::{Completion, FinishReason, Judge};
     use serde_json::Value;
 
@@ -188,8 +190,9 @@ mod tests {
     struct Constant(f64);
 
     impl Verifier for Constant {
-        fn verify(&self, _: &Item<'_>, _: &str) -> Judgement {
-            Judgement { score: self.0, ..Judgement::new(Verdict::Correct, None, "") }
+        fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+            let correct = Judgement::new(Verdict::Correct, None, "");
+            Ok(in_threads(batch, |_, _| Judgement { score: self.0, ..correct.clone() }))
         }
     }
 

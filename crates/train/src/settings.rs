@@ -56,7 +56,7 @@ impl ModelSource {
 
 /// The table of the policy's optimizer.
 pub(crate) const POLICY_OPTIMIZER: &str = "optimizer";
-/// That of the process model's.
+/// The table of the process model's optimizer.
 pub(crate) const PROCESS_OPTIMIZER: &str = "prime.optimizer";
 
 /// AdamW (arXiv:1711.05101), its schedule and gradient clipping.
@@ -162,7 +162,8 @@ impl Optimizer {
         Err(isentrope_settings::Error { key, value, expected: expected.into() }.into())
     }
 
-    /// What is allowed but hardly meant, for a run of so many steps. `table` is the recipe's of these settings.
+    /// Warnings on settings that are allowed but hardly meant, for so many steps. `table` is the
+    /// recipe's.
     pub(crate) fn warnings(&self, table: &str, steps: u64) -> impl Iterator<Item = String> {
         let Self { warmup_steps: warm, final_fraction, .. } = *self;
         let rises = (warm >= steps && warm > 1).then(|| {
@@ -243,7 +244,7 @@ pub struct MemorySettings {
     pub offload_moments: bool,
 }
 
-/// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+/// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RanksSettings {
@@ -286,12 +287,13 @@ impl RanksSettings {
 #[serde(default, deny_unknown_fields)]
 pub struct LabSettings {
     /// Whether each step's change of entropy is measured on the very states that it has sampled, and compared with what the
-    /// theory of covariance predicts (`theory/*` in docs/metrics.md). It costs two more forward passes over the rollout.
+    /// theory of covariance predicts (`theory/*` in docs/reference/metrics.md). It costs two more forward passes over the
+    /// rollout.
     pub track_theory: bool,
     /// Whether each evaluation also measures the policy on the states of the evaluation before the first step, which are the same
     /// all along: entropy, and KL divergence from the policy that the run began with (`eval/<set>/entropy_initial_states` and
-    /// `eval/<set>/kl_initial` in docs/metrics.md). It costs an evaluation one more forward pass over its responses. Their tokens
-    /// are kept in initial-states.jsonl, so a run has them from its start or not at all.
+    /// `eval/<set>/kl_initial` in docs/reference/metrics.md). It costs an evaluation one more forward pass over its responses.
+    /// Their tokens are kept in initial-states.jsonl, so a run has them from its start or not at all.
     pub track_states: bool,
     /// Most response tokens of a step whose numbers are kept in tokens/ for `isentrope inspect` and `isentrope score`, in whole
     /// responses; 0 keeps none, and as many as a rollout has keep them all.

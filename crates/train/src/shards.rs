@@ -1,17 +1,19 @@
-//! The shards of an update: parts of its sequences whose gradients are computed apart, and added in an order of their own.
+//! The shards of an update: parts of its sequences whose gradients are computed apart, and added in
+//! an order of their own.
 //!
-//! How many there are is a number of the recipe, and part of what the weights depend on; who computes which of them is not
-//! (docs/numerics.md, "Shards").
+//! How many there are is a number of the recipe, and part of what the weights depend on; who
+//! computes which of them is not (docs/concepts/numerics.md, rule 6).
 
 use crate::error::{Error, Result};
 use isentrope_kernels::{Backend, Role};
 use isentrope_model::{Error as ModelError, Gradient, Model, Parameters};
 use std::ops::Range;
 
-/// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which the loss may say something.
+/// The shard of each unit of sequences, ascending, from what each weighs: the tokens about which
+/// the loss may say something.
 ///
-/// With c the weight of the units before it and C that of all, a unit belongs to shard `min(floor(c S / C), S - 1)` of S; to
-/// shard 0 if C is 0.
+/// With c the weight of the units before it and C that of all, a unit belongs to shard `min(floor(c
+/// S / C), S - 1)` of S; to shard 0 if C is 0.
 pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
     let total: u128 = weights.iter().map(|&weight| weight as u128).sum();
     let mut before = 0u128;
@@ -23,32 +25,35 @@ pub(crate) fn shards_of(weights: &[usize], shards: usize) -> Vec<usize> {
     weights.iter().map(&mut shard_of).collect()
 }
 
-/// Sets of parameters that wait to be added while the gradients of so many shards are computed one after the other.
+/// Sets of parameters that wait to be added while the gradients of so many shards are computed one
+/// after the other.
 pub(crate) fn waiting_sums(shards: usize) -> usize {
     shards.next_power_of_two().trailing_zeros() as usize
 }
 
-/// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of neighbours are added, 0 + 1, 2 + 3
-/// and so on, then these sums in the same way; one without a neighbour goes up as it is.
+/// The gradient of an update, shard by shard, as far as it is this rank's: the gradients of
+/// neighbours are added, 0 + 1, 2 + 3 and so on, then these sums in the same way; one without a
+/// neighbour goes up as it is.
 ///
 /// Its memory is there from the first accumulation on, until it is lent.
-pub(crate) struct ShardedGradient<B: Backend> {
-    sums: Option<Sums<B>>,
+pub(crate) struct ShardedGradient {
+    sums: Option<Sums>,
     /// This rank's.
     shards: Range<usize>,
 }
 
-/// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum k is of 2^k shards.
-pub(crate) struct Sums<B: Backend> {
-    /// Of the shard under way; in the end, of all.
-    gradient: Gradient<B>,
-    waiting: Vec<Parameters<B>>,
+/// The sums. A binary counter makes them in order, with one that waits for each of its digits: sum
+/// k is of 2^k shards.
+pub(crate) struct Sums {
+    /// The gradient of the shard under way; in the end, of all shards.
+    gradient: Gradient,
+    waiting: Vec<Parameters>,
     /// How many shards have been added.
     added: usize,
     shards: Range<usize>,
 }
 
-impl<B: Backend> ShardedGradient<B> {
+impl ShardedGradient {
     /// A gradient of zero, without memory.
     pub fn new(shards: Range<usize>) -> Self {
         Self { sums: None, shards }
@@ -58,7 +63,7 @@ impl<B: Backend> ShardedGradient<B> {
     ///
     /// # Errors
     /// [`Error::Run`] when there is no memory for them.
-    pub fn sums(&mut self, model: &Model<B>) -> Result<&mut Sums<B>> {
+    pub fn sums(&mut self, model: &Model) -> Result<&mut Sums> {
         let sums = match self.sums.take() {
             Some(sums) => sums,
             None => Sums::zeros(model, self.shards.clone()).map_err(no_room)?,
@@ -70,20 +75,21 @@ impl<B: Backend> ShardedGradient<B> {
     ///
     /// # Errors
     /// As [`sums`](Self::sums).
-    pub fn finish(&mut self, model: &Model<B>) -> Result<&mut Parameters<B>> {
+    pub fn finish(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.finish(model))
     }
 
-    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes it zero again.
+    /// Its memory between two updates, zero then, for something else: [`reset`](Self::reset) makes
+    /// it zero again.
     ///
     /// # Errors
     /// As [`sums`](Self::sums).
-    pub fn room(&mut self, model: &Model<B>) -> Result<&mut Parameters<B>> {
+    pub fn room(&mut self, model: &Model) -> Result<&mut Parameters> {
         Ok(self.sums(model)?.gradient.parameters_mut())
     }
 
     /// Back to zero, keeping the memory.
-    pub fn reset(&mut self, backend: &B) {
+    pub fn reset(&mut self, backend: &dyn Backend) {
         if let Some(sums) = &mut self.sums {
             sums.gradient.reset(backend);
             sums.added = 0;
@@ -95,13 +101,15 @@ impl<B: Backend> ShardedGradient<B> {
         self.sums.is_none()
     }
 
-    /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the next accumulation.
+    /// Back to zero, giving up the memory: whatever takes turns with updates may have it until the
+    /// next accumulation.
     pub fn lend(&mut self) {
         self.sums = None;
     }
 }
 
-/// What is said where the gradient's memory is not there. A plan counts it, so somebody else has taken it.
+/// The error if the gradient's memory is not there. The plan counts it, so another process has
+/// taken it.
 fn no_room(error: ModelError) -> Error {
     let ModelError::Memory(refused) = error else { return error.into() };
     Error::Run(format!(
@@ -110,15 +118,16 @@ fn no_room(error: ModelError) -> Error {
     ))
 }
 
-impl<B: Backend> Sums<B> {
-    fn zeros(model: &Model<B>, shards: Range<usize>) -> Result<Self, ModelError> {
+impl Sums {
+    fn zeros(model: &Model, shards: Range<usize>) -> Result<Self, ModelError> {
         let zeros = |_| Parameters::zeros(&*model.backend, &model.layout, Role::Gradient);
         let waiting = (0..waiting_sums(shards.len())).map(zeros).collect::<Result<_, _>>()?;
         Ok(Self { gradient: Gradient::zeros(model)?, waiting, added: 0, shards })
     }
 
-    /// Where the gradient of a shard accumulates. Shards come in order; those passed over are zeros.
-    pub fn of_shard(&mut self, model: &Model<B>, shard: usize) -> &mut Gradient<B> {
+    /// The gradient that a shard accumulates in. Shards come in order; shards passed over are
+    /// zeros.
+    pub fn of_shard(&mut self, model: &Model, shard: usize) -> &mut Gradient {
         assert!(self.shards.contains(&shard), "another rank's shard");
         let before = shard - self.shards.start;
         assert!(self.added <= before, "a shard that has been added already");
@@ -128,21 +137,21 @@ impl<B: Backend> Sums<B> {
         &mut self.gradient
     }
 
-    fn finish(&mut self, model: &Model<B>) -> &mut Parameters<B> {
+    fn finish(&mut self, model: &Model) -> &mut Parameters {
         let last = self.shards.len() - 1;
         if self.added <= last {
             self.of_shard(model, self.shards.end - 1).finish(model);
-            // What waits is of shards before those that are in the sum.
+            // The waiting sums are of shards before those in the sum.
             let sum = self.gradient.parameters_mut();
             let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
-            digits.for_each(|(_, waiting)| sum.add(&model.backend, waiting));
+            digits.for_each(|(_, waiting)| sum.add(&*model.backend, waiting));
             self.added = self.shards.len();
         }
         self.gradient.parameters_mut()
     }
 
     /// Counts up by the shard under way, and begins the next.
-    fn end_shard(&mut self, model: &Model<B>) {
+    fn end_shard(&mut self, model: &Model) {
         let backend = &*model.backend;
         let carries = self.added.trailing_ones() as usize;
         let (carried, free) = self.waiting.split_at_mut(carries);

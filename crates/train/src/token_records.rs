@@ -1,5 +1,6 @@
-//! Token records: some responses of each step, with what was measured of each of their tokens, for `isentrope inspect` and
-//! `isentrope score`. Which ones follows from the seed, so that every run of a recipe records the same.
+//! Token records: some responses of each step, with what was measured of each of their tokens, for
+//! `isentrope inspect` and `isentrope score`. Which ones follows from the seed, so that every run
+//! of a recipe records the same.
 
 mod candidate;
 mod dropped;
@@ -12,11 +13,10 @@ use crate::group::Group;
 use crate::learner::Learner;
 use crate::minibatch::TrainingBatch;
 use crate::run::ResponseFile;
-use isentrope_kernels::Backend;
-use isentrope_lab::tokens::{Advantages, TokenRecord};
 use isentrope_model::Sequence;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_objective::Objective;
+use isentrope_run::tokens::{Advantages, TokenRecord};
 use std::collections::{BTreeSet, HashMap};
 
 /// The responses of a step that are recorded.
@@ -29,8 +29,9 @@ pub(crate) struct TokenRecords {
 }
 
 impl TokenRecords {
-    /// Chooses among the groups that the step learns from, those that it leaves to the next, and those it has dropped. What
-    /// is learnt from, which `is_learnt` tells of a group's place and a response's number, comes before all else.
+    /// Chooses among the groups that the step learns from, those that it leaves to the next, and
+    /// those it has dropped. What is learnt from, which `is_learnt` tells of a group's place and a
+    /// response's number, comes before all else.
     pub fn choose(
         groups: &[Group],
         is_learnt: impl Fn(usize, usize) -> bool,
@@ -78,8 +79,8 @@ impl TokenRecords {
         records
     }
 
-    /// Takes in what an update of the step, from 1, says of the responses of its minibatch. Of several updates with the same
-    /// response the first counts.
+    /// Takes in what an update of the step, from 1, says of the responses of its minibatch. Of
+    /// several updates with the same response the first counts.
     pub fn learn(&mut self, update: usize, batch: &TrainingBatch, objective: &Objective) {
         for (place, tokens) in batch.responses() {
             let Some(&index) = self.places.get(&place) else { continue };
@@ -100,11 +101,12 @@ impl TokenRecords {
         }
     }
 
-    /// Scores the recorded responses under the model as it is now, after the step's last update. Texts are still missing.
+    /// Scores the recorded responses under the model as it is now, after the step's last update.
+    /// Texts are still missing.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn finish<B: Backend>(self, learner: &Learner<B>, temperature: f32) -> Result<Vec<TokenRecord>> {
+    pub fn finish(self, learner: &Learner, temperature: f32) -> Result<Vec<TokenRecord>> {
         if self.chosen.is_empty() {
             return Ok(Vec::new());
         }
@@ -123,8 +125,8 @@ impl TokenRecords {
     }
 }
 
-/// Writes records with the texts of their tokens. Apart from [`TokenRecords`], since it may fail: by then the step's updates
-/// are made and measured, and what it has come to can be saved.
+/// Writes records with the texts of their tokens. Apart from [`TokenRecords`], since it may fail:
+/// by then the step's updates are made and measured, and what it has come to can be saved.
 ///
 /// # Errors
 /// [`Io`](isentrope_evaluation::Error::Io); as [`Tokenizer::decode`].

@@ -1,4 +1,5 @@
-//! What one kind of training is to the loop: reinforcement learning is one, supervised fine-tuning another.
+//! The interface of a kind of training to the loop: reinforcement learning and supervised
+//! fine-tuning.
 
 use crate::error::Result;
 use crate::estimate::{Estimate, Kept, Limit, Peak, Speeds, Workload};
@@ -12,17 +13,18 @@ use crate::settings::{
 };
 use isentrope_data::{DataSettings, FileHash};
 use isentrope_evaluation::{Evaluation, EvaluationSet, EvaluationSettings};
+use isentrope_hub as hub;
 use isentrope_kernels::Backend;
-use isentrope_model::{ActivationCache, Keep, Layout, Model, hub};
+use isentrope_model::{ActivationCache, Keep, Layout, Model};
 use isentrope_rollout::{Judge, Limits, Prompter};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
-/// What the user writes for one kind of training, and how it is made ready.
+/// The recipe of one kind of training, and how it is made ready.
 pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
-    /// What it trains with.
+    /// The trainer that it makes.
     type Trainer: Trainer;
 
     /// Checks every key and what keys say together, then writes out what unset ones come to.
@@ -54,20 +56,21 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
         ParameterSets { reference, process_model, shards: shards.div_ceil(ranks), ranks, offloads_moments }
     }
 
-    /// What the recipe names as data: files, patterns and data sets on the hub, to learn from and, if it evaluates, held out.
+    /// The data that the recipe names: files, patterns and hub data sets, to learn from and, if it
+    /// evaluates, held out.
     fn data_places(&self) -> Vec<PathBuf>;
 
     /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user
     /// should know of them.
     ///
     /// # Errors
-    /// What is wrong with the data.
+    /// A sentence that says what is wrong with the data.
     fn check_data(&self) -> Result<Vec<String>>;
 
     /// Reads everything but the weights, and checks it all together, for one of so many ranks. `progress` hears of downloads.
     ///
     /// # Errors
-    /// What is wrong with the model's files or the data.
+    /// A sentence that says what is wrong with the model's files or the data.
     fn prepare(
         self,
         model_dir: &Path,
@@ -85,7 +88,7 @@ pub struct Tables<'a> {
     pub model: &'a ModelSource,
     /// `optimizer`.
     pub optimizer: &'a Optimizer,
-    /// Of `prime`, if a process model is trained.
+    /// The settings of the process model in `prime`, if one is trained.
     pub process_model: Option<ProcessModelTable<'a>>,
     /// `eval`.
     pub eval: &'a EvaluationSettings,
@@ -103,7 +106,7 @@ pub struct Tables<'a> {
     pub shards: usize,
 }
 
-/// What the loop needs to begin a process model.
+/// The settings that a process model begins with.
 #[derive(Clone, Copy)]
 pub struct ProcessModelTable<'a> {
     /// `prime.model`: what it begins as, if not as the policy does.
@@ -112,16 +115,17 @@ pub struct ProcessModelTable<'a> {
     pub optimizer: &'a Optimizer,
 }
 
-/// What the loop asks of one kind of training. A step has two halves: [`gather`](Self::gather) finds what to learn from,
+/// One kind of training, as the loop uses it. A step has two halves: [`gather`](Self::gather) finds
+/// what to learn from,
 /// [`learn`](Self::learn) learns it. Only the second can change weights or state, so the loop can undo a step whose first
 /// half has failed. It evaluates, records and saves by itself.
 pub trait Trainer {
     /// Its part of a checkpoint.
     type State: Serialize + DeserializeOwned;
-    /// What a step learns from.
+    /// The data that a step learns from.
     type Gathered;
 
-    /// Those of its recipe.
+    /// The tables of its recipe.
     fn tables(&self) -> Tables<'_>;
 
     /// The files that it learns from.
@@ -149,33 +153,29 @@ pub trait Trainer {
     ///
     /// # Errors
     /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps before it came to.
-    fn gather<B: Backend>(
-        &mut self,
-        state: &Self::State,
-        context: &mut GatherContext<'_, B>,
-    ) -> Result<Self::Gathered>;
+    fn gather(&mut self, state: &Self::State, context: &mut GatherContext<'_>) -> Result<Self::Gathered>;
 
     /// The second half of a step: updates the weights, and moves the state on.
     ///
     /// # Errors
     /// As [`Learner::step`]. The run ends with its last checkpoint.
-    fn learn<B: Backend>(
+    fn learn(
         &self,
         gathered: Self::Gathered,
         state: &mut Self::State,
-        context: &mut LearnContext<'_, B>,
+        context: &mut LearnContext<'_>,
     ) -> Result<()>;
 
-    /// Where an evaluation is due, what it measures beside the responses to the evaluation sets.
+    /// Measures what an evaluation needs beside the responses to the evaluation sets.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    fn evaluate<B: Backend>(&self, _learner: &Learner<B>, _record: &mut StepRecord) -> Result<()> {
+    fn evaluate(&self, _learner: &Learner, _record: &mut StepRecord) -> Result<()> {
         Ok(())
     }
 
-    /// What the evaluations after a step say of the run so far. Their own numbers are in the record already. The same
-    /// evaluations may come once more, where recording the step has failed.
+    /// Takes in the evaluations after a step, whose own numbers are in the record already. The same evaluations
+    /// may come once more, if recording the step has failed.
     fn evaluated(
         &self,
         _step: u64,
@@ -186,7 +186,7 @@ pub trait Trainer {
     ) {
     }
 
-    /// What the evaluations of the whole run come to, in sentences; the latest are those after `_step`.
+    /// Sentences on the evaluations of the whole run; the latest are those after `_step`.
     fn laws(&self, _state: &Self::State, _step: u64, _latest: &[Evaluation]) -> Vec<String> {
         Vec::new()
     }
@@ -194,37 +194,38 @@ pub trait Trainer {
 
 /// A run that is ready for its first step.
 pub struct Prepared<T> {
-    /// What the user should know before the run starts: the data's defects, settings that will have no effect.
+    /// Notes for the user before the run starts: defects of the data, settings without effect.
     pub notes: Vec<String>,
-    /// What is trained, and on what.
+    /// The trainer, with its data.
     pub trainer: T,
     /// The directory that model, tokenizer and chat template come from.
     pub(crate) model_dir: PathBuf,
     pub(crate) prompter: Prompter,
     pub(crate) judge: Judge,
-    /// What the model is evaluated on.
+    /// The evaluation sets.
     pub(crate) sets: Vec<EvaluationSet>,
     /// Texts that end a response in evaluations.
     pub(crate) eval_stop: Vec<String>,
     /// The model's parameters.
     pub(crate) layout: Layout,
-    /// What the run takes of the memory.
+    /// The run's demand of memory.
     pub(crate) demand: Demand,
-    /// What the run will compute.
+    /// The run's amount of computation.
     pub(crate) workload: Workload,
 }
 
 impl<T: Trainer> Prepared<T> {
-    /// Where the memory of a device will go. `available` are the bytes that the run may take unless the recipe says.
+    /// Plans a device's memory. `available` are the bytes that the run may take unless the recipe
+    /// says.
     ///
     /// # Errors
     /// That the run does not fit, with what would make it.
-    pub fn plan<B: Backend>(&self, backend: &B, available: usize) -> Result<Plan> {
+    pub fn plan(&self, backend: &dyn Backend, available: usize) -> Result<Plan> {
         Plan::new(backend, &self.layout, self.demand, self.trainer.tables().memory, available)
     }
 
     /// The least budget with which there is a plan, in bytes.
-    pub fn least<B: Backend>(&self, backend: &B) -> usize {
+    pub fn least(&self, backend: &dyn Backend) -> usize {
         Plan::least(backend, &self.layout, self.demand)
     }
 
@@ -232,36 +233,31 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// When the memory is too short to measure.
-    pub fn estimate<B: Backend>(&self, backend: &B, plan: &Plan) -> Result<Estimate> {
+    pub fn estimate(&self, backend: &dyn Backend, plan: &Plan) -> Result<Estimate> {
         self.estimate_with(backend, plan, &mut Speeds::default())
     }
 
-    /// The same with what has been measured on this device before.
+    /// As [`estimate`](Self::estimate), with speeds that were measured on this device before.
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
-    pub fn estimate_with<B: Backend>(
-        &self,
-        backend: &B,
-        plan: &Plan,
-        speeds: &mut Speeds,
-    ) -> Result<Estimate> {
+    pub fn estimate_with(&self, backend: &dyn Backend, plan: &Plan, speeds: &mut Speeds) -> Result<Estimate> {
         let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
         Ok(self.workload.estimate(&self.layout, self.kept(backend, plan), speed))
     }
 
     /// How long a step takes at least where a device has these peaks.
-    pub fn limit<B: Backend>(&self, backend: &B, plan: &Plan, peak: Peak) -> Limit {
+    pub fn limit(&self, backend: &dyn Backend, plan: &Plan, peak: Peak) -> Limit {
         Limit::new(self.workload.cost(backend, &self.layout, self.kept(backend, plan), plan), peak)
     }
 
-    /// The same where its peaks are what is measured here: for a tenth of a second, but for what has been measured before.
+    /// As [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless they were before.
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
-    pub fn measured_limit<B: Backend>(
+    pub fn measured_limit(
         &self,
-        backend: &B,
+        backend: &dyn Backend,
         plan: &Plan,
         speeds: &mut Speeds,
     ) -> Result<(Limit, Peak)> {
@@ -270,8 +266,8 @@ impl<T: Trainer> Prepared<T> {
         Ok((self.limit(backend, plan, peak), peak))
     }
 
-    /// What a plan has room to keep for backward passes.
-    fn kept<B: Backend>(&self, backend: &B, plan: &Plan) -> Kept {
+    /// The shares that a plan has room to keep for backward passes.
+    fn kept(&self, backend: &dyn Backend, plan: &Plan) -> Kept {
         let Demand { activation_slots, forward_first, longest_trained, trained, .. } = self.demand;
         let of_sampling = plan.passes().activation_slots as f64 / activation_slots.max(1) as f64;
         let pass = plan.micro_batch_tokens.min(trained.saturating_mul(longest_trained));
@@ -290,14 +286,14 @@ impl<T: Trainer> Prepared<T> {
     }
 }
 
-/// What the first half of a step works with. The weights cannot be changed through it.
-pub struct GatherContext<'a, B: Backend> {
+/// The context of the first half of a step. The weights cannot be changed through it.
+pub struct GatherContext<'a> {
     /// The step, from 1.
     pub step: u64,
     /// The model in training.
-    pub model: &'a Model<B>,
+    pub model: &'a Model,
     /// Keeps activations from sampling for the update, where there is memory for it.
-    pub activation_cache: Option<&'a mut ActivationCache<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache>,
     /// The ranks that train together.
     pub ranks: &'a Ranks,
     /// Turns problems into tokens.
@@ -306,27 +302,27 @@ pub struct GatherContext<'a, B: Backend> {
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
-    /// Where responses are kept.
+    /// The directory that responses are kept in.
     pub directory: &'a RunDirectory,
-    /// What is measured of the step.
+    /// The measurements of the step.
     pub record: &'a mut StepRecord,
     /// Whoever watches.
     pub observer: &'a mut dyn Observer,
 }
 
-/// What the second half of a step works with.
-pub struct LearnContext<'a, B: Backend> {
+/// The context of the second half of a step.
+pub struct LearnContext<'a> {
     /// The step, from 1.
     pub step: u64,
     /// The model in training, with its gradient and its optimizer.
-    pub learner: &'a mut Learner<B>,
+    pub learner: &'a mut Learner,
     /// The process model, where the recipe has one.
-    pub process_model: Option<&'a mut Learner<B>>,
+    pub process_model: Option<&'a mut Learner>,
     /// The model that training started from, where the loss or the process model needs it.
-    pub reference: Option<&'a Model<B>>,
-    /// Of this step's updates.
+    pub reference: Option<&'a Model>,
+    /// The learning rate of this step's updates.
     pub learning_rate: f64,
-    /// What is measured of the step.
+    /// The measurements of the step.
     pub record: &'a mut StepRecord,
     /// Whoever watches.
     pub observer: &'a mut dyn Observer,

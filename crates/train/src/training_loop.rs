@@ -3,105 +3,96 @@
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
 use crate::observer::Observer;
-use crate::optimizer::{Optimizer, Progress};
+use crate::optimizer::{Optimizer, UpdateCounts};
 use crate::plan::Plan;
 use crate::ranks::Ranks;
-use crate::run::{Ending, Example, Learners, Place, Run, RunSummary, StepRecord};
-use crate::settings::{Optimizer as Settings, POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
-use crate::trainer::{GatherContext, LearnContext, Prepared, Tables, Trainer};
+use crate::run::{
+    Ending, Example, FoundCheckpoint, Learners, OpenedRun, Run, RunLocation, RunSummary, StepRecord,
+};
+use crate::settings::{POLICY_OPTIMIZER, PROCESS_OPTIMIZER};
+use crate::trainer::{GatherContext, LearnContext, Prepared, Trainer};
 use isentrope_evaluation::{EvaluationSet, Evaluator};
 use isentrope_kernels::Backend;
-use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_ranks::World;
+use isentrope_run::tokens::TokenRecord;
 use isentrope_trace::span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Runs to the last step, or until the observer asks to stop: from the start, or from the checkpoint that is to be resumed.
+/// Runs to the last step, or until the observer asks to stop: from the start, or from the
+/// checkpoint that is to be resumed.
 ///
-/// All ranks of a world call it alike, and what comes out is the same for any number of them. The first writes the run
-/// directory, but for checkpoints and the journals of responses, which all write.
+/// All ranks of a world call it alike, and the results are the same for any number of them. The
+/// first writes the run directory, except checkpoints and the journals of responses, which all
+/// write.
 ///
 /// # Errors
 /// A sentence that says what happened and what to do; checkpoints made until then stay.
-pub fn train<T: Trainer, B: Backend>(
+pub fn train<T: Trainer>(
     prepared: Prepared<T>,
     plan: &Plan,
-    place: &Place,
+    location: &RunLocation,
     world: Arc<World>,
-    backend: Arc<B>,
+    backend: Arc<dyn Backend>,
     manifest: Value,
     observer: &mut dyn Observer,
 ) -> Result<RunSummary> {
     let Prepared { trainer, model_dir, prompter, judge, sets, eval_stop, demand, .. } = prepared;
-    let Tables { run, model, optimizer, process_model, eval, checkpoint, track_states, shards, .. } =
-        trainer.tables();
-    world.give_up_after(trainer.tables().ranks.patience());
-    let ranks = Ranks::new(world, shards)?;
+    let tables = trainer.tables();
+    world.give_up_after(tables.ranks.patience());
+    let ranks = Ranks::new(world, tables.shards)?;
     for set in &sets {
         let problems: Vec<_> =
             set.problems.iter().map(|(problem, tokens)| (tokens, &problem.ground_truth)).collect();
         ranks.note(&format!("the problems of {}", set.name), &problems)?;
     }
-    let seed = run.seed;
-    let mut reference = None;
-    let (run, (learner, process_model), state) = Run::open(
-        place,
-        (run, checkpoint, track_states),
-        ranks.clone(),
-        manifest,
-        trainer.begin(None),
-        observer,
-        |found| {
-            if let Some(found) = found {
-                found.check_model(&model_dir)?;
-            }
-            if demand.sets.reference {
-                reference = Some(Model::load(&model_dir, backend.clone())?);
-            }
-            let moment = |numbers| demand.sets.moment(numbers);
+
+    let (checkpoints, track_states) = (tables.checkpoint, tables.track_states);
+    let opened = OpenedRun::open(location, checkpoints, track_states, &ranks, &manifest, observer)?;
+    let found = opened.found.as_ref();
+    if let Some(found) = found {
+        check_resumable(found, &model_dir, &trainer)?;
+    }
+    let reference = demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
+    let moment = |numbers| demand.sets.moment(numbers);
+    let process_model = match tables.process_model {
+        Some(table) => {
             // It never samples.
-            let process_limits = PassLimits { activation_slots: 0, ..plan.passes() };
-            if let Some(found) = found {
-                trainer.check(&found.state.trainer)?;
-                if process_model.is_none() && found.state.process_optimizer.is_some() {
-                    let what = "was \"prime\" until there, and the run's process model would be lost: start anew in another \
-                                run.out with model.path set to the checkpoint";
-                    return Err(Error::setting("objective.advantage", what));
+            let limits = PassLimits { activation_slots: 0, ..plan.passes() };
+            let (backend, settings) = (backend.clone(), table.optimizer.clone());
+            Some(match found {
+                Some(found) => found.process_model(backend, settings, limits, ranks.clone(), moment)?,
+                None => {
+                    let model = Model::load(table.model.unwrap_or(&model_dir), backend)?;
+                    let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
+                    Learner::new(model, optimizer.of_table(PROCESS_OPTIMIZER), limits, ranks.clone())?
                 }
-                let process_model = process_model
-                    .map(|table| {
-                        let settings = table.optimizer.clone();
-                        found.process_model(backend.clone(), settings, process_limits, ranks.clone(), moment)
-                    })
-                    .transpose()?;
-                let learner = found.learner(backend, optimizer.clone(), plan.passes(), ranks, moment)?;
-                return Ok((learner, process_model));
-            }
-            let begin = |model: Model<B>, settings: &Settings, table, limits| {
-                let optimizer = Optimizer::with_moments(&model, settings.clone(), &ranks, moment)?;
-                let optimizer = optimizer.of_table(table);
-                Learner::new(model, optimizer, limits, ranks.clone())
-            };
-            let process_model = process_model
-                .map(|table| {
-                    let model = Model::load(table.model.unwrap_or(&model_dir), backend.clone())?;
-                    begin(model, table.optimizer, PROCESS_OPTIMIZER, process_limits)
-                })
-                .transpose()?;
-            let model = match model.from_scratch {
-                true => Model::initialize(&model_dir, seed, backend)?,
+            })
+        }
+        None => None,
+    };
+    let settings = tables.optimizer.clone();
+    let learner = match found {
+        Some(found) => found.learner(backend, settings, plan.passes(), ranks.clone(), moment)?,
+        None => {
+            let model = match tables.model.from_scratch {
+                true => Model::initialize(&model_dir, tables.run.seed, backend)?,
                 false => Model::load(&model_dir, backend)?,
             };
-            Ok((begin(model, optimizer, POLICY_OPTIMIZER, plan.passes())?, process_model))
-        },
-    )?;
-    let state = trainer.begin(Some(state));
-    // But for what each set says.
-    let sampling = eval.sampling().ending_at(&prompter.eos_tokens, &eval_stop, Some(&prompter.tokenizer));
+            let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
+            Learner::new(model, optimizer.of_table(POLICY_OPTIMIZER), plan.passes(), ranks.clone())?
+        }
+    };
+    let (run, state) = opened.begin(location, tables.run.steps, ranks, &manifest, observer)?;
+    let state = trainer.begin(state);
+
+    // Each set's decoding overrides part of it.
+    let sampling =
+        tables.eval.sampling().ending_at(&prompter.eos_tokens, &eval_stop, Some(&prompter.tokenizer));
+    let seed = tables.run.seed;
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
     let example = Example::of(&sets, &evaluator);
@@ -120,9 +111,9 @@ pub fn train<T: Trainer, B: Backend>(
     };
     let ending = match training.all_steps() {
         Ok(ending) => ending,
-        Err(Failure { error, left }) => {
+        Err(Failure { error, unsaved }) => {
             let error = error.or_free_space(); // the other ranks hear of this too
-            training.save_before_failing(&error, left);
+            training.save_before_failing(&error, unsaved);
             return Err(error);
         }
     };
@@ -131,47 +122,63 @@ pub fn train<T: Trainer, B: Backend>(
     Ok(training.run.summary(ending, example, laws))
 }
 
+/// Checks that the run can go on from a checkpoint with the recipe as it is now.
+fn check_resumable<T: Trainer>(
+    found: &FoundCheckpoint<T::State>,
+    model_dir: &Path,
+    trainer: &T,
+) -> Result<()> {
+    found.check_model(model_dir)?;
+    trainer.check(&found.state.trainer)?;
+    if trainer.tables().process_model.is_none() && found.state.process_optimizer.is_some() {
+        let what = "was \"prime\" until there, and the run's process model would be lost: start anew in another \
+                    run.out with model.path set to the checkpoint";
+        return Err(Error::setting("objective.advantage", what));
+    }
+    Ok(())
+}
+
 /// Why a run ends before its time, and what may be saved of it.
 struct Failure {
     error: Error,
-    left: Left,
+    unsaved: Unsaved,
 }
 
-/// What a step that failed has left.
-enum Left {
-    /// Nothing that is whole, or that is not saved.
+/// The state of the weights after a failure.
+enum Unsaved {
+    /// They are of no whole step.
     Nothing,
-    /// The weights of a step that was made: if that is the step that has failed, with what it has measured.
+    /// They are those after a whole step. If recording or saving that step has failed, its record.
     Step(Option<Box<StepRecord>>),
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, left: Left::Nothing }
+        Self { error, unsaved: Unsaved::Nothing }
     }
 }
 
-/// What a rank says about saving before the run ends with an error.
+/// A rank's vote on whether to save before the run ends with an error.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Vote {
     /// Whether this rank has steps to save.
     saves: bool,
     /// Whether weights that training has damaged may be the cause.
     doubts: bool,
-    /// The updates that its moments are of.
-    progress: Vec<Progress>,
+    /// The updates that its moments have seen.
+    progress: Vec<UpdateCounts>,
 }
 
 /// A run under way.
-struct TrainingLoop<'a, T: Trainer, B: Backend> {
-    // What changes from step to step.
+struct TrainingLoop<'a, T: Trainer> {
+    // These change from step to step.
     trainer: T,
     state: T::State,
-    learner: Learner<B>,
-    process_model: Option<Learner<B>>,
+    learner: Learner,
+    process_model: Option<Learner>,
     run: Run,
-    // What does not.
-    reference: Option<Model<B>>,
+    // These stay.
+    reference: Option<Model>,
     evaluator: Evaluator<'a>,
     sets: &'a [EvaluationSet],
     plan: &'a Plan,
@@ -180,7 +187,7 @@ struct TrainingLoop<'a, T: Trainer, B: Backend> {
     observer: &'a mut dyn Observer,
 }
 
-impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
+impl<T: Trainer> TrainingLoop<'_, T> {
     /// Every step from where the run is.
     fn all_steps(&mut self) -> Result<Ending, Failure> {
         self.end_update(); // moments were read by way of the gradient
@@ -193,8 +200,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         Ok(if stop { Ending::Interrupted } else { Ending::Complete })
     }
 
-    /// What comes before the first step: the evaluation of the model as it is, or what the step of the checkpoint still
-    /// lacks. Returns whether to stop before the last step.
+    /// Evaluates the model before the first step, or completes the record of the checkpoint's step.
+    /// Returns whether to stop before the last step.
     fn begin(&mut self) -> Result<bool, Failure> {
         if self.run.step == 0 {
             let mut record = StepRecord::default();
@@ -208,7 +215,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         }
     }
 
-    /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last step.
+    /// One step: gather, learn, evaluate, record, save. Returns whether to stop before the last
+    /// step.
     fn step(&mut self) -> Result<bool, Failure> {
         self.run.begin_step();
         let _span = span("step").with("number", self.run.step as usize);
@@ -228,15 +236,16 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         let gathered = match self.trainer.gather(&self.state, &mut context) {
             Ok(gathered) => gathered,
             Err(error) => {
-                // Neither weights nor state have changed: the run is where the step before has left it.
+                // Neither weights nor state have changed: the run is where the step before has left
+                // it.
                 self.run.undo_step();
-                return Err(Failure { error, left: Left::Step(None) });
+                return Err(Failure { error, unsaved: Unsaved::Step(None) });
             }
         };
         self.trim_if_tight();
         if let Err(error) = self.take_gradients() {
             self.run.undo_step(); // as above
-            return Err(Failure { error, left: Left::Step(None) });
+            return Err(Failure { error, unsaved: Unsaved::Step(None) });
         }
         let skipped_before = self.learner.optimizer.progress.skipped;
         let learning_rate = self.trainer.tables().optimizer.rate(self.run.step, self.run.steps);
@@ -256,9 +265,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         self.finish_step(record)
     }
 
-    /// Takes the memory of the gradients back, on all ranks, before any of them changes a weight: it may have been lent, and
-    /// whatever
-    /// has it now is told before the step, not in the middle of it.
+    /// Takes the memory of the gradients, which may have been lent, on all ranks before any of them
+    /// changes a weight: a lack of memory then ends the run between two steps, not within one.
     fn take_gradients(&mut self) -> Result<()> {
         self.learner.take_gradient()?;
         self.process_model.as_mut().map_or(Ok(()), Learner::take_gradient)?;
@@ -266,7 +274,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         Ok(())
     }
 
-    /// Measures how many updates were left out so far, and says how many since there were `before`.
+    /// Records how many updates were left out so far, and notes those since there were `before`.
     fn record_skipped(&mut self, before: u32, record: &mut StepRecord) {
         let skipped = self.learner.optimizer.progress.skipped;
         record.metrics.set("optimizer/skipped", f64::from(skipped));
@@ -280,7 +288,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         let tokens = std::mem::take(&mut record.tokens);
         let measured = StepRecord { metrics: record.metrics.clone(), tokens, ..StepRecord::default() };
         if let Err(error) = self.record_step(record, &measured.tokens) {
-            return Err(Failure { error, left: Left::Step(Some(Box::new(measured))) });
+            return Err(Failure { error, unsaved: Unsaved::Step(Some(Box::new(measured))) });
         }
         let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
         let stop = self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
@@ -288,7 +296,8 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         Ok(stop)
     }
 
-    /// What a step still needs when its updates are made. All of it can be done again, and comes to the same.
+    /// Records a step whose updates are made. If it fails, it can be done again with the same
+    /// result.
     fn record_step(&mut self, mut record: StepRecord, tokens: &[TokenRecord]) -> Result<()> {
         self.run.write_tokens(tokens, &self.evaluator.prompter.tokenizer, &mut record.clock)?;
         self.evaluate(&mut record)?;
@@ -315,15 +324,15 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         Ok(())
     }
 
-    /// Saves what the run has come to before it ends with this error, unless that leaves the weights in doubt. All ranks come
-    /// here, from wherever in the step they were: the first must have something to save, and the moments of all must be of
-    /// the same updates.
-    fn save_before_failing(&mut self, error: &Error, left: Left) {
+    /// Saves the run before it ends with this error, unless the error leaves the weights in doubt.
+    /// All ranks come here, from wherever in the step they were: the first must have something to
+    /// save, and the moments of all must have seen the same updates.
+    fn save_before_failing(&mut self, error: &Error, unsaved: Unsaved) {
         let ranks = self.learner.ranks.clone();
         self.end_update();
         let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
         let own = Vote {
-            saves: matches!(left, Left::Step(_)) && self.run.has_unsaved(),
+            saves: matches!(unsaved, Unsaved::Step(_)) && self.run.has_unsaved(),
             doubts: error.doubts_weights(),
             progress: learners.iter().map(|learner| learner.optimizer.progress).collect(),
         };
@@ -332,9 +341,9 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
             first.saves && votes.iter().all(|vote| !vote.doubts && vote.progress == first.progress)
         });
         if agreed {
-            let unrecorded = match left {
-                Left::Step(unrecorded) => unrecorded.map(|record| *record),
-                Left::Nothing => None,
+            let unrecorded = match unsaved {
+                Unsaved::Step(unrecorded) => unrecorded.map(|record| *record),
+                Unsaved::Nothing => None,
             };
             ranks.end_vote(self.run.save_before_failing(
                 &mut learners,
@@ -348,8 +357,9 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         }
     }
 
-    /// Gives what an update has taken back to the system, gradient and all, where the next phase would not fit beside it.
-    /// Elsewhere the gradient keeps its memory: to ask for it again costs page faults on a CPU, and saves nobody anything.
+    /// Gives an update's memory, the gradient's too, back to the system if the next phase would not
+    /// fit beside it. Otherwise the gradient keeps its memory: asking for it again costs page
+    /// faults on a CPU.
     fn end_update(&mut self) {
         if self.plan.is_tight() {
             self.learner.lend_gradient();
@@ -358,7 +368,7 @@ impl<T: Trainer, B: Backend> TrainingLoop<'_, T, B> {
         self.trim_if_tight();
     }
 
-    /// Gives what a phase has freed back to the system, where the next would not fit beside it.
+    /// Gives freed memory back to the system if the next phase would not fit beside it.
     fn trim_if_tight(&self) {
         if self.plan.is_tight() {
             self.learner.model.backend.trim();

@@ -71,7 +71,8 @@ fn a_missing_file_is_started_and_a_missing_directory_named() {
 }
 
 proptest! {
-    /// Killed after any byte and resumed at any step that was whole by then, a run's file is the uninterrupted run's.
+    /// Killed after any byte and resumed at any step that was whole by then, a run's file is the
+    /// uninterrupted run's.
     #[test]
     fn resumed_file_equals_the_uninterrupted_one(
         values in prop::collection::vec(prop::num::f64::ANY, 1..20),

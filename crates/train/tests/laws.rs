@@ -1,7 +1,7 @@
 //! The entropy law while a run makes it, on evaluations that are made up.
 
 use isentrope_evaluation::Evaluation;
-use isentrope_lab::law::{Point, SEED, Study};
+use isentrope_run::law::{Point, SEED, Study};
 use isentrope_train::rl::Laws;
 use isentrope_train::run::StepRecord;
 

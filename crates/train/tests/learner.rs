@@ -3,7 +3,7 @@
 use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::checkpoint::{WeightDtype, WriteOptions, Writer};
 use isentrope_model::{ActivationCache, KvCache, Model, Packed, Scores, Sequence, Step};
-use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits};
+use isentrope_train::learner::{Coefficients, Learner, OnPolicy, PassLimits, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub const TEMPERATURE: f32 = 0.9;
 
-fn learner(limits: PassLimits) -> Learner<Cpu> {
+fn learner(limits: PassLimits) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let optimizer = Optimizer::new(
@@ -26,7 +26,7 @@ fn learner(limits: PassLimits) -> Learner<Cpu> {
     Learner::new(model, optimizer, limits, Ranks::alone(1)).unwrap()
 }
 
-pub fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
+pub fn weights(learner: &Learner) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
     let options = WriteOptions {
@@ -39,7 +39,8 @@ pub fn weights(learner: &Learner<Cpu>) -> Vec<u8> {
     fs::read(saved.join("model.safetensors")).unwrap()
 }
 
-/// A loss that no pass can know alone: each target against the mean of all. It says nothing about some sequences.
+/// A loss that no pass can know alone: each target against the mean of all. It says nothing about
+/// some sequences.
 pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients {
     let silent = sequences.iter().zip(SILENT).flat_map(|(s, silent)| vec![silent; s.target_count()]);
     let from_mean = |values: &[f32]| {
@@ -54,19 +55,28 @@ pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coeffici
     }
 }
 
+/// Adds the gradient of [`against_the_mean`] to the learner's. Returns the scores.
+pub fn accumulate(learner: &mut Learner, batch: UpdateBatch<'_>) -> isentrope_train::Result<Scores> {
+    let forward = learner.forward(batch)?;
+    let scores = forward.scores.clone();
+    learner.backward(forward, &against_the_mean(&scores, batch.sequences))?;
+    Ok(scores)
+}
+
 pub const SILENT: [bool; 7] = [false, true, false, false, true, true, false];
 
 const ALL: [bool; 7] = [true; 7];
 const NONE: [bool; 7] = [false; 7];
 
-/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the learner's activation cache.
-fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
+/// Feeds sequences to the model as a sampler would, and returns the slots of their inputs in the
+/// learner's activation cache.
+fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
     let Learner { model, activation_cache, .. } = learner;
     let activations = activation_cache.as_mut().unwrap();
     let mut slots = Vec::new();
     for sequence in sequences {
         let inputs = &sequence.tokens[..sequence.tokens.len() - 1];
-        let pages = KvCache::<Cpu>::pages_for(inputs.len());
+        let pages = KvCache::pages_for(model, inputs.len());
         let mut cache = KvCache::new(model, pages).unwrap();
         let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
         let of_sequence: Vec<u32> = inputs.iter().filter_map(|_| activations.take()).collect();
@@ -81,7 +91,8 @@ fn sample(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>]) -> Vec<Vec<u32
     slots
 }
 
-/// What truncated sampling has kept in the place of each target: of two in three, its token and some others.
+/// What truncated sampling has kept in the place of each target: of two in three, its token and
+/// some others.
 pub fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
     let mut masks = SamplingMasks::default();
     for &target in sequences.iter().flat_map(|sequence| &sequence.tokens[sequence.score_from..]) {
@@ -92,14 +103,15 @@ pub fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
 }
 
 /// Log-probs, entropies and log-masses of a sequence's targets, scored alone.
-fn score(learner: &Learner<Cpu>, sequence: &Sequence<'_>) -> Scores {
+fn score(learner: &Learner, sequence: &Sequence<'_>) -> Scores {
     let sequence = std::slice::from_ref(sequence);
     learner.model.score(&Packed::new(sequence).with_masks(masks(sequence)), TEMPERATURE)
 }
 
-/// The scores of each sequence that is on-policy, and the slots of each whose activations are also cached.
+/// The scores of each sequence that is on-policy, and the slots of each whose activations are also
+/// cached.
 fn on_policy<'a>(
-    learner: &Learner<Cpu>,
+    learner: &Learner,
     sequences: &[Sequence<'_>],
     on_policy: [bool; 7],
     cached: [bool; 7],
@@ -148,9 +160,15 @@ fn an_update_has_the_same_bits_however_its_passes_are_made() {
                 let before = weights(&learner);
                 let slots = sample(&mut learner, &sequences);
                 let on_policy = on_policy(&learner, &sequences, sampled, cached, &slots);
-                let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
                 let masks = masks(&sequences);
-                learner.accumulate(&sequences, &masks, &idle, TEMPERATURE, &on_policy, loss).unwrap();
+                let batch = UpdateBatch {
+                    sequences: &sequences,
+                    masks: &masks,
+                    idle: &idle,
+                    on_policy: &on_policy,
+                    temperature: TEMPERATURE,
+                };
+                accumulate(&mut learner, batch).unwrap();
                 assert!(learner.step(0.01).unwrap().is_finite());
                 results.push(weights(&learner));
                 assert_ne!(results[0], before);
@@ -176,11 +194,16 @@ fn what_is_cached_is_what_is_used() {
         let slots = sample(&mut learner, &sequences);
         let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);
         learner.activation_cache = Some(ActivationCache::new(&learner.model, 200).unwrap()); // zeros
-        let loss = |scores: &Scores| (against_the_mean(scores, &sequences), ());
-        // A pass whose scores differ is caught where assertions are on, and would show in the weights elsewhere.
-        let accumulate =
-            AssertUnwindSafe(|| learner.accumulate(&sequences, &masks, &NONE, TEMPERATURE, &on_policy, loss));
-        catch_unwind(accumulate).ok()?.unwrap();
+        let batch = UpdateBatch {
+            sequences: &sequences,
+            masks: &masks,
+            idle: &NONE,
+            on_policy: &on_policy,
+            temperature: TEMPERATURE,
+        };
+        // A pass whose scores differ is caught where assertions are on, and would show in the
+        // weights elsewhere.
+        catch_unwind(AssertUnwindSafe(|| accumulate(&mut learner, batch))).ok()?.unwrap();
         learner.step(0.01).unwrap();
         Some(weights(&learner))
     };

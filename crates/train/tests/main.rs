@@ -1,5 +1,5 @@
-//! The learner and the sinks of metrics. What is measured of the process as a whole has binaries of its own.
-//! One binary: each would link the whole crate anew.
+//! The learner and the sinks of metrics. What is measured of the process as a whole has binaries of
+//! its own. One binary: each would link the whole crate anew.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 mod jsonl_sink;

@@ -1,10 +1,11 @@
-//! What an update takes, against what was planned for it. The only test of its process, whose memory it reads.
+//! What an update takes, against what was planned for it. The only test of its process, whose
+//! memory it reads.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
 use isentrope_kernels::{Cpu, Isa, SamplingMasks};
-use isentrope_model::{Model, Scores, Sequence};
-use isentrope_train::learner::{Coefficients, Learner};
+use isentrope_model::{Model, Sequence};
+use isentrope_train::learner::{Coefficients, Learner, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::plan::{Demand, ParameterSets, Plan};
 use isentrope_train::ranks::Ranks;
@@ -17,7 +18,7 @@ const SEQUENCES: usize = 6;
 const TOKENS: usize = 700;
 
 /// A model whose logits are larger than anything else, with long keys.
-fn model() -> Model<Cpu> {
+fn model() -> Model {
     let config = format!(
         r#"{{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "hidden_size": 16, "intermediate_size": 32,
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128,
@@ -73,11 +74,18 @@ fn updates_take_no_more_memory_than_was_planned() {
         tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     for _ in 0..2 {
         let (masks, on_policy) = (SamplingMasks::default(), vec![None; SEQUENCES]);
-        let loss = |scores: &Scores| {
-            let ones = vec![1.0; scores.logprobs.len()];
-            (Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() }, ())
+        let batch = UpdateBatch {
+            sequences: &sequences,
+            masks: &masks,
+            idle: &[false; SEQUENCES],
+            on_policy: &on_policy,
+            temperature: 1.0,
         };
-        learner.accumulate(&sequences, &masks, &[false; SEQUENCES], 1.0, &on_policy, loss).unwrap();
+        let forward = learner.forward(batch).unwrap();
+        let ones = vec![1.0; forward.scores.logprobs.len()];
+        let derivatives =
+            Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() };
+        learner.backward(forward, &derivatives).unwrap();
         assert!(learner.step(1e-3).unwrap().is_finite());
         // What tracking the theory does beside an update.
         let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, 1.0).unwrap();

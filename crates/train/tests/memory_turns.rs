@@ -1,11 +1,12 @@
-//! Whether updates and evaluations take turns with the memory. The only test of its process, whose memory it reads.
+//! Whether updates and evaluations take turns with the memory. The only test of its process, whose
+//! memory it reads.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
 use isentrope_kernels::{Cpu, Isa};
 use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::sft::Recipe;
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
@@ -41,7 +42,8 @@ impl Observer for Memory {
     fn step(&mut self, _: &StepReport<'_>) {}
 }
 
-/// A model whose activations and gradient are larger than anything else, over the built-in task's characters.
+/// A model whose activations and gradient are larger than anything else, over the built-in task's
+/// characters.
 fn model(dir: &Path) {
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
@@ -77,7 +79,7 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     let prepared = recipe.prepare(dir.path(), 1, &()).unwrap();
     let plan = prepared.plan(&*cpu, 0).unwrap();
     assert!(plan.is_tight(), "{plan}");
-    let place = Place {
+    let place = RunLocation {
         dir: dir.path().join("run"),
         existing: Existing::Refuse,
         source: dir.path().join("recipe.toml"),
@@ -91,7 +93,8 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     let most = status("VmHWM");
     let mib = |bytes: usize| bytes >> 20;
     assert!(most - first > 50 << 20, "{} MiB at first, {} MiB at most", mib(first), mib(most));
-    // The gradient goes with the activations. Of the moments, no page was touched before the first step.
+    // The gradient goes with the activations. Of the moments, no page was touched before the first
+    // step.
     assert!(
         last < first + plan.moments + plan.gradient / 2,
         "{} MiB before the first step, {} MiB after it, {} MiB at most",

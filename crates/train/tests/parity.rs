@@ -1,8 +1,9 @@
-//! A rollout's first two updates against the same computed by PyTorch in float32 (tests/fixtures/parity): GRPO on the
-//! first minibatch, then KL-Cov on the second, or GRPO again, with ratios beyond the clip range.
+//! A rollout's first two updates against the same computed by PyTorch in float32
+//! (tests/fixtures/parity): GRPO on the first minibatch, then KL-Cov on the second, or GRPO again,
+//! with ratios beyond the clip range.
 //!
-//! Largest deviations found on x86-64: losses 7.4e-7, norms 2.1e-7, gradients 6.6e-6 (PyTorch's own are within 1.7e-5 of
-//! double precision), weights 1.1e-5 of the update.
+//! Largest deviations found on x86-64: losses 7.4e-7, norms 2.1e-7, gradients 6.6e-6 (PyTorch's own
+//! are within 1.7e-5 of double precision), weights 1.1e-5 of the update.
 
 use isentrope_data::{Problem, Prompt};
 use isentrope_kernels::{Cpu, Isa, Role};
@@ -45,7 +46,8 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
     let groups = fixture.groups();
     for (name, settings) in [("grpo-second", ObjectiveSettings::default()), ("kl-cov", kl_cov())] {
         let mut learner = fixture.learner();
-        // AdamW's first step turns a gradient that is all rounding into a whole step: both begin from the same gradient.
+        // AdamW's first step turns a gradient that is all rounding into a whole step: both begin
+        // from the same gradient.
         let mut first = fixture.parameters(&learner.model, "grpo.gradient.");
         learner.optimizer.update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE).unwrap();
         let said = accumulate(&mut learner, &groups, 1, &settings);
@@ -86,7 +88,7 @@ fn adamw() -> settings::Optimizer {
 
 /// What the trainer does with the minibatch of this number, short of the step.
 fn accumulate(
-    learner: &mut Learner<Cpu>,
+    learner: &mut Learner,
     groups: &[Group],
     number: usize,
     settings: &ObjectiveSettings,
@@ -146,13 +148,13 @@ impl Fixture {
         }
     }
 
-    pub fn model(&self) -> Model<Cpu> {
+    pub fn model(&self) -> Model {
         let checkpoint = tests().join("../../model/tests/fixtures/models/qwen2-tied");
         Model::load(&checkpoint, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap()
     }
 
     /// With passes of a few responses each.
-    pub fn learner(&self) -> Learner<Cpu> {
+    pub fn learner(&self) -> Learner {
         let model = self.model();
         let optimizer = Optimizer::new(&model, adamw(), &Ranks::alone(1)).unwrap();
         Learner::new(
@@ -213,17 +215,17 @@ impl Fixture {
         data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
-    pub fn parameters(&self, model: &Model<Cpu>, prefix: &str) -> Parameters<Cpu> {
+    pub fn parameters(&self, model: &Model, prefix: &str) -> Parameters {
         let mut parameters = Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
         for (id, parameter, tensor) in model.layout.tensors() {
             let values = self.floats(&format!("{prefix}{}", tensor.name));
-            parameters.set_rows(&model.backend, id, parameter, tensor, 0, &values);
+            parameters.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
         }
         parameters
     }
 
     /// Takes the step, whose norm is the gradient's.
-    fn require_loss_and_gradient(&self, name: &str, said: &BatchLoss, learner: &mut Learner<Cpu>) {
+    fn require_loss_and_gradient(&self, name: &str, said: &BatchLoss, learner: &mut Learner) {
         let facts = &self.facts[name];
         let objective = &said.objective;
         assert_eq!(objective.selected, facts.selected, "{name}: tokens picked");
@@ -234,7 +236,7 @@ impl Fixture {
     }
 
     /// Takes the step, likewise.
-    pub fn require_gradient(&self, name: &str, learner: &mut Learner<Cpu>) {
+    pub fn require_gradient(&self, name: &str, learner: &mut Learner) {
         let ours = values(learner.gradient().unwrap());
         for (parameter, ours) in ours {
             let theirs = self.floats(&format!("{name}.gradient.{parameter}"));
@@ -253,8 +255,8 @@ fn tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
 }
 
-fn weights(model: &Model<Cpu>) -> BTreeMap<String, Vec<f32>> {
-    values(model.weights.tensors(&model.backend, &model.layout, ""))
+fn weights(model: &Model) -> BTreeMap<String, Vec<f32>> {
+    values(model.weights.tensors(&*model.backend, &model.layout, ""))
 }
 
 fn values(tensors: Vec<Tensor>) -> BTreeMap<String, Vec<f32>> {

@@ -1,7 +1,7 @@
-//! The first two updates of PRIME's process model against the same by PyTorch in float32 (tests/fixtures/process-model).
+//! The first two updates of PRIME's process model against the same by PyTorch in float32
+//! (tests/fixtures/process-model).
 
 use crate::parity::{Fixture, LEARNING_RATE, TEMPERATURE, largest, require};
-use isentrope_kernels::Cpu;
 use isentrope_objective::process_loss;
 use isentrope_train::learner::Learner;
 use isentrope_train::process_model::ProcessBatch;
@@ -9,7 +9,7 @@ use isentrope_train::process_model::ProcessBatch;
 const BETA: f64 = 0.5;
 
 /// The rollout's responses; right is whose reward is 1.
-fn batch(fixture: &Fixture, learner: &Learner<Cpu>) -> (ProcessBatch, Vec<bool>) {
+fn batch(fixture: &Fixture, learner: &Learner) -> (ProcessBatch, Vec<bool>) {
     let tokens = fixture.floats("first.log_ratios").len();
     let groups = fixture.sampled(&vec![0.0; tokens]);
     let responses = || groups.iter().flat_map(|group| group.responses.iter().map(|r| (&group.prompt[..], r)));

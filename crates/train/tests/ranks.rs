@@ -1,11 +1,11 @@
 //! Updates on several ranks, which are threads here, against the same updates on one.
 
-use crate::learner::{SILENT, TEMPERATURE, against_the_mean, masks, sequences, tokens, weights};
+use crate::learner::{SILENT, TEMPERATURE, accumulate, masks, sequences, tokens, weights};
 use isentrope_kernels::{Cpu, Isa};
-use isentrope_model::{Model, Scores};
+use isentrope_model::Model;
 use isentrope_ranks::threads::{Faults, worlds};
 use isentrope_ranks::{Settings, Watch, World};
-use isentrope_train::learner::{Coefficients, Learner, PassLimits};
+use isentrope_train::learner::{Coefficients, Learner, PassLimits, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::Ranks;
 use isentrope_train::{Error, settings};
@@ -37,7 +37,7 @@ fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>, &Faults) -> T + Sync
     })
 }
 
-fn learner(world: Arc<World>, shards: usize) -> Learner<Cpu> {
+fn learner(world: Arc<World>, shards: usize) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
     let ranks = Ranks::new(world, shards).unwrap();
@@ -46,7 +46,8 @@ fn learner(world: Arc<World>, shards: usize) -> Learner<Cpu> {
     Learner::new(model, optimizer, limits, ranks).unwrap()
 }
 
-/// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is scored on the way.
+/// Two updates of reinforcement learning and one of fine-tuning: their weights, and all that is
+/// scored on the way.
 fn updates(world: Arc<World>, shards: usize) -> (Vec<u8>, Vec<Vec<f32>>) {
     let tokens = tokens();
     let sequences = sequences(&tokens);
@@ -54,10 +55,14 @@ fn updates(world: Arc<World>, shards: usize) -> (Vec<u8>, Vec<Vec<f32>>) {
     let mut learner = learner(world, shards);
     let mut seen = Vec::new();
     for _ in 0..2 {
-        let loss = |scores: &Scores| (against_the_mean(scores, &sequences), scores.clone());
-        let scores = learner
-            .accumulate(&sequences, &masks, &SILENT, TEMPERATURE, &vec![None; sequences.len()], loss)
-            .unwrap();
+        let batch = UpdateBatch {
+            sequences: &sequences,
+            masks: &masks,
+            idle: &SILENT,
+            on_policy: &vec![None; sequences.len()],
+            temperature: TEMPERATURE,
+        };
+        let scores = accumulate(&mut learner, batch).unwrap();
         seen.extend([scores.logprobs, scores.entropies, scores.log_masses]);
         assert!(learner.step(1e-3).unwrap().is_finite());
     }

@@ -1,4 +1,5 @@
-//! Rollouts of ranks, which are threads here, that take over responses from each other: the bytes of a run of one.
+//! Rollouts of ranks, which are threads here, that take over responses from each other: the bytes
+//! of a run of one.
 
 use isentrope_data::TaskName;
 use isentrope_kernels::{Cpu, Isa};
@@ -7,7 +8,7 @@ use isentrope_ranks::threads::{Faults, worlds};
 use isentrope_ranks::{Settings, Watch, World};
 use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
 use isentrope_train::rl::Recipe;
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
 use serde_json::json;
@@ -32,13 +33,14 @@ fn recipe() -> Recipe {
     recipe
 }
 
-/// What a rank tells, and what is done to it.
+/// Watches a rank, and interferes with it.
 struct Watcher<'a> {
     /// Responses that have gone from one rank to another.
     moved: f64,
     /// Seconds of its rollouts.
     rollouts_s: f64,
-    /// Processor time of its thread when its first rollout began, and when it last did something in one.
+    /// Processor time of its thread when its first rollout began, and when it last did something in
+    /// one.
     worked: Option<(Duration, Duration)>,
     notes: Vec<String>,
     step: u64,
@@ -78,14 +80,14 @@ fn processor_time() -> Duration {
     Duration::from_nanos(nanoseconds.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0))
 }
 
-/// What has become of a run.
+/// The results of a run.
 struct Ran {
-    /// Of every rank, why it has ended before its time.
+    /// Why each rank has ended before its time, if it has.
     errors: Vec<Option<String>>,
-    /// Of every rank, for how long its rollouts have had a processor.
+    /// The processor time of each rank's rollouts.
     worked: Vec<Duration>,
     moved: f64,
-    // Of the first rank.
+    // These are the first rank's.
     rollouts_s: f64,
     notes: Vec<String>,
 }
@@ -113,7 +115,7 @@ fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) ->
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let prepared = recipe.prepare(Path::new(&model_dir), ranks, &()).unwrap();
         let plan = prepared.plan(&*cpu, 0).unwrap();
-        let place = Place {
+        let place = RunLocation {
             dir: dir.to_owned(),
             existing: Existing::Resume,
             source: dir.join("recipe.toml"),
@@ -149,7 +151,7 @@ fn patient(period: u64) -> Watch {
     Watch { silent: None, period: Duration::from_millis(period) }
 }
 
-/// What the recipe alone decides of a run, by file.
+/// The files of a run that the recipe alone decides.
 fn results(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut pending = vec![dir.join("metrics.jsonl"), dir.join("rollouts"), dir.join("checkpoints")];
@@ -194,28 +196,35 @@ fn cases() -> Vec<(&'static str, Recipe)> {
     ]
 }
 
-#[test]
-fn responses_that_go_to_other_ranks_change_no_byte() {
-    for (name, recipe) in cases() {
-        let mut moved = 0.0;
-        let dirs = tempfile::tempdir().unwrap();
-        let alone = dirs.path().join("alone");
-        let ran = run(&recipe, &alone, 1, patient(1), &|_, _, _, _| {});
-        assert_eq!((ran.errors, ran.moved), (vec![None], 0.0));
-        for (ranks, period) in [(2, 1), (2, 6), (4, 2)] {
-            let dir = dirs.path().join(format!("{ranks}-{period}"));
-            let ran = run(&recipe, &dir, ranks, patient(period), &|_, _, _, _| {});
-            assert_eq!(ran.errors, vec![None; ranks], "{name}");
-            assert_eq!(
-                differences(&alone, &dir),
-                [""; 0],
-                "{name}, {ranks} ranks, {period} ms: {}",
-                ran.moved
-            );
-            moved += ran.moved;
-        }
-        assert!(moved > 0.0, "{name}: nothing was tried");
+/// Checks that runs of several ranks, each with a period of calls in milliseconds, have the bytes of a run
+/// of one.
+fn check_ranks(name: &str, recipe: &Recipe, runs: &[(usize, u64)]) {
+    let mut moved = 0.0;
+    let dirs = tempfile::tempdir().unwrap();
+    let alone = dirs.path().join("alone");
+    let ran = run(recipe, &alone, 1, patient(1), &|_, _, _, _| {});
+    assert_eq!((ran.errors, ran.moved), (vec![None], 0.0));
+    for &(ranks, period) in runs {
+        let dir = dirs.path().join(format!("{ranks}-{period}"));
+        let ran = run(recipe, &dir, ranks, patient(period), &|_, _, _, _| {});
+        assert_eq!(ran.errors, vec![None; ranks], "{name}");
+        let what = format!("{name}, {ranks} ranks, {period} ms: {}", ran.moved);
+        assert_eq!(differences(&alone, &dir), [""; 0], "{what}");
+        moved += ran.moved;
     }
+    assert!(moved > 0.0, "{name}: nothing was tried");
+}
+
+#[test]
+fn responses_that_go_to_another_rank_change_no_byte() {
+    let (name, recipe) = cases().swap_remove(1);
+    check_ranks(name, &recipe, &[(2, 1)]);
+}
+
+#[test]
+#[ignore = "deep: more recipes, ranks and periods of the test above"]
+fn responses_that_go_to_other_ranks_change_no_byte() {
+    cases().iter().for_each(|(name, recipe)| check_ranks(name, recipe, &[(2, 1), (2, 6), (4, 2)]));
 }
 
 #[test]
@@ -262,7 +271,8 @@ fn how_much_time_is_saved_where_one_rank_has_all_responses() {
     for responses in [400, 1600] {
         recipe.rollout.responses = responses;
         for turn in 0..3 {
-            // A rollout here takes seconds, where the period that ranks have by default is for minutes.
+            // A rollout here takes seconds, where the period that ranks have by default is for
+            // minutes.
             let ran = [20, 3_600_000].map(|period| {
                 let dir = dirs.path().join(format!("{responses}-{turn}-{period}"));
                 let ran = run(&recipe, &dir, 2, patient(period), &|_, _, _, _| {});

@@ -2,7 +2,7 @@
 
 use isentrope_kernels::{Cpu, Isa, SamplingMasks};
 use isentrope_model::{Model, Sequence, apart, units};
-use isentrope_train::learner::{Coefficients, Learner, PassLimits};
+use isentrope_train::learner::{Coefficients, Learner, PassLimits, UpdateBatch};
 use isentrope_train::optimizer::Optimizer;
 use isentrope_train::ranks::Ranks;
 use isentrope_train::settings;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const TEMPERATURE: f32 = 0.9;
 
-fn learner(model: &str, micro_batch_tokens: usize, shards: usize) -> Learner<Cpu> {
+fn learner(model: &str, micro_batch_tokens: usize, shards: usize) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(model);
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let ranks = Ranks::alone(shards);
@@ -47,7 +47,7 @@ fn coefficients(sequences: &[Sequence<'_>], idle: &[bool]) -> Coefficients {
 }
 
 /// Every number of the gradient, tensor after tensor.
-fn gradient(learner: &mut Learner<Cpu>) -> Vec<f32> {
+fn gradient(learner: &mut Learner) -> Vec<f32> {
     learner
         .gradient()
         .unwrap()
@@ -56,15 +56,22 @@ fn gradient(learner: &mut Learner<Cpu>) -> Vec<f32> {
         .collect()
 }
 
-type Accumulate = fn(&mut Learner<Cpu>, &[Sequence<'_>], &[bool]);
+type Accumulate = fn(&mut Learner, &[Sequence<'_>], &[bool]);
 
-fn reinforced(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>], idle: &[bool]) {
+fn reinforced(learner: &mut Learner, sequences: &[Sequence<'_>], idle: &[bool]) {
     let on_policy = vec![None; sequences.len()];
-    let loss = |_: &_| (coefficients(sequences, idle), ());
-    learner.accumulate(sequences, &SamplingMasks::default(), idle, TEMPERATURE, &on_policy, loss).unwrap();
+    let batch = UpdateBatch {
+        sequences,
+        masks: &SamplingMasks::default(),
+        idle,
+        on_policy: &on_policy,
+        temperature: TEMPERATURE,
+    };
+    let forward = learner.forward(batch).unwrap();
+    learner.backward(forward, &coefficients(sequences, idle)).unwrap();
 }
 
-fn fine_tuned(learner: &mut Learner<Cpu>, sequences: &[Sequence<'_>], _: &[bool]) {
+fn fine_tuned(learner: &mut Learner, sequences: &[Sequence<'_>], _: &[bool]) {
     let idle = vec![false; sequences.len()];
     learner.accumulate_weighted(sequences, TEMPERATURE, &coefficients(sequences, &idle)).unwrap();
 }

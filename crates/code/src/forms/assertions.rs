@@ -1,5 +1,5 @@
-//! Assertion code: `{"functional": ...}`, lists of assertions as in AceCode and MBPP, pytest's test functions as in KodCode,
-//! `check(candidate)` as in HumanEval and LeetCodeDataset.
+//! Assertion code: `{"functional": ...}`, lists of assertions as in AceCode and MBPP, pytest's test
+//! functions as in KodCode, `check(candidate)` as in HumanEval and LeetCodeDataset.
 
 use serde_json::{Map, Value};
 
@@ -59,7 +59,37 @@ pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, Str
     tests(parts, around)
 }
 
+/// Why assertion code cannot be used, going by how its lines begin: it needs more than assertions
+/// and plain test functions.
+fn refused(code: &str) -> Option<&'static str> {
+    const REFUSED: [(&str, &str); 8] = [
+        ("import unittest", "they use unittest"),
+        ("from unittest", "they use unittest"),
+        ("class Test", "they have classes of tests"),
+        ("async def test", "they are asynchronous"),
+        ("@pytest.fixture", "they have fixtures of pytest"),
+        ("@pytest.mark.parametrize", "they are parametrised"),
+        ("@pytest.", "they have marks of pytest"),
+        ("@patch", "they replace functions by mocks"),
+    ];
+    let wants_fixtures = |line: &str| {
+        let mut parts = line.strip_prefix("def ").unwrap_or_default().split(['(', ')']).map(str::trim);
+        let (name, parameters) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let is_called = || code.matches(&format!("{name}(")).count() > 1;
+        name.starts_with("test") && !parameters.is_empty() && !parameters.contains(['=', '*']) && !is_called()
+    };
+    code.lines().map(str::trim_start).find_map(|line| {
+        let by_start = REFUSED.iter().find(|(start, _)| line.starts_with(start)).map(|(_, why)| *why);
+        by_start.or_else(|| wants_fixtures(line).then_some("their functions have parameters, for fixtures"))
+    })
+}
+
 fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, String> {
+    if let Some(why) = parts.iter().find_map(|part| refused(part)) {
+        return Err(format!(
+            "the tests cannot be used: {why}; only assertions and plain test functions are run"
+        ));
+    }
     let entry_point = text(around, &["entry_point"])?.map(str::trim).filter(|name| !name.is_empty());
     let imports = match around.get("test_imports") {
         Some(Value::Array(lines)) => lines.iter().filter_map(Value::as_str).collect(),
@@ -75,8 +105,8 @@ fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, Strin
     Ok(Tests { kind: Kind::Assertions(test), tolerance: None, by_value: false })
 }
 
-/// Whether a prompt is the beginning of the program: HumanEval's has the head of the function, LeetCodeDataset's the imports and
-/// helper classes.
+/// Whether a prompt is the beginning of the program: HumanEval's has the head of the function,
+/// LeetCodeDataset's the imports and helper classes.
 fn is_beginning(prompt: &str, entry_point: &str) -> bool {
     if is_name(entry_point) {
         return defines(prompt, entry_point);
@@ -102,8 +132,9 @@ pub fn defines(program: &str, function: &str) -> bool {
 }
 
 impl AssertionTest {
-    /// The whole program, if the response is only its end: a model that completes HumanEval's prompt begins with the function's
-    /// body. What comes after that is cut off, as base models do not end there.
+    /// The whole program, if the response is only its end: a model that completes HumanEval's
+    /// prompt begins with the function's body. What comes after that is cut off, as base models do
+    /// not end there.
     pub(crate) fn completed(&self, program: &str) -> Option<String> {
         let name = self.entry_point.as_deref().filter(|entry_point| is_name(entry_point))?;
         let begins_inside = program.lines().find(|line| !line.trim().is_empty())?.starts_with([' ', '\t']);

@@ -1,5 +1,6 @@
-//! The tests of LiveCodeBench's rows: public ones as a text of JSON, private ones the same or packed, as
-//! base64(zlib(pickle(text))). A pickle can run code when it is loaded; this one is read as the single string that it must be.
+//! The tests of LiveCodeBench's rows: public ones as a text of JSON, private ones the same or
+//! packed, as base64(zlib(pickle(text))). A pickle can run code when it is loaded; this one is read
+//! as the single string that it must be.
 
 use std::io::Read;
 
@@ -46,8 +47,8 @@ fn unpack(packed: &str) -> Result<String, String> {
     pickled_text(&pickle).ok_or_else(|| "the tests are no pickled text".into())
 }
 
-/// The text of a pickle (protocols 1 to 5) that holds a text and nothing else. Of the opcodes only those are known that such a
-/// pickle has; see Python's `pickletools`.
+/// The text of a pickle (protocols 1 to 5) that holds a text and nothing else. Of the opcodes only
+/// those are known that such a pickle has; see Python's `pickletools`.
 fn pickled_text(pickle: &[u8]) -> Option<String> {
     let mut rest = pickle;
     let mut text = None;

@@ -19,11 +19,13 @@ pub const MOST_TESTS: usize = 10_000;
 /// Most bytes of a problem's tests together, unpacked.
 pub const MOST_BYTES: usize = 256 << 20;
 
-/// Longest input of a script, in bytes: it stands in the temporary directory of a jail, which must have place for more.
+/// Longest input of a script, in bytes: it stands in the temporary directory of a jail, which must
+/// have place for more.
 pub const MOST_INPUT: usize = 48 << 20;
 
-/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In memory each takes about a
-/// hundred bytes, of which a packed text may have a thousand for each of its own.
+/// Most values of a problem's tests, and most of a list of inputs and outputs that are texts. In
+/// memory each takes about a hundred bytes, of which a packed text may have a thousand for each of
+/// its own.
 const MOST_VALUES: usize = 8 << 20;
 const MOST_LISTED: usize = 1 << 20;
 
@@ -34,7 +36,7 @@ const DEPTH: usize = 6;
 const WRAPPERS: [&str; 6] =
     ["input_output", "test_cases", "tests", "verification_info", "official_tests", "examples"];
 
-/// What a program is judged by.
+/// The tests that a program is judged by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tests {
     /// The tests themselves.
@@ -66,7 +68,7 @@ pub enum Kind {
 pub struct Script {
     /// Its standard input.
     pub input: String,
-    /// What it must print.
+    /// The output that it must print.
     pub output: String,
 }
 
@@ -75,7 +77,7 @@ pub struct Script {
 pub struct Call {
     /// The arguments.
     pub arguments: Vec<Value>,
-    /// What it must return: any of these.
+    /// The values that it may return.
     pub accepted: Vec<Value>,
 }
 
@@ -120,7 +122,7 @@ impl Tests {
         }
     }
 
-    /// The same of a text.
+    /// Whether a text has one of the forms, going by its keys alone.
     pub fn is_form_of_text(text: &str) -> bool {
         match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[') => {
@@ -133,7 +135,7 @@ impl Tests {
         }
     }
 
-    /// What they are, in words: "3 tests, standard input and output".
+    /// Describes the tests in words: "3 tests, standard input and output".
     pub fn summary(&self) -> String {
         let count = match self.size().0 {
             1 => "1 test".into(),

@@ -1,6 +1,7 @@
-//! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and Eurus-2-RL,
-//! `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of `{"input": ..., "output": ...}` as in
-//! LiveCodeBench. With a function's name inputs are arguments.
+//! Inputs, each with what must come out: `{"inputs": [...], "outputs": [...]}` as in APPS, TACO and
+//! Eurus-2-RL, `{"input": [...], "output": [...]}` in the parts of CodeContests, and lists of
+//! `{"input": ..., "output": ...}` as in LiveCodeBench. With a function's name inputs are
+//! arguments.
 
 use serde_json::{Map, Value};
 
@@ -10,17 +11,19 @@ use crate::json::{self, Unread};
 /// CodeContests' tests, each part `{"input": [...], "output": [...]}`.
 pub const PARTS: [&str; 3] = ["public_tests", "private_tests", "generated_tests"];
 
-/// What lists call the kind of a test, where it is a function's.
+/// Names that lists of tests give to a test that calls a function.
 const OF_FUNCTIONS: [&str; 3] = ["functional", "function_call", "call_based"];
 /// And where it is a script's.
 const OF_SCRIPTS: [&str; 4] = ["stdin", "stdin_stdout", "stdio", "standard_input"];
 
-/// Reads `{"inputs": [...], "outputs": [...], "fn_name": ...}`, or the same with `input` and `output`.
+/// Reads `{"inputs": [...], "outputs": [...], "fn_name": ...}`, or the same with `input` and
+/// `output`.
 pub fn of_columns(object: &Map<String, Value>) -> Result<Tests, String> {
     tests(columns(object)?, function(object)?, object)
 }
 
-/// Reads `{"public_tests": {"input": [...], "output": [...]}, "private_tests": ..., "generated_tests": ...}`.
+/// Reads `{"public_tests": {"input": [...], "output": [...]}, "private_tests": ...,
+/// "generated_tests": ...}`.
 pub fn of_parts(object: &Map<String, Value>) -> Result<Tests, String> {
     let mut pairs = Vec::new();
     for key in PARTS {
@@ -151,8 +154,8 @@ fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
     }
 }
 
-/// Arguments are a list, or a text with a line of JSON for each; then what is returned is a text of JSON, too. `left` is how many
-/// values such texts may still have.
+/// Arguments are a list, or a text with a line of JSON for each; then what is returned is a text of
+/// JSON, too. `left` is how many values such texts may still have.
 fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Result<Call, String> {
     let mut value = |text: &str, of: &str| {
         let value = json::read(text, *left).map_err(|error| match error {
@@ -179,8 +182,8 @@ fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Resul
     })
 }
 
-/// APPS and TACO have what a function returns in a list of its own, and their judges take it with that list or without. So does
-/// this, where all tests of a problem have such a list.
+/// APPS and TACO have what a function returns in a list of its own, and their judges take it with
+/// that list or without. So does this, where all tests of a problem have such a list.
 fn unwrap(calls: &mut [Call]) {
     let wrapped = |call: &Call| match call.accepted.as_slice() {
         [Value::Array(list)] if list.len() == 1 => Some(list[0].clone()),

@@ -104,12 +104,13 @@ fn numbers_of_any_size() {
         (json::text(&arguments[0]), json::text(&accepted[0])),
         ("18446744073709551616".into(), "-9223372036854775809".into())
     );
-    // What a row has outside of a text was rounded before.
+    // A number that stands in a row outside of a text was rounded before.
     let rounded = json!({"fn_name": "f", "inputs": [[1]], "outputs": [18446744073709551616.0]});
     assert!(problem(&rounded).ends_with("give them as a text of JSON"));
 }
 
-/// `{"a": [[1, 2]]}` and so on are small; a text of many values takes a hundred times its length in memory.
+/// `{"a": [[1, 2]]}` and so on are small; a text of many values takes a hundred times its length in
+/// memory.
 #[test]
 fn tests_of_millions_of_values_are_not_read() {
     let many = format!("[{}0]", "{\"\": 0},".repeat(MOST_LISTED));
@@ -147,7 +148,8 @@ fn pairs_of_a_function() {
     );
 }
 
-/// `base64(zlib(pickle.dumps(json.dumps(...), protocol)))` by Python 3.11, of one test of standard input.
+/// `base64(zlib(pickle.dumps(json.dumps(...), protocol)))` by Python 3.11, of one test of standard
+/// input.
 const PACKED: [&str; 5] = [
     "eJyLsGJgYIiuVsrMKygtUbJSUDJUMIrJU9JRUMovLYEKGUMESlKLS0oqC1JBQsUlKZl5SrWxhQx6AFjUEu8=",
     "eJxrYIqwYmBgiK5WyswrKC1RslJQMlQwislT0lFQyi8tgQoZQwRKUotLSioLUkFCxSUpmXlKtbGFDHoAe1wTcQ==",
@@ -156,13 +158,13 @@ const PACKED: [&str; 5] = [
     "eJxrYJ1qxwABPVbR1UqZeQWlJUpWCkqGCkYxeUo6Ckr5pSVQIWOIQElqcUlJZUEqSKi4JCUzT6k2dooeALFyFJ4=",
 ];
 
-/// The same by protocol 4, of 40000 lines, which stand outside of the pickle's frames.
+/// Tests packed by protocol 4, of 40000 lines, which stand outside of the pickle's frames.
 const PACKED_LONG: &str = "\
     eNrtzLEJwlAUQFEFBwmvlhBLM4lg7EyR5hvI+4WI4BCu5j6SBSysDxxueV+7U/vZbs6PmMpcM/omDkMBAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\
     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAOCH2DdxqznXjL6J\
     oXbdePyv6ynHJfM+j+tryetU4nl5t18B0l/j";
 
-/// The same of an object that prints when it is loaded, and of a list.
+/// Pickles of an object that prints when it is loaded, and of a list.
 const PACKED_OTHERS: [&str; 2] = [
     "eJxrYJmqwAABPRxJpZk5JZl5xVN6WAuKMvNKpkye0sNcVJo3pXVK0BQ9AA+NDuo=",
     "eJxrYJnKywABsVM0ehgTp/QwJk1J1QMAO9IF2A==",
@@ -339,5 +341,32 @@ fn answers_of_other_tasks_are_no_tests() {
     ] {
         assert!(!Tests::is_form_of(&value), "{value}");
         assert!(Tests::from_value(&value).is_err(), "{value}");
+    }
+}
+
+#[test]
+fn tests_that_need_more_of_pytest_are_refused() {
+    let refused = |code: &str| Tests::from_value(&json!({"functional": code})).err();
+    for (code, why) in [
+        ("import unittest\nassert f()", "they use unittest"),
+        ("from unittest.mock import patch\nassert f()", "they use unittest"),
+        ("class TestF:\n    def test_f(self): assert f()", "they have classes of tests"),
+        ("async def test_f():\n    assert await f()", "they are asynchronous"),
+        ("@pytest.fixture\ndef x(): return 1\ndef test_f(x): assert f(x)", "they have fixtures of pytest"),
+        ("@pytest.mark.parametrize('x', [1])\ndef test_f(x): assert f(x)", "they are parametrised"),
+        ("@pytest.mark.slow\ndef test_f(): assert f()", "they have marks of pytest"),
+        ("@patch('a.b')\ndef test_f(): assert f()", "they replace functions by mocks"),
+        ("def test_f(capsys):\n    assert f()", "their functions have parameters, for fixtures"),
+    ] {
+        let problem = refused(code).unwrap();
+        assert!(problem.contains(why), "{code}: {problem}");
+    }
+    for code in [
+        "import pytest\ndef test_f():\n    with pytest.raises(ValueError): f()\n    assert f(1) == pytest.approx(2)",
+        "def test_f(x=1, *y): assert f(x)",
+        "def test_all(x): assert f(x)\ntest_all(3)",
+        "assert f('import unittest') == 1",
+    ] {
+        assert_eq!(refused(code), None, "{code}");
     }
 }

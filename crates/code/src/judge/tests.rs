@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use serde_json::json;
 
 use super::*;
-use crate::Failure;
+use crate::{AssertionTest, End, Failure};
 
 /// Answers what it was told to, and keeps what it was asked.
 #[derive(Default)]
@@ -11,7 +11,7 @@ struct Told {
     scripts: VecDeque<(String, End)>,
     values: Vec<Result<Value, End>>,
     units: Vec<Result<(), Failure>>,
-    /// What the units are said to be.
+    /// The number of units that is announced.
     known: Option<usize>,
     asked: Vec<String>,
     delay: Duration,
@@ -106,7 +106,7 @@ fn every_end_has_its_verdict() {
         (End::MemoryLimit, Verdict::MemoryLimit),
         (End::OutputLimit, Verdict::OutputLimit),
     ] {
-        // What was printed before the end does not count.
+        // Output from before a bad end does not count.
         let mut told = Told { scripts: [("1".into(), end.clone())].into(), ..Told::default() };
         assert_eq!(judge(&mut told, Score::All, &json!(PAIRS), "p").verdict, verdict);
         let mut told = Told { values: vec![Err(end.clone())], ..Told::default() };

@@ -1,4 +1,5 @@
-//! Assertion code in one jail about a program in another. All that the two say to each other passes through here.
+//! Assertion code in one jail about a program in another. All that the two say to each other passes
+//! through here.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -16,7 +17,7 @@ const QUESTION: usize = 256 << 20;
 /// Units of a test for whose time a process may compute. Each is watched by itself.
 const UNITS: usize = 10_000;
 
-/// Where a test is.
+/// A place in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The part; -1 for what comes before the first.
@@ -26,10 +27,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where a test begins.
+    /// The beginning of a test.
     pub const START: Self = Self { part: 0, test: -1 };
 
-    /// Where its process is that has not said so yet: no place that it could say comes earlier.
+    /// Stands before every place that a process could name.
     const BEFORE: Self = Self { part: -1, test: -2 };
 
     /// The unit after this one. Nothing comes after the setup that did not succeed.
@@ -47,7 +48,7 @@ impl Place {
     }
 }
 
-/// What is found of a test while it runs.
+/// A finding about a test while it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
     /// So many units it has at least. Said before the first of them.
@@ -61,12 +62,13 @@ pub enum Found {
 pub struct Counts(Vec<usize>);
 
 impl Counts {
-    /// Of so many parts, each of which is one unit at least.
+    /// Counts one unit for each part, which has one at least.
     pub fn new(parts: usize) -> Self {
         Self(vec![1; parts])
     }
 
-    /// Takes down what a process says of a part, which may have found it before; the units of all parts.
+    /// Takes down what a process says of a part, which may have found it before; the units of all
+    /// parts.
     fn add(&mut self, body: &[u8]) -> Option<usize> {
         let (part, units): (usize, u32) = serde_json::from_slice(body).ok()?;
         let known = self.0.get_mut(part)?;
@@ -75,8 +77,8 @@ impl Counts {
     }
 }
 
-/// Runs the test from `from` on with a fresh process of the program, and tells `observe` what is found, until all is done, that
-/// breaks off, or one of the processes does not survive.
+/// Runs the test from `from` on with a fresh process of the program, and tells `observe` what is
+/// found, until all is done, that breaks off, or one of the processes does not survive.
 pub fn run(
     worker: &mut Worker,
     program: &str,
@@ -114,15 +116,9 @@ struct Talk<'a> {
     deadline: Instant,
 }
 
-/// Who is to say something.
-#[derive(Clone, Copy, PartialEq)]
-enum Turn {
-    Test,
-    Program,
-}
-
 impl Talk<'_> {
-    /// Waits for the program to be loaded and tells the test its names; how it ended, if it was not.
+    /// Waits for the program to be loaded and tells the test its names; how it ended, if it was
+    /// not.
     fn load(&mut self) -> Result<Option<End>, Broken> {
         let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
         let message = match self.message(said) {
@@ -137,57 +133,53 @@ impl Talk<'_> {
         Ok(error)
     }
 
-    /// Passes on questions and answers, and tells `observe` how units went. `from` is then where to go on.
+    /// Passes on questions and answers, and tells `observe` how units went. `from` is then where to
+    /// go on.
     fn units(
         &mut self,
         from: &mut Place,
         counts: &mut Counts,
         observe: &mut dyn FnMut(Found) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Broken> {
-        let mut turn = Turn::Test;
         let mut at = Place::BEFORE;
         loop {
-            let said = match turn {
-                _ if self.limits.are_over() => Said::Late, // even if there were more to read without end
-                Turn::Test => self.tests.message(QUESTION, self.deadline)?,
-                Turn::Program => self.programs.message(self.limits.output_bytes, self.deadline)?,
+            let said = if self.limits.are_over() {
+                Said::Late // even if there were more to read without end
+            } else {
+                self.tests.message(QUESTION, self.deadline)?
             };
+            let unclear = |what: &str| Err(Failure::Test(format!("its process {what}")));
             let flow = match self.message(said) {
-                Ok(Frame { kind: kind @ (b'q' | b'a'), body }) => {
-                    let other = if turn == Turn::Test { &mut *self.programs } else { &mut *self.tests };
-                    other.tell(kind, &body);
-                    turn = if turn == Turn::Test { Turn::Program } else { Turn::Test };
-                    Ok(ControlFlow::Continue(()))
-                }
-                Ok(frame) if turn == Turn::Test => match frame.kind {
-                    b'p' => match Place::read(&frame.body).filter(|place| *place > at) {
-                        Some(place) => {
-                            at = place;
-                            self.deadline = self.limits.deadline();
-                            Ok(ControlFlow::Continue(()))
-                        }
-                        None => Err(Failure::Test("its process does not go on from unit to unit".into())),
-                    },
-                    b'c' => match counts.add(&frame.body) {
-                        Some(units) => Ok(observe(Found::Units(units))),
-                        None => Err(Failure::Test("its process does not say how many tests it has".into())),
-                    },
-                    b'u' => {
-                        *from = at.after();
-                        Ok(observe(Found::Unit(result(&frame.body))))
-                    }
-                    b'z' => {
-                        from.part = i64::MAX;
-                        return Ok(ControlFlow::Continue(()));
-                    }
-                    b'x' => {
-                        let problem = String::from_utf8_lossy(&frame.body).into_owned();
-                        Err(Failure::Ended(End::RuntimeError(problem)))
-                    }
-                    _ => Err(Failure::Test("its process says what it was not asked".into())),
+                Ok(Frame { kind: b'q', body }) => match self.answer(&body)? {
+                    Ok(()) => Ok(ControlFlow::Continue(())),
+                    Err(end) => Err(Failure::Ended(end)),
                 },
-                Ok(_) => Err(Failure::Ended(End::RuntimeError("it says what is no answer".into()))),
-                Err(end) => Err(Failure::Ended(died(turn, end))),
+                Ok(Frame { kind: b'p', body }) => match Place::read(&body).filter(|place| *place > at) {
+                    Some(place) => {
+                        at = place;
+                        self.deadline = self.limits.deadline();
+                        Ok(ControlFlow::Continue(()))
+                    }
+                    None => unclear("does not go on from unit to unit"),
+                },
+                Ok(Frame { kind: b'c', body }) => match counts.add(&body) {
+                    Some(units) => Ok(observe(Found::Units(units))),
+                    None => unclear("does not say how many tests it has"),
+                },
+                Ok(Frame { kind: b'u', body }) => {
+                    *from = at.after();
+                    Ok(observe(Found::Unit(result(&body))))
+                }
+                Ok(Frame { kind: b'z', .. }) => {
+                    from.part = i64::MAX;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                Ok(Frame { kind: b'x', body }) => {
+                    let problem = String::from_utf8_lossy(&body).into_owned();
+                    Err(Failure::Ended(End::RuntimeError(problem)))
+                }
+                Ok(_) => unclear("says what it was not asked"),
+                Err(end) => Err(Failure::Ended(died(end))),
             };
             match flow {
                 Ok(ControlFlow::Continue(())) => {}
@@ -200,6 +192,21 @@ impl Talk<'_> {
         }
     }
 
+    /// Passes a question on to the program and its answer back; how the program ended if it does
+    /// not answer.
+    fn answer(&mut self, question: &[u8]) -> Result<Result<(), End>, Broken> {
+        self.programs.tell(b'q', question);
+        let said = self.programs.message(self.limits.output_bytes, self.deadline)?;
+        Ok(match self.message(said) {
+            Ok(Frame { kind: b'a', body }) => {
+                self.tests.tell(b'a', &body);
+                Ok(())
+            }
+            Ok(_) => Err(End::RuntimeError("it says what is no answer".into())),
+            Err(end) => Err(ended_early(end)),
+        })
+    }
+
     fn message(&self, said: Said) -> Result<Frame, End> {
         match said {
             Said::Message(message) => Ok(message),
@@ -210,15 +217,14 @@ impl Talk<'_> {
     }
 }
 
-/// What it means for the program that a process has ended before its time.
-fn died(turn: Turn, end: End) -> End {
-    match (turn, end) {
-        (Turn::Program, end) => ended_early(end),
-        (Turn::Test, End::RuntimeError(how)) => {
+/// How a unit ends whose test's process has ended before its time.
+fn died(end: End) -> End {
+    match end {
+        End::RuntimeError(how) => {
             End::RuntimeError(format!("what it returned has ended the test's process: {how}"))
         }
-        (Turn::Test, End::Completed) => End::RuntimeError("the test has ended itself".into()),
-        (Turn::Test, end) => end,
+        End::Completed => End::RuntimeError("the test has ended itself".into()),
+        end => end,
     }
 }
 

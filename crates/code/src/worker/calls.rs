@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::ended::LONGEST_LINE;
 use super::server::{Broken, Order, Said, Server};
@@ -15,11 +15,12 @@ use crate::wire::Frame;
 /// Longest message beside an answer: the names of a program.
 const NAMES: usize = 1 << 20;
 
-/// Most values and keys of what a program says. Each takes about a hundred bytes here, of which a message may have millions.
+/// Most values and keys of what a program says. Each takes about a hundred bytes here, of which a
+/// message may have millions.
 const MOST_VALUES: usize = 1 << 20;
 
-/// Calls the function from call `next` on in a fresh process of the program, and tells `observe`, until all is done, that breaks
-/// off, or the process does not survive.
+/// Calls the function from call `next` on in a fresh process of the program, and tells `observe`,
+/// until all is done, that breaks off, or the process does not survive.
 pub fn run(
     worker: &mut Worker,
     program: &str,
@@ -71,7 +72,7 @@ pub fn loading_error(body: &[u8]) -> Option<End> {
     }
 }
 
-/// What the process of a program says.
+/// Reads a message of a program's process.
 fn said(body: &[u8]) -> Result<Value, End> {
     let text = std::str::from_utf8(body).map_err(|error| unreadable(&error.to_string()))?;
     json::read(text, MOST_VALUES).map_err(|error| match error {
@@ -91,8 +92,9 @@ fn call(
 ) -> Result<(Result<Value, End>, bool), Broken> {
     let mut values = Values::default();
     let arguments = values.arguments(arguments);
-    let operands = values.tuple(vec![function.into(), arguments]);
-    let question = json!({"op": "invoke", "v": operands, "o": values.objects, "plain": true});
+    let named = values.dict(json!([]), &Map::new());
+    let operands = values.tuple(vec![function.into(), 0.into(), arguments, named]);
+    let question = json!({"op": "call", "v": operands, "o": values.objects, "plain": true});
     server.tell(b'q', question.to_string().as_bytes());
     Ok(match server.message(limits.output_bytes, deadline)? {
         Said::Message(Frame { kind: b'a', body }) => (answer(&body, limits), true),

@@ -15,7 +15,8 @@ pub struct Ended {
     /// The last line of its standard error.
     #[serde(skip)]
     error: String,
-    /// Why something of it is left in the temporary directory, if so. The next run needs a jail of its own then.
+    /// Why something of it is left in the temporary directory, if so. The next run needs a jail of
+    /// its own then.
     pub left: Option<String>,
 }
 
@@ -31,7 +32,7 @@ impl Ended {
         Ok(Self { error: last.chars().take(LONGEST_LINE).collect(), ..serde_json::from_slice(line)? })
     }
 
-    /// What this means for the program of a run that was given this order.
+    /// The end of the program of a run that had `cpu_s` seconds of processor time.
     pub fn end(self, cpu_s: u64) -> End {
         let is_memory = |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
         #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]

@@ -1,4 +1,4 @@
-//! What a jail is started with: the interpreter, and the Python modules that it is given.
+//! The interpreter of a jail, and the Python modules that it is given.
 
 use isentrope_sandbox::{Limits, Program};
 use serde_json::{Value, json};
@@ -6,40 +6,28 @@ use serde_json::{Value, json};
 use super::WorkerLimits;
 use crate::Python;
 
-/// What the interpreter runs first.
+/// The interpreter's first code.
 const LOADER: &str = include_str!("../../python/loader.py");
 
-/// What the loader loads in both jails, each module after those that it imports.
-const MODULES: [(&str, &str); 17] = [
+/// Python modules of both jails, each after those that it imports.
+const MODULES: [(&str, &str); 7] = [
     ("frames", include_str!("../../python/frames.py")),
-    ("attributes", include_str!("../../python/attributes.py")),
-    ("verdicts", include_str!("../../python/verdicts.py")),
-    ("operations", include_str!("../../python/operations.py")),
-    ("iterators", include_str!("../../python/iterators.py")),
-    ("proxies", include_str!("../../python/proxies.py")),
     ("values", include_str!("../../python/values.py")),
-    ("objects", include_str!("../../python/objects.py")),
-    ("bridge", include_str!("../../python/bridge.py")),
     ("run_process", include_str!("../../python/run_process.py")),
-    ("sorted_list", include_str!("../../python/sorted_list.py")),
-    ("sortedcontainers", include_str!("../../python/sortedcontainers.py")),
     ("prelude", include_str!("../../python/prelude.py")),
-    ("patching", include_str!("../../python/patching.py")),
     ("program", include_str!("../../python/program.py")),
     ("server", include_str!("../../python/server.py")),
     ("main", include_str!("../../python/main.py")),
 ];
 
-/// What the jail for tests has beside.
-const TEST_MODULES: [(&str, &str); 5] = [
-    ("pytest_subset", include_str!("../../python/pytest_subset.py")),
-    ("collecting", include_str!("../../python/collecting.py")),
-    ("test_part", include_str!("../../python/test_part.py")),
-    ("test_code", include_str!("../../python/test_code.py")),
+/// Python modules of the jail for tests alone.
+const TEST_MODULES: [(&str, &str); 3] = [
+    ("pytest_names", include_str!("../../python/pytest_names.py")),
+    ("assertions", include_str!("../../python/assertions.py")),
     ("checker", include_str!("../../python/checker.py")),
 ];
 
-/// What a jail is for.
+/// The purpose of a jail.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     /// Runs programs.
@@ -51,7 +39,7 @@ pub enum Role {
 /// The interpreter, waiting for its first frame.
 pub fn program(python: &Python, limits: &WorkerLimits) -> Program {
     let variables = [
-        // The same programs must do the same every time.
+        // Programs must hash alike in every run.
         ("PYTHONHASHSEED", "0"),
         ("PYTHONUTF8", "1"),
         ("OPENBLAS_NUM_THREADS", "1"),

@@ -1,4 +1,5 @@
-//! The standard streams of a jail's server, read and written without waiting for longer than is wanted.
+//! The standard streams of a jail's server, read and written without waiting for longer than is
+//! wanted.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout};
@@ -30,7 +31,7 @@ impl Pipes {
         Ok(Self { stdin, stdout, stderr, outgoing: Vec::new(), written: 0, chunk: vec![0; CHUNK] })
     }
 
-    /// What is to be written, for more to be appended.
+    /// The bytes to be written, for more to be appended.
     pub fn outgoing(&mut self) -> &mut Vec<u8> {
         &mut self.outgoing
     }
@@ -53,11 +54,12 @@ impl Pipes {
         Ok(())
     }
 
-    /// What has come on the standard output, after waiting for it until `deadline` at most and writing meanwhile. Nothing at
-    /// the deadline.
+    /// Reads what is on the standard output. It waits until `deadline` at most, writes meanwhile,
+    /// and returns nothing at the deadline.
     ///
     /// # Errors
-    /// At the end of the stream, as [`ErrorKind::UnexpectedEof`], and when it cannot be read or written.
+    /// At the end of the stream, as [`ErrorKind::UnexpectedEof`], and when it cannot be read or
+    /// written.
     pub fn read(&mut self, deadline: Instant) -> io::Result<&[u8]> {
         loop {
             self.flush()?;

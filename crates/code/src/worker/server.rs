@@ -1,4 +1,5 @@
-//! One jail and the Python server in it, of which `python/server.py` is the other end: it forks a process for each run.
+//! One jail and the Python server in it, of which `python/server.py` is the other end: it forks a
+//! process for each run.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -14,7 +15,8 @@ use super::{End, RunLimits, StartError, WorkerLimits};
 use crate::Python;
 use crate::wire::{Frame, Incoming, TooLong, append};
 
-/// How long an interpreter may take to start. It takes half a second at most when the machine is idle.
+/// How long an interpreter may take to start. It takes half a second at most when the machine is
+/// idle.
 const START: Duration = Duration::from_secs(60);
 
 /// How long a server may take to end all that a run has started.
@@ -23,7 +25,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Longest frame that a server sends: the end of a run, or a part of what it says.
 const LONGEST: usize = 1 << 17;
 
-/// What a run is told that it may take.
+/// An order for a run, with its limits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Order {
     /// How the content is run: `script`, `session` or `test`.
@@ -37,7 +39,8 @@ pub struct Order {
 }
 
 impl Order {
-    /// The order for a run that is asked so many things, each of which may take the time of `limits`.
+    /// The order for a run that is asked so many things, each of which may take the time of
+    /// `limits`.
     pub fn new(mode: &'static str, limits: &RunLimits, questions: usize) -> Self {
         let questions = u32::try_from(questions).unwrap_or(u32::MAX);
         // Whoever waits ends a run in time; this ends what would do nothing but compute even so.
@@ -47,7 +50,7 @@ impl Order {
     }
 }
 
-/// What a run does.
+/// An event of a run.
 #[derive(Debug)]
 pub enum Event {
     /// It has written this: standard output of a script, a part of a message otherwise.
@@ -58,7 +61,7 @@ pub enum Event {
     Late,
 }
 
-/// What the process of a run says.
+/// A message of a run's process, or the reason why none comes.
 #[derive(Debug)]
 pub enum Said {
     /// A message.
@@ -84,7 +87,7 @@ pub struct Server {
     frames: Incoming,
     /// From the process of the run.
     messages: Incoming,
-    /// What the run may take, until it has ended.
+    /// The order of the run, until it has ended.
     running: Option<Order>,
     /// Whether it has failed.
     broken: bool,
@@ -143,7 +146,7 @@ impl Server {
         append(self.pipes.outgoing(), kind, body);
     }
 
-    /// What the run does next.
+    /// Waits for the next event of the run.
     ///
     /// # Errors
     /// [`Broken`] when the server does not work any more.

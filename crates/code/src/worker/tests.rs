@@ -12,7 +12,7 @@ use std::time::Duration;
 use isentrope_sandbox::Sandbox;
 use serde_json::Value;
 
-use super::{AssertionTest, End, Failure, Found, RunLimits, Worker, WorkerLimits};
+use super::{AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits};
 use crate::Python;
 
 fn limits() -> RunLimits {

@@ -15,8 +15,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// A list of arguments. An object whose keys are all whole numbers gets numbers as its keys, as in the harnesses of the sets
-    /// that have such arguments.
+    /// A list of arguments. An object whose keys are all whole numbers gets numbers as its keys, as
+    /// in the harnesses of the sets that have such arguments.
     pub fn arguments(&mut self, arguments: &[Value]) -> Value {
         let elements = arguments.iter().map(|argument| match argument {
             Value::Object(object) if !object.is_empty() && object.keys().all(|key| is_whole(key)) => {
@@ -52,7 +52,8 @@ impl Values {
         }
     }
 
-    fn dict(&mut self, keys: Value, object: &Map<String, Value>) -> Value {
+    /// A dictionary with these keys.
+    pub fn dict(&mut self, keys: Value, object: &Map<String, Value>) -> Value {
         let values = object.values().map(|value| self.element(value)).collect();
         self.object("d", vec![keys, values])
     }
@@ -68,9 +69,10 @@ fn is_whole(key: &str) -> bool {
     key.parse::<i64>().is_ok_and(|number| number.to_string() == key)
 }
 
-/// The value of an answer in JSON: tuples as lists, keys as texts, and what JSON has nothing for as an object that says what it
-/// is, which equals nothing that is expected. An object that is referred to many times is written as often: no value has more
-/// bytes than `longest`, if it were printed.
+/// The value of an answer in JSON: tuples as lists, keys as texts, and what JSON has nothing for as
+/// an object that says what it is, which equals nothing that is expected. An object that is
+/// referred to many times is written as often: no value has more bytes than `longest`, if it were
+/// printed.
 ///
 /// # Errors
 /// [`Unread`] when there is something wrong with it.
@@ -125,8 +127,6 @@ impl Reader<'_> {
                 let object = number.and_then(|number| self.objects.get(number)).and_then(Value::as_array);
                 self.object(object.ok_or("it refers to nothing")?, depth)
             }
-            // An object of a class that derives from a type of values, and the value that it is.
-            "h" if tagged.len() > 3 => self.element(&tagged[3], depth + 1),
             "i" => Ok(large(&of_hexadecimal(text(1)).ok_or("an integer is none")?)),
             kind => Ok(unknown(kind, tagged.get(1..).unwrap_or_default().to_vec().into())),
         }
@@ -139,7 +139,6 @@ impl Reader<'_> {
         };
         match object.first().and_then(Value::as_str).unwrap_or_default() {
             "l" | "t" => Ok(items(1)?.into()),
-            "record" => Ok(items(3)?.into()),
             "d" | "od" | "counter" | "dd" => {
                 let (keys, values) = (items(1)?, items(2)?);
                 let keys = keys.into_iter().map(|key| match key {
@@ -192,8 +191,7 @@ mod tests {
         assert_eq!(read(answer), Ok(json!([dict, dict, "x"])));
         // A set is no list, and an object of a class is nothing that JSON has.
         assert_ne!(read(json!({"v": ["r", 0], "o": [["s", [1]]]})), Ok(json!([1])));
-        assert!(read(json!({"v": ["h", 0, ["c", 1, "A", []]], "o": []})).unwrap().is_object());
-        assert_eq!(read(json!({"v": ["h", 0, ["c", 1, "A", []], 3], "o": []})), Ok(json!(3)));
+        assert!(read(json!({"v": ["x"], "o": []})).unwrap().is_object());
         // A list in itself, and one that doubles at every step.
         assert!(read(json!({"v": ["r", 0], "o": [["l", [["r", 0]]]]})).is_err());
         let doubling: Vec<_> =

@@ -15,15 +15,15 @@ use std::{fs, thread};
 use serde_json::{Value, json};
 use tempfile::{NamedTempFile, TempDir};
 
-/// What programs are asked about.
+/// The numbers that programs are asked about.
 const NUMBERS: [u32; 2] = [3, 8];
 
-/// Where programs would leave something behind.
+/// Begins the names of files that programs would leave behind.
 const TRACE: &str = "isentrope-hostile";
 
 /// The kinds of assertion code.
-pub const STYLES: [&str; 11] =
-    ["asserts", "check", "main", "all", "close", "star", "pytest", "unittest", "listed", "given", "node"];
+pub const STYLES: [&str; 9] =
+    ["asserts", "check", "main", "all", "close", "star", "pytest", "listed", "node"];
 
 /// Answers, and copies of them in all places where a program might look.
 pub struct Bait {
@@ -34,7 +34,7 @@ pub struct Bait {
     abstract_name: String,
     /// Who has come to the sockets.
     visitors: Arc<AtomicUsize>,
-    /// What there was in the run directory.
+    /// The names in the run directory at first.
     files: Vec<String>,
 }
 
@@ -132,22 +132,15 @@ impl Bait {
                 json!({"functional": close.join("\n")})
             }
             "star" => json!(format!(
-                "import pytest\nfrom solution import *\n\n\n\
-                 @pytest.mark.parametrize('n, found', list({pairs}.items()))\n\
-                 def test_answer(n, found):\n    assert answer(n) == found\n"
+                "from solution import *\n\n\ndef test_answer():\n    \
+                 for n, found in {pairs}.items():\n        assert answer(n) == found\n"
             )),
             "pytest" => {
                 json!(format!("from solution import answer\n\n\ndef test_answer():\n    {indented}\n"))
             }
-            "unittest" => {
-                json!({"functional": format!(
-                    "import unittest\n\n\nclass TestAnswer(unittest.TestCase):\n    def test_answer(self):\n        \
-                     for n, found in {pairs}.items():\n            self.assertEqual(answer(n), found)\n")})
-            }
             "listed" => {
                 json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})
             }
-            "given" => json!({"functional": include_str!("given.txt").replace("@ANSWERS@", &pairs)}),
             "method" => {
                 let indented = indented.replace("answer(", "candidate(");
                 json!({"prompt": "import math\n", "entry_point": "Solution().answer",
@@ -164,7 +157,7 @@ impl Bait {
         }
     }
 
-    /// What programs have taken or changed.
+    /// Bait that programs have taken or changed.
     pub fn taken(&self) -> impl Iterator<Item = String> {
         let mut taken = Vec::new();
         let visitors = self.visitors.load(Ordering::SeqCst);

@@ -9,7 +9,7 @@ use isentrope_code::Report;
 
 use crate::bait::STYLES;
 
-/// What programs have that speak for themselves.
+/// The protocol, for programs that speak for themselves.
 const PROTOCOL: &str = include_str!("common/protocol.py");
 
 /// A hostile program.
@@ -64,7 +64,6 @@ fn read(path: &PathBuf) -> Fixture {
         ("Scripts", &["scripts"][..]),
         ("Calls", &["calls"]),
         ("Assertions", &["check"]),
-        ("Assertions about objects", &["given"]),
         ("Assertions about a method", &["method"]),
         ("Assertions in every style", &STYLES),
     ] {
@@ -79,7 +78,7 @@ fn read(path: &PathBuf) -> Fixture {
     Fixture { name, program, variants, forms, unprotected, greedy }
 }
 
-/// What a program prints that is not in a jail.
+/// The output of a program that is not in a jail.
 pub fn run_unprotected(program: &str, number: u32) -> String {
     let mut python = Command::new("python3")
         .args(["-c", program])

@@ -3,7 +3,7 @@
 # Assertions in every style: wrong_answer or runtime_error
 from protocol import *
 
-NAMES = {"answer": "value"}
+NAMES = {"answer": "function"}
 
 say(b"l", {"names": NAMES})
 for _ in range(100):

@@ -16,7 +16,7 @@ def flood(data):
 
 
 def behave(variant):
-    say(b"l", {"names": {"answer": "value"}})
+    say(b"l", {"names": {"answer": "function"}})
     hear()
     [
         lambda: os.write(OUTWARD, b"a\xff\xff\xff\xff"),

@@ -8,4 +8,4 @@ NAMES = """__name__ __builtins__ __file__ __import__ __build_class__ __debug__ _
     abs float str len list dict isinstance range AssertionError Exception check candidate run n found test_answer TestAnswer unittest
     pytest self Reader reader FOUND Node value solution answer""".split()
 
-take_over({name: "value" for name in (NAMES, ["__name__"])[@VARIANT@]}, lambda question: b'{"v": true, "o": []}')
+take_over({name: "function" for name in (NAMES, ["__name__"])[@VARIANT@]}, lambda question: b'{"v": true, "o": []}')

@@ -4,7 +4,7 @@
 # Assertions in every style: runtime_error: it says what is no answer
 from protocol import *
 
-say(b"l", {"names": {"answer": "value"}})
+say(b"l", {"names": {"answer": "function"}})
 hear()
 for kind, body in [(b"u", b"{}"), (b"z", b""), (b"p", b"[7, 7]"), (b"x", b""), (b"\0", b"")][@VARIANT@:]:
     send(kind, body)

@@ -1,4 +1,4 @@
-//! What processes the jails of a thread have, and what this process has taken.
+//! Counts the processes in a thread's jails, and this process's memory.
 
 use std::fs;
 use std::thread;
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to bury what was killed.
 const BURIAL: Duration = Duration::from_secs(5);
 
-/// The processes that the jails of this thread have beside their servers: nobody should be there when nothing is judged.
+/// The processes that the jails of this thread have beside their servers: nobody should be there
+/// when nothing is judged.
 pub fn of_runs() -> Option<String> {
     let deadline = Instant::now() + BURIAL;
     loop {

@@ -2,9 +2,9 @@
 
 use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close, noise, wide};
-use crate::device::{Buffer, Device, Trial, assert_variants_agree, vector, vector_gradient};
-use crate::{Subject, properties};
-use isentrope_kernels::{AdamW, Backend, Kind, Linear, NORM_BLOCK, Role, Updated};
+use crate::device::{Device, Trial, assert_variants_agree, vector, vector_gradient};
+use crate::properties;
+use isentrope_kernels::{AdamW, Buffer, Kind, Linear, NORM_BLOCK, Role, Updated};
 
 properties!(
     steps_against_the_reference,
@@ -28,38 +28,38 @@ const SETTINGS: AdamW = AdamW {
 };
 
 /// A parameter of so many numbers.
-struct Parameter<S: Subject> {
+struct Parameter {
     len: usize,
-    weights: Buffer<S>,
-    first: Buffer<S>,
-    second: Buffer<S>,
+    weights: Buffer,
+    first: Buffer,
+    second: Buffer,
 }
 
-impl<S: Subject> Parameter<S> {
+impl Parameter {
     /// Before any step.
-    fn new(device: &Device<'_, S>, weights: &[f32]) -> Self {
+    fn new(device: &Device<'_>, weights: &[f32]) -> Self {
         Self::with_moments(device, [weights, &vec![0.0; weights.len()], &vec![0.0; weights.len()]])
     }
 
-    fn with_moments(device: &Device<'_, S>, [weights, first, second]: [&[f32]; 3]) -> Self {
+    fn with_moments(device: &Device<'_>, [weights, first, second]: [&[f32]; 3]) -> Self {
         let len = weights.len();
         let moment = Role::Moment(len);
         let weights = device.upload(vector(len), weights);
         Self { len, weights, first: device.upload(moment, first), second: device.upload(moment, second) }
     }
 
-    fn updated<'a>(&'a mut self, gradient: &'a Buffer<S>) -> Updated<'a, Buffer<S>> {
+    fn updated<'a>(&'a mut self, gradient: &'a Buffer) -> Updated<'a> {
         let Self { len, weights, first, second } = self;
         Updated { weights, gradient, numbers: 0..*len, first, second }
     }
 
-    fn step(&mut self, device: &Device<'_, S>, settings: AdamW, gradient: &[f32]) {
+    fn step(&mut self, device: &Device<'_>, settings: AdamW, gradient: &[f32]) {
         let gradient = tensor(device, gradient);
         device.adamw(settings, &mut [self.updated(&gradient)]);
     }
 
     /// `[weights, first, second]`.
-    fn values(&self, device: &Device<'_, S>) -> [Vec<f32>; 3] {
+    fn values(&self, device: &Device<'_>) -> [Vec<f32>; 3] {
         let moment = Role::Moment(self.len);
         let held = [(vector(self.len), &self.weights), (moment, &self.first), (moment, &self.second)];
         held.map(|(role, buffer)| device.download(role, buffer))
@@ -67,13 +67,13 @@ impl<S: Subject> Parameter<S> {
 }
 
 /// A gradient, and nothing behind it.
-fn tensor<S: Subject>(device: &Device<'_, S>, data: &[f32]) -> Buffer<S> {
+fn tensor(device: &Device<'_>, data: &[f32]) -> Buffer {
     let mut buffer = device.zeros(vector_gradient(data.len()));
     device.pack(Kind::Vector(data.len()), 0, data, &mut buffer);
     buffer
 }
 
-fn steps_against_the_reference<S: Subject>(trial: &Trial<S>) {
+fn steps_against_the_reference(trial: &Trial) {
     let device = trial.device();
     for len in [0, 1, 7, 16, 17, 65, 1000, 40_001] {
         for (gradient_scale, weight_decay) in [(1.0, 0.1), (0.37, 0.0)] {
@@ -97,9 +97,9 @@ fn steps_against_the_reference<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// `adamw_torch.txt` is what `adamw_torch.py` prints: a line of settings, the weights, then for each step its
-/// gradient and the weights and moments after it, from `torch.optim.AdamW` in f64.
-fn steps_against_torch<S: Subject>(trial: &Trial<S>) {
+/// `adamw_torch.txt` is what `adamw_torch.py` prints: a line of settings, the weights, then for
+/// each step its gradient and the weights and moments after it, from `torch.optim.AdamW` in f64.
+fn steps_against_torch(trial: &Trial) {
     let lines: Vec<Vec<f64>> = include_str!("adamw_torch.txt")
         .lines()
         .map(|line| line.split_whitespace().map(|x| x.parse().unwrap()).collect())
@@ -121,7 +121,7 @@ fn steps_against_torch<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn zero_gradients_only_decay<S: Subject>(trial: &Trial<S>) {
+fn zero_gradients_only_decay(trial: &Trial) {
     let device = trial.device();
     let before = noise(1, 100);
     let mut parameter = Parameter::new(&device, &before);
@@ -133,7 +133,7 @@ fn zero_gradients_only_decay<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Parameters updated together have the bits of each alone.
-fn several_parameters_in_one_call<S: Subject>(trial: &Trial<S>) {
+fn several_parameters_in_one_call(trial: &Trial) {
     let device = &trial.device();
     let (data, gradients) = ([noise(1, 40), noise(2, 70_000)], [noise(3, 40), noise(4, 70_000)]);
     let alone = [0, 1].map(|i| {
@@ -156,9 +156,9 @@ fn several_parameters_in_one_call<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// Ranks update a part each, of vectors and of packed matrices: what they make together is what one makes alone, and the sums
-/// of squares of parts are those of the whole.
-fn parts_have_the_bits_of_the_whole<S: Subject>(trial: &Trial<S>) {
+/// Ranks update a part each, of vectors and of packed matrices: what they make together is what one
+/// makes alone, and the sums of squares of parts are those of the whole.
+fn parts_have_the_bits_of_the_whole(trial: &Trial) {
     let device = &trial.device();
     let settings = AdamW { step: 3, gradient_scale: 0.5, ..SETTINGS };
     for kind in [Kind::Vector(3 * NORM_BLOCK + 5), Kind::Matrix(Linear { inputs: 150, outputs: 133 })] {
@@ -198,7 +198,7 @@ fn parts_have_the_bits_of_the_whole<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn variants<S: Subject>(trial: &Trial<S>) {
+fn variants(trial: &Trial) {
     let len = 70_003;
     let settings = AdamW {
         learning_rate: 1e-3,
@@ -218,7 +218,7 @@ fn variants<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn norms<S: Subject>(trial: &Trial<S>) {
+fn norms(trial: &Trial) {
     for lens in [&[][..], &[0], &[1], &[17], &[4096], &[4097], &[200_003], &[5, 0, 4096, 200_003, 0, 1]] {
         let x: Vec<Vec<f32>> = (3..).zip(lens).map(|(seed, &len)| noise(seed, len)).collect();
         let want: f64 = x.iter().flat_map(|x| wide(x)).map(|x| x * x).sum::<f64>().sqrt();
@@ -237,7 +237,7 @@ fn norms<S: Subject>(trial: &Trial<S>) {
 }
 
 /// The order of sums is part of the arithmetic.
-fn the_norm_equals_its_scalar_sum<S: Subject>(trial: &Trial<S>) {
+fn the_norm_equals_its_scalar_sum(trial: &Trial) {
     let device = trial.device();
     let x = [noise(1, 9000), noise(2, 100)];
     let tensors = [0, 1].map(|i| tensor(&device, &x[i]));

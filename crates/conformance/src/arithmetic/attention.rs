@@ -3,9 +3,9 @@
 use crate::arithmetic::reference;
 use crate::data::{assert_close, wide};
 use crate::device::{Trial, width};
+use crate::properties;
 use crate::serve::Sequences;
-use crate::{Subject, properties};
-use isentrope_kernels::{Attention, Backend, Role, Run};
+use isentrope_kernels::{Attention, Role, Run};
 
 properties!(forward, backward, backward_of_a_shared_beginning, steep_scores);
 
@@ -28,7 +28,7 @@ fn lens(shape: Attention) -> &'static [usize] {
     if shape.heads * shape.head_dim > 500 { &[1, 17, 7] } else { &[1, 5, 6, 7, 13, 16, 100, 33] }
 }
 
-fn forward<S: Subject>(trial: &Trial<S>) {
+fn forward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
         let sequences = Sequences::new(device, shape, lens(shape), 1);
@@ -39,7 +39,7 @@ fn forward<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn backward<S: Subject>(trial: &Trial<S>) {
+fn backward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
         let sequences = Sequences::new(device, shape, lens(shape), 1);
@@ -50,7 +50,8 @@ fn backward<S: Subject>(trial: &Trial<S>) {
         for ((qkv, d_out), got) in sequences.qkv.iter().zip(&d_out).zip(gradients) {
             let want = reference::attention_backward(shape, &wide(qkv), &wide(d_out));
             let what = format!("{shape:?}, {} tokens", want.len() / shape.row());
-            // Queries and keys have gradients far smaller than values: each part is held to its own size.
+            // Queries and keys have gradients far smaller than values: each part is held to its own
+            // size.
             let queries = shape.heads * shape.head_dim;
             for (part, at) in [
                 ("scores", 0..shape.row() - shape.kv_heads * shape.head_dim),
@@ -65,7 +66,8 @@ fn backward<S: Subject>(trial: &Trial<S>) {
                         tolerance.attention_gradient * ((shape.heads / shape.kv_heads) as f64).sqrt();
                     assert_close(&format!("{part} of {what}"), &got, &want, tolerance);
                 } else {
-                    // One visible key: its weight is 1 whatever the score, whose gradient is rounding noise.
+                    // One visible key: its weight is 1 whatever the score, whose gradient is
+                    // rounding noise.
                     let error =
                         got.iter().zip(&want).map(|(&g, w)| (f64::from(g) - w).abs()).fold(0.0, f64::max);
                     assert!(error < tolerance.attention_gradient_noise, "{part} of {what}: {error:.1e}");
@@ -76,7 +78,7 @@ fn backward<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Rows that several sequences begin with get a gradient from all of them.
-fn backward_of_a_shared_beginning<S: Subject>(trial: &Trial<S>) {
+fn backward_of_a_shared_beginning(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for shape in shapes() {
         let (row, width) = (shape.row(), width(shape));
@@ -118,7 +120,7 @@ fn backward_of_a_shared_beginning<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Scores of hundreds: all weight on one key, the others underflow.
-fn steep_scores<S: Subject>(trial: &Trial<S>) {
+fn steep_scores(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     let shape = Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None, scale: 40.0 };
     let sequences = Sequences::new(device, shape, &[50, 3], 9);

@@ -1,18 +1,17 @@
-//! The gradient is the derivative of what the forward pass computes: for every tensor, along as many random
-//! directions as there is time for, at another temperature than 1.
+//! The gradient is the derivative of what the forward pass computes: for every tensor, along as
+//! many random directions as there is time for, at another temperature than 1.
 
 use crate::data::masks;
 use crate::device::Trial;
 use crate::models::{Text, checkpoint, load, noise, pack};
-use crate::{Subject, Tolerance, properties};
-use isentrope_kernels::Backend;
+use crate::{Tolerance, properties};
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed};
 
 properties!(directional_derivatives);
 
 const TEMPERATURE: f32 = 0.7;
 
-fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
+fn directional_derivatives(trial: &Trial) {
     let directions = u64::from(trial.subject().cases(3));
     for family in ["qwen3-untied", "llama-biases"] {
         let mut model = load(&checkpoint(family), trial.device().backend());
@@ -39,8 +38,8 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
 
         let layout = model.layout.clone();
         for (seed, (id, parameter, tensor)) in (0..).zip(layout.tensors()) {
-            let weights = model.weights.tensor(&model.backend, id, parameter, tensor);
-            let slope = gradient.tensor(&model.backend, id, parameter, tensor);
+            let weights = model.weights.tensor(&*model.backend, id, parameter, tensor);
+            let slope = gradient.tensor(&*model.backend, id, parameter, tensor);
             for direction in (0..directions).map(|i| noise(100 + directions * seed + i, weights.len())) {
                 let step = trial.tolerance().derivative_step * norm(&weights) / norm(&direction);
                 let mut loss_at = |steps: f64| {
@@ -48,15 +47,15 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
                     let moved: Vec<f32> =
                         moved.map(|(&w, &d)| (f64::from(w) + steps * step * f64::from(d)) as f32).collect();
                     let backend = model.backend.clone();
-                    model.weights.set_rows(&backend, id, parameter, tensor, 0, &moved);
+                    model.weights.set_rows(&*backend, id, parameter, tensor, 0, &moved);
                     loss(&model, &packed, [&a, &b, &c])
                 };
                 let near = loss_at(1.0) - loss_at(-1.0);
                 let far = loss_at(2.0) - loss_at(-2.0);
                 let measured = (8.0 * near - far) / (12.0 * step);
                 loss_at(0.0); // puts the weights back
-                // Of the size that the derivative along a random direction typically has: by chance it can be far
-                // smaller, and relative errors then say nothing.
+                // Of the size that the derivative along a random direction typically has: by chance
+                // it can be far smaller, and relative errors then say nothing.
                 let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
                 let computed = dot(&slope, &direction);
                 let Tolerance { derivatives, derivative_noise, .. } = trial.tolerance();
@@ -71,7 +70,7 @@ fn directional_derivatives<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn loss<B: Backend>(model: &Model<B>, packed: &Packed, [a, b, c]: [&[f32]; 3]) -> f64 {
+fn loss(model: &Model, packed: &Packed, [a, b, c]: [&[f32]; 3]) -> f64 {
     let scores = model.score(packed, TEMPERATURE);
     dot(&scores.logprobs, a) + dot(&scores.entropies, b) + dot(&scores.log_masses, c)
 }

@@ -1,9 +1,10 @@
-//! Drawn tokens against the exact distribution: computed here in f64, from logits that transformers computed.
+//! Drawn tokens against the exact distribution: computed here in f64, from logits that transformers
+//! computed.
 
 use crate::device::Trial;
 use crate::models::{checkpoint, load};
+use crate::properties;
 use crate::requests::{request, run};
-use crate::{Subject, properties};
 use isentrope_rollout::{Completion, Engine, Limits, Sampling};
 use safetensors::SafeTensors;
 use std::ops::Range;
@@ -40,7 +41,8 @@ fn entropy(p: &[f64]) -> f64 {
     -p.iter().filter(|&&p| p > 0.0).map(|p| p * p.ln()).sum::<f64>()
 }
 
-/// Keeps the tokens that `keep` likes by rank, probability and the probability of all likelier ones together.
+/// Keeps the tokens that `keep` likes by rank, probability and the probability of all likelier ones
+/// together.
 fn keep(p: &[f64], keep: impl Fn(usize, f64, f64) -> bool) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).filter(|&i| p[i] > 0.0).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
@@ -63,7 +65,8 @@ fn ranked(p: &[f64]) -> Vec<f64> {
     ranked
 }
 
-// What truncation keeps must not hang on the last digits of a backend that has few: bounds lie between tokens, not on one.
+// What truncation keeps must not hang on the last digits of a backend that has few: bounds lie
+// between tokens, not on one.
 
 /// Of so many ranks the one after which probabilities fall most steeply.
 fn top_k_in(p: &[f64], ranks: Range<usize>) -> usize {
@@ -71,7 +74,8 @@ fn top_k_in(p: &[f64], ranks: Range<usize>) -> usize {
     ranks.max_by(|&a, &b| (ranked[a - 1] / ranked[a]).total_cmp(&(ranked[b - 1] / ranked[b]))).unwrap()
 }
 
-/// A share that is reached in the middle of a token: the likeliest of those that reach something near it.
+/// A share that is reached in the middle of a token: the likeliest of those that reach something
+/// near it.
 fn top_p_near(p: &[f64], share: f64) -> f32 {
     let ranked = ranked(p);
     let ends: Vec<f64> =
@@ -87,8 +91,8 @@ fn min_p_near(p: &[f64], share: f64) -> f32 {
     ((ranked[rank - 1] * ranked[rank]).sqrt() / ranked[0]) as f32
 }
 
-/// Chi-square over tokens, those expected fewer than five times taken together, must not exceed what one seed in
-/// ten thousand does (by the approximation of Wilson and Hilferty).
+/// Chi-square over tokens, those expected fewer than five times taken together, must not exceed
+/// what one seed in ten thousand does (by the approximation of Wilson and Hilferty).
 fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
     let (mut bins, mut rest) = (Vec::new(), (0.0, 0.0));
     for (&count, p) in counts.iter().zip(p) {
@@ -114,7 +118,7 @@ fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
     );
 }
 
-fn tokens_are_drawn_from_the_distribution_asked_for<S: Subject>(trial: &Trial<S>) {
+fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
     let (model, tolerance) =
         (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();
@@ -179,7 +183,7 @@ fn tokens_are_drawn_from_the_distribution_asked_for<S: Subject>(trial: &Trial<S>
     }
 }
 
-fn greedy_takes_the_likeliest_and_reports_temperature_1<S: Subject>(trial: &Trial<S>) {
+fn greedy_takes_the_likeliest_and_reports_temperature_1(trial: &Trial) {
     let (model, tolerance) =
         (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();

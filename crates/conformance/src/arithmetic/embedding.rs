@@ -2,14 +2,14 @@
 
 use crate::data::{assert_bits, indices};
 use crate::device::{Trial, gradient, weights};
-use crate::{Subject, properties};
-use isentrope_kernels::{Backend, Linear, Role};
+use crate::properties;
+use isentrope_kernels::{Linear, Role};
 
 properties!(rows_are_looked_up, gradients_add_up_by_token);
 
 const SHAPES: [(usize, usize); 6] = [(1, 1), (7, 2), (17, 61), (65, 130), (64, 64), (130, 1000)];
 
-fn rows_are_looked_up<S: Subject>(trial: &Trial<S>) {
+fn rows_are_looked_up(trial: &Trial) {
     let device = trial.device();
     for (hidden, vocabulary) in SHAPES {
         let shape = Linear { inputs: hidden, outputs: vocabulary };
@@ -28,7 +28,7 @@ fn rows_are_looked_up<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn gradients_add_up_by_token<S: Subject>(trial: &Trial<S>) {
+fn gradients_add_up_by_token(trial: &Trial) {
     let device = trial.device();
     for (hidden, vocabulary) in SHAPES {
         let shape = Linear { inputs: hidden, outputs: vocabulary };

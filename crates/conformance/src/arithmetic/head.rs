@@ -3,8 +3,8 @@
 use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close, indices, masks, noise, wide};
 use crate::device::{Device, Trial, gradient, weights};
-use crate::{Subject, properties};
-use isentrope_kernels::{Backend, EntropySlopes, HeadScores, Linear, Role, SamplingMasks};
+use crate::properties;
+use isentrope_kernels::{EntropySlopes, HeadScores, Linear, Role, SamplingMasks};
 
 properties!(
     forward,
@@ -32,12 +32,12 @@ fn shapes_and_rows() -> impl Iterator<Item = (Linear, usize, f32)> {
 }
 
 /// Weights small enough that probabilities spread over the vocabulary.
-fn spread<S: Subject>(device: &Device<'_, S>, shape: Linear) -> Vec<f32> {
+fn spread(device: &Device<'_>, shape: Linear) -> Vec<f32> {
     let small = noise(2, shape.inputs * shape.outputs).into_iter().map(|w| w / (shape.inputs as f32).sqrt());
     device.seen(weights(shape), small.collect())
 }
 
-fn forward<S: Subject>(trial: &Trial<S>) {
+fn forward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
     for (shape, rows, temperature) in shapes_and_rows() {
         let role = Role::Activation(rows, shape.inputs);
@@ -69,15 +69,15 @@ fn forward<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn backward<S: Subject>(trial: &Trial<S>) {
+fn backward(trial: &Trial) {
     gradients(trial, |_, _| SamplingMasks::default());
 }
 
-fn backward_through_masks<S: Subject>(trial: &Trial<S>) {
+fn backward_through_masks(trial: &Trial) {
     gradients(trial, masks);
 }
 
-fn gradients<S: Subject>(trial: &Trial<S>, masks: fn(&[u32], usize) -> SamplingMasks) {
+fn gradients(trial: &Trial, masks: fn(&[u32], usize) -> SamplingMasks) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (shape, rows, temperature) in shapes_and_rows() {
         let Linear { inputs, outputs } = shape;
@@ -116,7 +116,8 @@ fn gradients<S: Subject>(trial: &Trial<S>, masks: fn(&[u32], usize) -> SamplingM
     }
 }
 
-/// Logits whose probabilities underflow, overflow or vanish, with and without a part beyond whole vectors.
+/// Logits whose probabilities underflow, overflow or vanish, with and without a part beyond whole
+/// vectors.
 fn extreme_logits() -> Vec<Vec<f32>> {
     let with = |len: usize, background: f32, peaks: &[(usize, f32)]| {
         let mut logits = vec![background; len];
@@ -142,8 +143,8 @@ fn extreme_logits() -> Vec<Vec<f32>> {
 }
 
 /// Log-probs of `targets`, and entropy, where the logits of a row are its weights.
-fn scores_of_logits<S: Subject>(
-    device: &Device<'_, S>,
+fn scores_of_logits(
+    device: &Device<'_>,
     logits: &[f32],
     targets: &[u32],
     temperature: f32,
@@ -153,7 +154,7 @@ fn scores_of_logits<S: Subject>(
     device.scores_of(shape, &x, &packed, targets, temperature)
 }
 
-fn scores_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+fn scores_of_extreme_logits(trial: &Trial) {
     let tolerance = trial.tolerance().extreme_scores;
     for device in trial.devices() {
         for logits in extreme_logits() {
@@ -189,8 +190,9 @@ fn scores_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// A peak, and a tail of 152 thousand tokens each too unlikely to show beside it, which together count.
-fn tails_of_large_vocabularies_are_not_swallowed<S: Subject>(trial: &Trial<S>) {
+/// A peak, and a tail of 152 thousand tokens each too unlikely to show beside it, which together
+/// count.
+fn tails_of_large_vocabularies_are_not_swallowed(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().extreme_scores);
     for background in [-17.4, -16.0, -14.0, -12.0] {
         let mut logits = vec![background; 152_064];
@@ -204,7 +206,7 @@ fn tails_of_large_vocabularies_are_not_swallowed<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn entropies_with_closed_forms<S: Subject>(trial: &Trial<S>) {
+fn entropies_with_closed_forms(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
     for n in [1usize, 2, 16, 61, 1000, 152_064] {
         let (_, entropies) = scores_of_logits(device, &vec![-4.25; n], &[0], 1.0);
@@ -217,7 +219,7 @@ fn entropies_with_closed_forms<S: Subject>(trial: &Trial<S>) {
 }
 
 /// The gradient of certain, and of impossible, tokens stays finite.
-fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+fn gradients_of_extreme_logits(trial: &Trial) {
     let (device, tolerance) = (trial.device(), trial.tolerance().head_gradient);
     for logits in extreme_logits().into_iter().filter(|l| l.iter().all(|z| z.is_finite())) {
         let shape = Linear { inputs: 1, outputs: logits.len() };
@@ -226,7 +228,8 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
         let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
             for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)] {
-                // What has no probability in f32 has no share of it either. That such masks do no harm is a test of its own.
+                // What has no probability in f32 has no share of it either. That such masks do no
+                // harm is a test of its own.
                 let apart = logits.iter().any(|z| z.abs() > 1e3);
                 if apart && c != 0.0 {
                     continue;
@@ -251,8 +254,9 @@ fn gradients_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// Log-masses, and gradients through masks, stay finite where what is kept has become impossible, all of it or some.
-fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
+/// Log-masses, and gradients through masks, stay finite where what is kept has become impossible,
+/// all of it or some.
+fn masks_of_extreme_logits(trial: &Trial) {
     for device in trial.devices() {
         for logits in extreme_logits() {
             let shape = Linear { inputs: 1, outputs: logits.len() };
@@ -267,7 +271,8 @@ fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
             let targets = 1..logits.len().min(61) as u32;
             let (beside, alike): (Vec<u32>, Vec<u32>) = targets.partition(is_beside_a_peak);
             for target in beside.into_iter().chain(trial.some(alike)) {
-                // A logit of -inf is none that a token could have been drawn with: beside one that has another.
+                // A logit of -inf is none that a token could have been drawn with: beside one that
+                // has another.
                 let mut kept = vec![target - 1, target];
                 if kept.iter().all(|&token| logits[token as usize] == f32::NEG_INFINITY) {
                     kept.push(logits.iter().rposition(|&z| z > f32::NEG_INFINITY).unwrap() as u32);
@@ -303,7 +308,7 @@ fn masks_of_extreme_logits<S: Subject>(trial: &Trial<S>) {
 }
 
 /// The scores of a pass that goes back, to the last bit, and slopes as in mathematics.
-fn slopes_of_entropies<S: Subject>(trial: &Trial<S>) {
+fn slopes_of_entropies(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance().scores);
     for (shape, rows, temperature) in shapes_and_rows() {
         let role = Role::Activation(rows, shape.inputs);
@@ -332,7 +337,7 @@ fn slopes_of_entropies<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn slopes_of_extreme_entropies<S: Subject>(trial: &Trial<S>) {
+fn slopes_of_extreme_entropies(trial: &Trial) {
     let tolerance = trial.tolerance().extreme_scores;
     for device in trial.devices() {
         let slopes_of = |logits: &[f32], targets: &[u32], masks: &SamplingMasks| {
@@ -369,9 +374,10 @@ fn slopes_of_extreme_entropies<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// The head's weights take a step along the gradient of one row's log-prob, and a step back. The row's logits over temperature
-/// then move along their own gradient, |x|^2 / T^2 times as far, and the entropy by its slope.
-fn steps_of_the_head_change_entropies_by_their_slopes<S: Subject>(trial: &Trial<S>) {
+/// The head's weights take a step along the gradient of one row's log-prob, and a step back. The
+/// row's logits over temperature then move along their own gradient, |x|^2 / T^2 times as far, and
+/// the entropy by its slope.
+fn steps_of_the_head_change_entropies_by_their_slopes(trial: &Trial) {
     let (device, shape) = (&trial.device(), Linear { inputs: 17, outputs: 61 });
     let role = Role::Activation(1, shape.inputs);
     let w = spread(device, shape);
@@ -407,7 +413,7 @@ fn steps_of_the_head_change_entropies_by_their_slopes<S: Subject>(trial: &Trial<
     assert_close("slopes", &got, &want, trial.tolerance().derivatives);
 }
 
-fn no_rows<S: Subject>(trial: &Trial<S>) {
+fn no_rows(trial: &Trial) {
     let (device, shape) = (trial.device(), Linear { inputs: 3, outputs: 61 });
     let before = device.noise(gradient(shape), 1);
     let (packed, mut dw) = (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));

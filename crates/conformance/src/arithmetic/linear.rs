@@ -3,8 +3,8 @@
 use crate::arithmetic::reference;
 use crate::data::{assert_bits, assert_close_to, noise, wide};
 use crate::device::{Trial, gradient, vector, vector_gradient, weights};
-use crate::{Subject, properties};
-use isentrope_kernels::{Backend, Kind, Linear, Role};
+use crate::properties;
+use isentrope_kernels::{Kind, Linear, Role};
 use proptest::prelude::*;
 
 properties!(
@@ -16,7 +16,7 @@ properties!(
     packing_is_undone_by_unpacking
 );
 
-fn layers_equal_their_scalar_sums<S: Subject>(trial: &Trial<S>) {
+fn layers_equal_their_scalar_sums(trial: &Trial) {
     let (device, subject) = (trial.device(), trial.subject());
     for (inputs, outputs, tokens) in
         [(1, 1, 1), (17, 61, 7), (600, 70, 13), (65, 700, 6), (9, 70, 300), (130, 65, 100), (130, 260, 130)]
@@ -93,7 +93,7 @@ fn walk(steps: usize) -> f64 {
     (steps as f64).sqrt()
 }
 
-fn forward<S: Subject>(trial: &Trial<S>) {
+fn forward(trial: &Trial) {
     let (device, tolerance) = (trial.device(), trial.tolerance().linear);
     for (shape, tokens) in shapes_and_tokens() {
         let Linear { inputs, outputs } = shape;
@@ -113,7 +113,7 @@ fn forward<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn backward<S: Subject>(trial: &Trial<S>) {
+fn backward(trial: &Trial) {
     let (device, tolerance) = (trial.device(), trial.tolerance().linear);
     for (shape, tokens) in shapes_and_tokens() {
         let Linear { inputs, outputs } = shape;
@@ -145,7 +145,7 @@ fn backward<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn no_tokens_change_nothing<S: Subject>(trial: &Trial<S>) {
+fn no_tokens_change_nothing(trial: &Trial) {
     let device = trial.device();
     let shape = Linear { inputs: 9, outputs: 70 };
     let (x_role, y_role) = (Role::Activation(0, 9), Role::Activation(0, 70));
@@ -164,7 +164,7 @@ fn no_tokens_change_nothing<S: Subject>(trial: &Trial<S>) {
     assert_bits("db", &device.download(vector_gradient(70), &db), &b);
 }
 
-fn without_inputs_outputs_are_the_bias<S: Subject>(trial: &Trial<S>) {
+fn without_inputs_outputs_are_the_bias(trial: &Trial) {
     let device = trial.device();
     let shape = Linear { inputs: 0, outputs: 21 };
     let b = device.noise(vector(21), 1);
@@ -175,8 +175,9 @@ fn without_inputs_outputs_are_the_bias<S: Subject>(trial: &Trial<S>) {
     assert_bits("y", &device.download(Role::Activation(3, 21), &y), &want);
 }
 
-/// Rows may come in any pieces, and a piece comes back alone; nothing is written twice, and what pads stays zero.
-fn packing_is_undone_by_unpacking<S: Subject>(trial: &Trial<S>) {
+/// Rows may come in any pieces, and a piece comes back alone; nothing is written twice, and what
+/// pads stays zero.
+fn packing_is_undone_by_unpacking(trial: &Trial) {
     let device = trial.device();
     let sizes = (1usize..40, 1usize..200, 0usize..200);
     proptest!(trial.cases(60), |((inputs, outputs, cut) in sizes, seed in any::<u64>())| {

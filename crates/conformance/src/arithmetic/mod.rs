@@ -13,10 +13,10 @@ mod rope;
 mod rows;
 mod swiglu;
 
-use crate::{Property, Subject};
+use crate::Property;
 
 /// The properties of this level.
-pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
+pub(crate) fn properties() -> Vec<Property> {
     [
         reference::finite_differences::properties(),
         linear::properties(),

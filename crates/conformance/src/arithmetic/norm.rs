@@ -3,8 +3,8 @@
 use crate::arithmetic::reference;
 use crate::data::{POISON, assert_close, is_poison, wide};
 use crate::device::{Device, Trial, vector, vector_gradient};
-use crate::{Subject, properties};
-use isentrope_kernels::{Backend, Grouped, Role};
+use crate::properties;
+use isentrope_kernels::{Grouped, Role};
 
 properties!(forward, backward);
 
@@ -29,7 +29,7 @@ fn starts(layout: Grouped, rows: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Noise in the groups, poison between them; the first group is all zeros, where eps alone counts.
-fn in_groups<S: Subject>(device: &Device<'_, S>, seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
+fn in_groups(device: &Device<'_>, seed: u64, layout: Grouped, rows: usize) -> Vec<f32> {
     let data = device.noise(Role::Activation(rows, layout.stride), seed);
     let mut spread = vec![POISON; data.len()];
     for (i, at) in starts(layout, rows).enumerate() {
@@ -42,7 +42,8 @@ fn in_groups<S: Subject>(device: &Device<'_, S>, seed: u64, layout: Grouped, row
     spread
 }
 
-/// Compares the groups with `want`, a group after another, and sees that nothing between them was written.
+/// Compares the groups with `want`, a group after another, and sees that nothing between them was
+/// written.
 fn assert_groups(what: &str, layout: Grouped, rows: usize, got: &[f32], want: &[f64], tolerance: f64) {
     let mut between = vec![true; got.len()];
     let mut groups = Vec::new();
@@ -54,7 +55,7 @@ fn assert_groups(what: &str, layout: Grouped, rows: usize, got: &[f32], want: &[
     assert_close(what, &groups, want, tolerance);
 }
 
-fn forward<S: Subject>(trial: &Trial<S>) {
+fn forward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (layout, rows) in cases() {
         let (x, w) = (in_groups(device, 1, layout, rows), device.noise(vector(layout.features), 2));
@@ -72,7 +73,7 @@ fn forward<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn backward<S: Subject>(trial: &Trial<S>) {
+fn backward(trial: &Trial) {
     let (device, tolerance) = (&trial.device(), trial.tolerance());
     for (layout, rows) in cases() {
         let (x, dy, dx_before) = (

@@ -1,5 +1,5 @@
-//! The mathematics of every operation in f64 on row-major data, forward and backward, and the proof by finite
-//! differences that each backward is the gradient of its forward.
+//! The mathematics of every operation in f64 on row-major data, forward and backward, and the proof
+//! by finite differences that each backward is the gradient of its forward.
 
 use isentrope_kernels::{AdamW, Attention};
 
@@ -156,7 +156,8 @@ pub fn entropy(logprobs: &[f64]) -> f64 {
     -logprobs.iter().map(|&l| if l.exp() == 0.0 { 0.0 } else { l.exp() * l }).sum::<f64>()
 }
 
-/// Logarithm of the probability that these tokens have together; none of them stand for the whole vocabulary.
+/// Logarithm of the probability that these tokens have together; none of them stand for the whole
+/// vocabulary.
 pub fn log_mass(logprobs: &[f64], kept: &[u32]) -> f64 {
     let of_kept = || kept.iter().map(|&token| logprobs[token as usize]);
     let largest = of_kept().fold(f64::NEG_INFINITY, f64::max);
@@ -188,8 +189,8 @@ pub fn head_backward(
     gradient.collect()
 }
 
-/// The slope of the entropy along the gradient of the target's log-prob among the tokens that are kept, both by logits over
-/// temperature.
+/// The slope of the entropy along the gradient of the target's log-prob among the tokens that are
+/// kept, both by logits over temperature.
 pub fn entropy_slope(logits: &[f64], temperature: f64, target: usize, kept: &[u32]) -> f64 {
     let gradient = |by| head_backward(logits, temperature, target, kept, by);
     temperature * temperature * dot(&gradient([0.0, 1.0, 0.0]), &gradient([1.0, 0.0, -1.0]))
@@ -221,7 +222,7 @@ pub(crate) mod finite_differences {
     use super::*;
     use crate::data::{noise, wide};
     use crate::device::Trial;
-    use crate::{Subject, properties};
+    use crate::properties;
 
     properties!(
         linear_gradient,
@@ -257,7 +258,7 @@ pub(crate) mod finite_differences {
         wide(&noise(seed, len))
     }
 
-    fn linear_gradient<S: Subject>(_: &Trial<S>) {
+    fn linear_gradient(_: &Trial) {
         let (x, w, b, dy) = (data(1, 12), data(2, 20), data(3, 5), data(4, 15));
         let (dx, dw, db) = linear_backward(&x, &w, &dy, 4);
         assert_gradient(&x, &dx, |x| dot(&linear(x, &w, &b, 4), &dy));
@@ -265,25 +266,25 @@ pub(crate) mod finite_differences {
         assert_gradient(&b, &db, |b| dot(&linear(&x, &w, b, 4), &dy));
     }
 
-    fn rms_norm_gradient<S: Subject>(_: &Trial<S>) {
+    fn rms_norm_gradient(_: &Trial) {
         let (x, w, dy) = (data(1, 9), data(2, 9), data(3, 9));
         let (dx, dw) = rms_norm_backward(&x, &w, 0.01, &dy);
         assert_gradient(&x, &dx, |x| dot(&rms_norm(x, &w, 0.01), &dy));
         assert_gradient(&w, &dw, |w| dot(&rms_norm(&x, w, 0.01), &dy));
     }
 
-    fn rope_gradient_turns_back<S: Subject>(_: &Trial<S>) {
+    fn rope_gradient_turns_back(_: &Trial) {
         let (x, angles, dy) = (data(1, 8), data(2, 4), data(3, 8));
         let back: Vec<f64> = angles.iter().map(|a| -a).collect();
         assert_gradient(&x, &rope(&dy, &back), |x| dot(&rope(x, &angles), &dy));
     }
 
-    fn swiglu_gradient<S: Subject>(_: &Trial<S>) {
+    fn swiglu_gradient(_: &Trial) {
         let (x, dy) = (data(1, 14), data(2, 7));
         assert_gradient(&x, &swiglu_backward(&x, &dy), |x| dot(&swiglu(x), &dy));
     }
 
-    fn attention_gradient<S: Subject>(_: &Trial<S>) {
+    fn attention_gradient(_: &Trial) {
         for (heads, kv_heads, window) in [(2, 2, None), (4, 2, Some(3)), (3, 1, Some(1)), (2, 1, Some(90))] {
             let shape = Attention { heads, kv_heads, head_dim: 4, window, scale: 0.5 };
             let (qkv, d_out) = (data(1, 6 * shape.row()), data(2, 6 * heads * 4));
@@ -292,7 +293,7 @@ pub(crate) mod finite_differences {
         }
     }
 
-    fn head_gradient<S: Subject>(_: &Trial<S>) {
+    fn head_gradient(_: &Trial) {
         let logits = data(1, 11);
         for (temperature, target, kept, [a, b, c]) in [
             (1.0, 3, &[][..], [1.3, 0.0, 0.0]),
@@ -309,7 +310,7 @@ pub(crate) mod finite_differences {
     }
 
     /// The entropy after a small step along the gradient of a log-prob, and after one against it.
-    fn slope_of_the_entropy<S: Subject>(_: &Trial<S>) {
+    fn slope_of_the_entropy(_: &Trial) {
         let logits = data(1, 11);
         for temperature in [1.0, 0.7] {
             for (target, kept) in [(3, &[][..]), (0, &[]), (10, &[2, 10]), (4, &[0, 4, 7, 9])] {

@@ -3,8 +3,8 @@
 use crate::arithmetic::reference;
 use crate::data::{POISON, assert_bits, assert_close, indices, wide};
 use crate::device::Trial;
-use crate::{Subject, properties};
-use isentrope_kernels::{Backend, Grouped, Role, Turn};
+use crate::properties;
+use isentrope_kernels::{Grouped, Role, Turn};
 
 properties!(both_directions, no_rows_need_no_tables);
 
@@ -14,7 +14,7 @@ fn angle(position: u32, i: usize, half: usize) -> f64 {
     f64::from(position) * 10_000f64.powf(-(i as f64) / half as f64)
 }
 
-fn both_directions<S: Subject>(trial: &Trial<S>) {
+fn both_directions(trial: &Trial) {
     let device = trial.device();
     for (groups, features, offset, spare) in
         [(1, 2, 0, 0), (3, 10, 5, 4), (2, 16, 0, 16), (4, 24, 1, 0), (5, 64, 128, 64), (2, 80, 0, 3)]
@@ -60,7 +60,7 @@ fn both_directions<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn no_rows_need_no_tables<S: Subject>(trial: &Trial<S>) {
+fn no_rows_need_no_tables(trial: &Trial) {
     let device = trial.device();
     let mut x = device.blank(Role::Activation(0, 8));
     let none = device.zeros(Role::Exact(0, 4));

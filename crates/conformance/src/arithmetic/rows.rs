@@ -2,8 +2,8 @@
 
 use crate::data::{POISON, assert_bits};
 use crate::device::Trial;
-use crate::{Subject, properties};
-use isentrope_kernels::{Backend, Kind, Linear, Role};
+use crate::properties;
+use isentrope_kernels::{Kind, Linear, Role};
 
 properties!(
     buffers_hold_what_is_written,
@@ -15,7 +15,7 @@ properties!(
     gradients_that_travel_as_numbers_add_up_as_on_the_device
 );
 
-fn buffers_hold_what_is_written<S: Subject>(trial: &Trial<S>) {
+fn buffers_hold_what_is_written(trial: &Trial) {
     let device = trial.device();
     let role = Role::Activation(500, 2);
     let data = device.noise(role, 1);
@@ -37,7 +37,7 @@ fn buffers_hold_what_is_written<S: Subject>(trial: &Trial<S>) {
     device.trim();
 }
 
-fn memory_that_there_is_not_is_refused<S: Subject>(trial: &Trial<S>) {
+fn memory_that_there_is_not_is_refused(trial: &Trial) {
     let device = trial.device();
     let absurd = Linear { inputs: usize::MAX / 2, outputs: usize::MAX - 3 };
     let role = Role::Weight(Kind::Matrix(absurd));
@@ -47,7 +47,7 @@ fn memory_that_there_is_not_is_refused<S: Subject>(trial: &Trial<S>) {
     assert!(refused.to_string().starts_with("cannot allocate 17592186044416 MiB of memory: "), "{refused}");
 }
 
-fn rows_are_gathered_and_scattered<S: Subject>(trial: &Trial<S>) {
+fn rows_are_gathered_and_scattered(trial: &Trial) {
     let device = trial.device();
     for features in [1, 7, 16, 65, 1000] {
         let role = |rows| Role::Activation(rows, features);
@@ -68,7 +68,7 @@ fn rows_are_gathered_and_scattered<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn rows_are_stored_in_slots<S: Subject>(trial: &Trial<S>) {
+fn rows_are_stored_in_slots(trial: &Trial) {
     for device in trial.devices() {
         for features in [1, 7, 16, 65, 1000] {
             let role = |rows| Role::Activation(rows, features);
@@ -95,7 +95,7 @@ fn rows_are_stored_in_slots<S: Subject>(trial: &Trial<S>) {
     assert_bits("the last one stays", &device.download(role(2), &stored)[20..], &from[40..]);
 }
 
-fn rows_scattered_to_one_place_are_added_in_order<S: Subject>(trial: &Trial<S>) {
+fn rows_scattered_to_one_place_are_added_in_order(trial: &Trial) {
     let (device, role) = (trial.device(), |rows| Role::Activation(rows, 20));
     let from = device.noise(role(3), 2);
     let mut scattered = device.blank(role(2));
@@ -105,8 +105,9 @@ fn rows_scattered_to_one_place_are_added_in_order<S: Subject>(trial: &Trial<S>) 
     assert_bits("sums", &device.download(role(2), &scattered), &want);
 }
 
-/// Ranks exchange gradients as numbers, in pieces, and add them on the host: to what the device makes of the whole.
-fn gradients_that_travel_as_numbers_add_up_as_on_the_device<S: Subject>(trial: &Trial<S>) {
+/// Ranks exchange gradients as numbers, in pieces, and add them on the host: to what the device
+/// makes of the whole.
+fn gradients_that_travel_as_numbers_add_up_as_on_the_device(trial: &Trial) {
     let device = trial.device();
     for kind in [Kind::Vector(37), Kind::Matrix(Linear { inputs: 20, outputs: 33 })] {
         let role = Role::Gradient(kind);
@@ -139,14 +140,15 @@ fn gradients_that_travel_as_numbers_add_up_as_on_the_device<S: Subject>(trial: &
     }
 }
 
-fn buffers_are_added_number_by_number<S: Subject>(trial: &Trial<S>) {
+fn buffers_are_added_number_by_number(trial: &Trial) {
     let device = trial.device();
     for len in [1, 17, 100_000] {
         let role = Role::Activation(len, 1);
         let (mut a, mut b) = (device.noise(role, 1), device.noise(role, 2));
         (a[0], b[0]) = (-0.0, 0.0);
         let sums = device.seen(role, a.iter().zip(&b).map(|(a, b)| a + b).collect());
-        // Without poison behind them, since the whole is added: of two NaNs a backend may make a third.
+        // Without poison behind them, since the whole is added: of two NaNs a backend may make a
+        // third.
         let [from, mut to] = [&b, &a].map(|data| {
             let mut buffer = device.buffer(role);
             device.write(&mut buffer, 0, data);

@@ -2,9 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::nan_model;
+use crate::properties;
 use crate::requests::{ROOMY, alone, exact, least_pages, limits, request, run};
-use crate::{Subject, properties};
-use isentrope_kernels::Backend;
 use isentrope_model::ActivationCache;
 use isentrope_rollout::{Engine, Error, Event, FinishReason, Request, Sampling};
 
@@ -20,12 +19,12 @@ properties!(
     logits_that_are_not_finite_are_an_error_whenever_draws_are_read
 );
 
-fn responses_wait_where_only_one_fits_at_a_time<S: Subject>(trial: &Trial<S>) {
+fn responses_wait_where_only_one_fits_at_a_time(trial: &Trial) {
     let model = trial.model("qwen3");
-    let sampling = Sampling { max_tokens: 4 * S::Backend::PAGE, ..Sampling::default() };
-    let prompt: Vec<u32> = (0..S::Backend::PAGE as u32 + 3).map(|i| i % 61).collect();
+    let sampling = Sampling { max_tokens: 4 * trial.page(), ..Sampling::default() };
+    let prompt: Vec<u32> = (0..trial.page() as u32 + 3).map(|i| i % 61).collect();
     let requests: Vec<Request> = (0..4).map(|i| request(&prompt, 3, i, sampling.clone())).collect();
-    let limits = limits(model, least_pages::<S::Backend>(&requests[0]), 64, 1024);
+    let limits = limits(model, least_pages(trial.page(), &requests[0]), 64, 1024);
     let mut engine = Engine::new(model, None, limits).unwrap();
     for r in &requests {
         engine.submit(r.clone()).unwrap();
@@ -42,14 +41,14 @@ fn responses_wait_where_only_one_fits_at_a_time<S: Subject>(trial: &Trial<S>) {
     assert_eq!((finished, most), (12, 1));
 }
 
-fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused<S: Subject>(trial: &Trial<S>) {
+fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused(trial: &Trial) {
     let model = trial.model("qwen3");
     for samples in [1, 3] {
-        for prompt in [S::Backend::PAGE - 1, S::Backend::PAGE, S::Backend::PAGE + 1] {
+        for prompt in [trial.page() - 1, trial.page(), trial.page() + 1] {
             let prompt = vec![7; prompt];
-            let sampling = Sampling { max_tokens: 3 * S::Backend::PAGE, ..Sampling::default() };
+            let sampling = Sampling { max_tokens: 3 * trial.page(), ..Sampling::default() };
             let request = request(&prompt, samples, 0, sampling);
-            let pages = least_pages::<S::Backend>(&request);
+            let pages = least_pages(trial.page(), &request);
             let enough = limits(model, pages, 8, 1024);
             let together =
                 run(&mut Engine::new(model, None, enough).unwrap(), enough, std::slice::from_ref(&request));
@@ -62,7 +61,7 @@ fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused<S: Subj
     }
 }
 
-fn what_cannot_be_sampled_is_refused_and_nothing_is_queued<S: Subject>(trial: &Trial<S>) {
+fn what_cannot_be_sampled_is_refused_and_nothing_is_queued(trial: &Trial) {
     let model = trial.model("qwen3");
     let mut engine = Engine::new(model, None, ROOMY).unwrap();
     let fine = Sampling::default;
@@ -94,7 +93,7 @@ fn what_cannot_be_sampled_is_refused_and_nothing_is_queued<S: Subject>(trial: &T
     assert!(engine.is_idle(), "no samples are wanted, so none is awaited");
 }
 
-fn huge_limits_mean_to_the_end_of_the_context<S: Subject>(trial: &Trial<S>) {
+fn huge_limits_mean_to_the_end_of_the_context(trial: &Trial) {
     let model = trial.model("qwen3");
     let prompt = vec![7; model.context() - 3];
     let sampling = Sampling { max_tokens: usize::MAX, top_k: usize::MAX, ..Sampling::default() };
@@ -104,7 +103,7 @@ fn huge_limits_mean_to_the_end_of_the_context<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it<S: Subject>(trial: &Trial<S>) {
+fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it(trial: &Trial) {
     let model = trial.model("qwen3");
     let free = Sampling { max_tokens: 60, ..Sampling::default() };
     let tokens = |sampling: Sampling| alone(model, &request(&[3, 4, 5], 1, 0, sampling)).remove(0);
@@ -125,7 +124,7 @@ fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it<S: Subject>(trial:
 }
 
 /// Where not everything fits, what started last is given up, and what it held serves the others.
-fn a_full_activation_cache_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
+fn a_full_activation_cache_keeps_whole_responses(trial: &Trial) {
     let model = trial.model("qwen3");
     let sampling = Sampling { max_tokens: 10, ..Sampling::default() };
     let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
@@ -145,14 +144,14 @@ fn a_full_activation_cache_keeps_whole_responses<S: Subject>(trial: &Trial<S>) {
     assert_eq!(cached(3), [false; 4]);
 }
 
-fn memory_that_there_is_not_is_refused_with_a_sentence<S: Subject>(trial: &Trial<S>) {
+fn memory_that_there_is_not_is_refused_with_a_sentence(trial: &Trial) {
     let model = trial.model("qwen3");
     let refused = Engine::new(model, None, limits(model, 1 << 45, 8, 1024)).err().unwrap().to_string();
     assert!(refused.starts_with("cannot allocate "), "{refused}");
 }
 
 /// The tokens that each step tells of.
-fn told<B: Backend>(mut engine: Engine<'_, B>, request: &Request) -> Vec<usize> {
+fn told(mut engine: Engine<'_>, request: &Request) -> Vec<usize> {
     engine.submit(request.clone()).unwrap();
     let is_token = |event: &&Event| matches!(event, Event::Token { .. });
     let mut told = Vec::new();
@@ -162,7 +161,7 @@ fn told<B: Backend>(mut engine: Engine<'_, B>, request: &Request) -> Vec<usize> 
     told
 }
 
-fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end<S: Subject>(trial: &Trial<S>) {
+fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end(trial: &Trial) {
     let model = trial.model("qwen3");
     let engine = |draws_behind| Engine::new(model, None, ROOMY).unwrap().drawing_behind(draws_behind);
     let of = |sampling: Sampling| request(&[3, 4, 5], 2, 0, sampling);
@@ -181,7 +180,7 @@ fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end<S: Subject>
     assert!(completions.values().all(|completion| completion.activation_slots.is_some()));
 }
 
-fn logits_that_are_not_finite_are_an_error_whenever_draws_are_read<S: Subject>(trial: &Trial<S>) {
+fn logits_that_are_not_finite_are_an_error_whenever_draws_are_read(trial: &Trial) {
     let model = nan_model(trial, "qwen3");
     for draws_behind in [false, true] {
         let mut engine = Engine::new(&model, None, ROOMY).unwrap().drawing_behind(draws_behind);

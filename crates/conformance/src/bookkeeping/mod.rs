@@ -1,11 +1,12 @@
-//! What holds whatever the page size and the memory of a backend: nothing is lost, given out twice, or waited for in vain.
+//! What holds whatever the page size and the memory of a backend: nothing is lost, given out twice,
+//! or waited for in vain.
 
 mod engine;
 mod pages;
 
-use crate::{Property, Subject};
+use crate::Property;
 
 /// The properties of this kind.
-pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
+pub(crate) fn properties() -> Vec<Property> {
     [pages::properties(), engine::properties()].concat()
 }

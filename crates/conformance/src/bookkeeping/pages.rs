@@ -1,8 +1,8 @@
 //! Pages and slots are taken, shared and released without one being lost or given out twice.
 
 use crate::device::Trial;
-use crate::{Subject, properties};
-use isentrope_kernels::{Attention, Backend, Role};
+use crate::properties;
+use isentrope_kernels::{Attention, Role};
 use isentrope_model::{ActivationCache, KvCache};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn every_page_is_free_or_held<S: Subject>(trial: &Trial<S>) {
+fn every_page_is_free_or_held(trial: &Trial) {
     proptest!(trial.cases(256), |(pages in 0..6_usize, actions in prop::collection::vec(action(), 0..60))| {
         let mut cache = KvCache::new(trial.model("qwen3"), pages).unwrap();
         let mut holders: BTreeMap<u32, usize> = BTreeMap::new();
@@ -61,9 +61,10 @@ fn every_page_is_free_or_held<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn sizes_of_pages<S: Subject>(trial: &Trial<S>) {
-    let page = S::Backend::PAGE;
-    let counts = [0, 1, page - 1, page, page + 1, 10 * page].map(KvCache::<S::Backend>::pages_for);
+fn sizes_of_pages(trial: &Trial) {
+    let page = trial.page();
+    let counts = [0, 1, page - 1, page, page + 1, 10 * page]
+        .map(|positions| KvCache::pages_for(trial.model("qwen3"), positions));
     assert_eq!(counts, [0, 1, 1, 1, 2, 10]);
     // Two layers of two heads, with a key and a value of 16 numbers per position.
     let shape = Attention { heads: 4, kv_heads: 2, head_dim: 16, window: None, scale: 0.25 };
@@ -71,14 +72,14 @@ fn sizes_of_pages<S: Subject>(trial: &Trial<S>) {
     assert_eq!(KvCache::page_bytes(trial.model("qwen3")), bytes);
 }
 
-fn a_cache_beyond_all_memory_is_refused_with_a_sentence<S: Subject>(trial: &Trial<S>) {
+fn a_cache_beyond_all_memory_is_refused_with_a_sentence(trial: &Trial) {
     for pages in [1 << 45, usize::MAX] {
         let refused = KvCache::new(trial.model("qwen3"), pages).err().unwrap().to_string();
         assert!(refused.starts_with("cannot allocate ") && refused.contains(" MiB of memory: "), "{refused}");
     }
 }
 
-fn slots_are_taken_once_until_they_are_freed<S: Subject>(trial: &Trial<S>) {
+fn slots_are_taken_once_until_they_are_freed(trial: &Trial) {
     let mut activation_cache = ActivationCache::new(trial.model("qwen3"), 3).unwrap();
     let mut taken: Vec<u32> = std::iter::from_fn(|| activation_cache.take()).collect();
     taken.sort_unstable();

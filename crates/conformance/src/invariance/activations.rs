@@ -2,8 +2,7 @@
 
 use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
-use crate::{Subject, properties};
-use isentrope_kernels::Backend;
+use crate::properties;
 use isentrope_model::{ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Scores, Step, Tape};
 use proptest::prelude::*;
 
@@ -11,7 +10,7 @@ properties!(cached_activations_give_the_gradient_of_the_pass);
 
 const SLOTS: usize = 600;
 
-fn cached_activations_give_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>) {
+fn cached_activations_give_the_gradient_of_the_pass(trial: &Trial) {
     proptest!(trial.cases(96), |(
         family in family(),
         groups in prop::collection::vec((tokens(1..40), prop::collection::vec(tokens(1..25), 1..4)), 1..4),
@@ -40,8 +39,9 @@ fn cached_activations_give_the_gradient_of_the_pass<S: Subject>(trial: &Trial<S>
     });
 }
 
-/// An activation cache that hands out its slots in the given order, with rows of other tokens in all of them.
-fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> ActivationCache<B> {
+/// An activation cache that hands out its slots in the given order, with rows of other tokens in
+/// all of them.
+fn scrambled(model: &Model, order: &[u32]) -> ActivationCache {
     let mut activation_cache = ActivationCache::new(model, SLOTS).unwrap();
     let mut from = 0;
     while activation_cache.free_slots() > 0 {
@@ -53,15 +53,16 @@ fn scrambled<B: Backend>(model: &Model<B>, order: &[u32]) -> ActivationCache<B> 
     activation_cache
 }
 
-/// Feeds tokens in chunks beside another sequence, and caches the activations of those from a position on; returns their slots.
-fn feed<B: Backend>(
-    model: &Model<B>,
-    activation_cache: &mut ActivationCache<B>,
+/// Feeds tokens in chunks beside another sequence, and caches the activations of those from a
+/// position on; returns their slots.
+fn feed(
+    model: &Model,
+    activation_cache: &mut ActivationCache,
     tokens: &[u32],
     from: usize,
     chunks: &[usize],
 ) -> Vec<u32> {
-    let pages = KvCache::<B>::pages_for(tokens.len());
+    let pages = KvCache::pages_for(model, tokens.len());
     let mut cache = KvCache::new(model, pages + 1).unwrap();
     let pages: Vec<u32> = (0..pages).filter_map(|_| cache.take()).collect();
     let other = [cache.take().unwrap()];
@@ -83,12 +84,13 @@ fn feed<B: Backend>(
     slots
 }
 
-/// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a and b.
-fn results<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
+/// The scores, and every tensor of the gradient of `sum(a logprob + b entropy)` with noise for a
+/// and b.
+fn results(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();
     model.backward(tape, Derivatives::of(&noise(1, targets), &noise(2, targets)), &mut gradient);
     let sum = gradient.finish(model);
-    let tensors = model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&model.backend, id, p, t)));
+    let tensors = model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t)));
     [bits(&scores.logprobs), bits(&scores.entropies)].into_iter().chain(tensors).collect()
 }

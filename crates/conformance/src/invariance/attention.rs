@@ -1,10 +1,11 @@
-//! Attention bit for bit: the output of a position depends on its sequence up to it and on nothing else.
+//! Attention bit for bit: the output of a position depends on its sequence up to it and on nothing
+//! else.
 
 use crate::data::{assert_bits, pieces};
 use crate::device::{Device, Trial, width};
+use crate::properties;
 use crate::serve::{LAYER, Piece, Sequences};
-use crate::{Subject, properties};
-use isentrope_kernels::{Attention, Backend, Role};
+use isentrope_kernels::{Attention, Role};
 use proptest::prelude::*;
 
 properties!(
@@ -21,7 +22,7 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
 }
 
 /// The gradient of a loss by the outputs of sequences of these lengths.
-fn d_outs<S: Subject>(device: &Device<'_, S>, shape: Attention, lens: &[usize]) -> Vec<Vec<f32>> {
+fn d_outs(device: &Device<'_>, shape: Attention, lens: &[usize]) -> Vec<Vec<f32>> {
     let role = |len| Role::Activation(len, width(shape));
     (0..).zip(lens).map(|(i, &len)| device.noise(role(len), 20 + i)).collect()
 }
@@ -31,7 +32,7 @@ fn assert_all_bits(what: &str, got: &[Vec<f32>], want: &[Vec<f32>]) {
     got.iter().zip(want).for_each(|(got, want)| assert_bits(what, got, want));
 }
 
-fn decoding_equals_prefill<S: Subject>(trial: &Trial<S>) {
+fn decoding_equals_prefill(trial: &Trial) {
     let device = &trial.device();
     for shape in
         [shape(4, 2, 10, None), shape(6, 2, 64, Some(8)), shape(3, 1, 16, Some(1)), shape(2, 2, 80, None)]
@@ -50,7 +51,7 @@ fn decoding_equals_prefill<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn variants<S: Subject>(trial: &Trial<S>) {
+fn variants(trial: &Trial) {
     let first = &trial.device();
     for shape in [shape(4, 2, 24, None), shape(5, 1, 64, Some(20))] {
         let lens = [90, 5, 33];
@@ -66,7 +67,7 @@ fn variants<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn gradients_of_a_sequence_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
+fn gradients_of_a_sequence_alone_and_in_a_batch(trial: &Trial) {
     let device = &trial.device();
     for shape in [shape(4, 2, 10, None), shape(3, 1, 64, Some(7))] {
         let lens = [40, 1, 77, 32];
@@ -80,7 +81,7 @@ fn gradients_of_a_sequence_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn empty_batches_and_runs<S: Subject>(trial: &Trial<S>) {
+fn empty_batches_and_runs(trial: &Trial) {
     let device = &trial.device();
     let shape = Attention { heads: 2, kv_heads: 1, head_dim: 10, window: Some(3), scale: 1.0 };
     let sequences = Sequences::new(device, shape, &[20, 5], 1);
@@ -93,10 +94,10 @@ fn empty_batches_and_runs<S: Subject>(trial: &Trial<S>) {
 }
 
 /// A sequence whose pages are copies of another's is answered as that is, in every layer.
-fn pages_are_copied_in_every_layer<S: Subject>(trial: &Trial<S>) {
+fn pages_are_copied_in_every_layer(trial: &Trial) {
     let device = &trial.device();
     let shape = shape(2, 1, 10, None);
-    let len = 2 * S::Backend::PAGE;
+    let len = 2 * trial.page();
     let sequences = Sequences::new(device, shape, &[len, len], 1);
     let mut copied = Sequences::new(device, shape, &[len, len], 1);
     // The copies stand where the second sequence stood.
@@ -117,7 +118,8 @@ fn pages_are_copied_in_every_layer<S: Subject>(trial: &Trial<S>) {
         device.store_kv(shape, &qkv, &batch, &mut cache, layer);
     }
     device.copy_pages(shape, &mut cache, &pages);
-    // Queries of the first sequence in both places, and the second's pages now hold the first's keys and values.
+    // Queries of the first sequence in both places, and the second's pages now hold the first's
+    // keys and values.
     let (twice, _) = copied.batch(&[(0, 0..len), (1, 0..len)]);
     let twice = device.upload(Role::Activation(rows, shape.row()), &twice);
     for layer in 0..=LAYER {
@@ -131,9 +133,9 @@ fn pages_are_copied_in_every_layer<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// Prefill in chunks cut anywhere, chunks of several sequences interleaved (several of one sequence may share
-/// a batch), against each sequence whole and alone.
-fn chunks_equal_whole_sequences<S: Subject>(trial: &Trial<S>) {
+/// Prefill in chunks cut anywhere, chunks of several sequences interleaved (several of one sequence
+/// may share a batch), against each sequence whole and alone.
+fn chunks_equal_whole_sequences(trial: &Trial) {
     let device = &trial.device();
     assert_chunks(device, shape(4, 2, 2, None), &[17], &[vec![1]], false, 0);
     proptest!(trial.cases(60), |(
@@ -149,8 +151,8 @@ fn chunks_equal_whole_sequences<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn assert_chunks<S: Subject>(
-    device: &Device<'_, S>,
+fn assert_chunks(
+    device: &Device<'_>,
     shape: Attention,
     lens: &[usize],
     cuts: &[Vec<usize>],

@@ -4,7 +4,7 @@ use crate::device::Trial;
 use crate::models::{
     FAMILIES, Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
 };
-use crate::{Subject, properties};
+use crate::properties;
 use isentrope_model::{Gradient, Keep};
 use proptest::prelude::*;
 
@@ -16,10 +16,10 @@ properties!(
     a_score_from_zero_means_one
 );
 
-fn company_changes_nothing<S: Subject>(trial: &Trial<S>) {
+fn company_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
         family in family(),
-        texts in texts::<S>(1..7).prop_shuffle(),
+        texts in texts(trial, 1..7).prop_shuffle(),
         temperature in temperature(),
     )| {
         let model = trial.model(family);
@@ -34,11 +34,12 @@ fn company_changes_nothing<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-/// The slope of each target's entropy, in a batch and alone; the scores beside it are those of scoring.
-fn company_changes_no_slope<S: Subject>(trial: &Trial<S>) {
+/// The slope of each target's entropy, in a batch and alone; the scores beside it are those of
+/// scoring.
+fn company_changes_no_slope(trial: &Trial) {
     proptest!(trial.cases(24), |(
         family in family(),
-        texts in texts::<S>(1..7).prop_shuffle(),
+        texts in texts(trial, 1..7).prop_shuffle(),
         temperature in temperature(),
     )| {
         let model = trial.model(family);
@@ -51,10 +52,10 @@ fn company_changes_no_slope<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Batches that differ in the order of their sequences alone.
-fn order_changes_nothing<S: Subject>(trial: &Trial<S>) {
+fn order_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
         family in family(),
-        (texts, order) in texts::<S>(2..7).prop_flat_map(|texts| {
+        (texts, order) in texts(trial, 2..7).prop_flat_map(|texts| {
         let order: Vec<usize> = (0..texts.len()).collect();
         (Just(texts), Just(order).prop_shuffle())
         }),
@@ -70,7 +71,7 @@ fn order_changes_nothing<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn batches_without_targets_are_nothing<S: Subject>(trial: &Trial<S>) {
+fn batches_without_targets_are_nothing(trial: &Trial) {
     let text = |len: u32, score_from| Text { tokens: (0..len).collect(), score_from };
     let batches = [vec![], vec![text(0, 1)], vec![text(1, 1)], vec![text(5, 5), text(5, 90), text(0, 7)]];
     for family in FAMILIES {
@@ -88,7 +89,7 @@ fn batches_without_targets_are_nothing<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn a_score_from_zero_means_one<S: Subject>(trial: &Trial<S>) {
+fn a_score_from_zero_means_one(trial: &Trial) {
     let tokens: Vec<u32> = (3..9).collect();
     let model = trial.model("qwen2-tied");
     let from_zero = score_bits(model, &[Text { tokens: tokens.clone(), score_from: 0 }], 1.0);

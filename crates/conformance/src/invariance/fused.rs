@@ -1,13 +1,13 @@
 //! Operations that a backend may compute at once have the bits of their parts.
 
 use crate::data::{POISON, assert_bits};
-use crate::device::{Buffer, Device, Trial, vector, weights, width};
-use crate::{Subject, properties};
-use isentrope_kernels::{Attention, Backend, HeadNorms, HostBatch, Linear, Role, Run, Turn};
+use crate::device::{Device, Trial, vector, weights, width};
+use crate::properties;
+use isentrope_kernels::{Attention, Buffer, DeviceBatch, HeadNorms, HostBatch, Linear, Role, Run, Turn};
 
 properties!(gated_products, queries_keys_and_values);
 
-fn gated_products<S: Subject>(trial: &Trial<S>) {
+fn gated_products(trial: &Trial) {
     for device in trial.devices() {
         for (inputs, features, rows) in
             [(1, 1, 1), (70, 17, 5), (40, 16, 65), (133, 50, 83), (64, 96, 3), (40, 230, 130)]
@@ -49,13 +49,13 @@ fn shared_beginning(page: usize) -> HostBatch {
 }
 
 /// Rows as attention sees them, and its outputs, which tell what is in the cache.
-fn attended<S: Subject>(
-    device: &Device<'_, S>,
+fn attended(
+    device: &Device<'_>,
     shape: Attention,
-    qkv: Buffer<S>,
-    prepare: impl FnOnce(&mut Buffer<S>, &<S::Backend as Backend>::Batch, &mut Buffer<S>),
+    qkv: Buffer,
+    prepare: impl FnOnce(&mut Buffer, &DeviceBatch, &mut Buffer),
 ) -> [Vec<f32>; 2] {
-    let host = shared_beginning(S::Backend::PAGE);
+    let host = shared_beginning(device.page_positions());
     let batch = device.batch(&host);
     let mut cache = device.buffer(Role::Cache { shape, layers: 2, pages: 4 });
     device.fill(&mut cache, POISON);
@@ -67,8 +67,8 @@ fn attended<S: Subject>(
     [device.download(row, &qkv), device.download(out, &outputs)]
 }
 
-fn queries_keys_and_values<S: Subject>(trial: &Trial<S>) {
-    let rows = shared_beginning(S::Backend::PAGE).rows();
+fn queries_keys_and_values(trial: &Trial) {
+    let rows = shared_beginning(trial.page()).rows();
     for device in trial.devices() {
         for (heads, kv_heads, head_dim) in [(1, 1, 2), (4, 2, 10), (3, 1, 64), (6, 3, 34), (1, 1, 130)] {
             let shape = Attention { heads, kv_heads, head_dim, window: None, scale: 0.3 };

@@ -1,11 +1,11 @@
-//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing a prompt changes the
-//! order of a sum and nothing else.
+//! Where micro-batches end, and what is kept between forward and backward, does not matter; sharing
+//! a prompt changes the order of a sum and nothing else.
 
 use crate::device::Trial;
 use crate::models::{
     FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words, write_wide,
 };
-use crate::{Subject, properties};
+use crate::properties;
 use isentrope_model::{Gradient, Keep, units};
 use proptest::prelude::*;
 
@@ -19,10 +19,10 @@ fn keep() -> impl Strategy<Value = Keep> {
     prop_oneof![Just(Keep::Activations), Just(Keep::BlockInputs)]
 }
 
-fn micro_batches_change_nothing<S: Subject>(trial: &Trial<S>) {
+fn micro_batches_change_nothing(trial: &Trial) {
     proptest!(trial.cases(64), |(
         family in family(),
-        texts in texts::<S>(1..8),
+        texts in texts(trial, 1..8),
         cuts in prop::collection::vec((any::<prop::sample::Index>(), keep()), 0..6),
         last_keep in keep(),
         temperature in temperature(),
@@ -49,13 +49,13 @@ fn micro_batches_change_nothing<S: Subject>(trial: &Trial<S>) {
         prop_assert!(gradient_bits(model, &mut fresh, &batches, temperature) == expected);
 
         // The same memory again.
-        whole.reset(&model.backend);
+        whole.reset(&*model.backend);
         prop_assert!(gradient_bits(model, &mut whole, &batches, temperature) == expected);
     });
 }
 
 /// Of a prompt in full with each response, the gradient is the same but for rounding.
-fn a_shared_prompt_has_the_gradient_of_all_its_responses<S: Subject>(trial: &Trial<S>) {
+fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
     let tolerance = trial.tolerance().shared_prompt;
     for family in FAMILIES {
         let model = trial.model(family);
@@ -86,7 +86,7 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses<S: Subject>(trial: &Tri
 }
 
 /// With more tokens, features and words than the kernels take at a time.
-fn micro_batches_of_a_wide_model_change_nothing<S: Subject>(trial: &Trial<S>) {
+fn micro_batches_of_a_wide_model_change_nothing(trial: &Trial) {
     let dir = tempfile::tempdir().unwrap();
     write_wide(&dir.path().join("wide"));
     let model = load(&dir.path().join("wide"), trial.device().backend());

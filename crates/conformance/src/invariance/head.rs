@@ -2,9 +2,9 @@
 
 use crate::data::{assert_bits, indices, masks, noise};
 use crate::device::{Device, Trial, gradient, weights};
-use crate::{Subject, properties};
+use crate::properties;
 use isentrope_kernels::{
-    Adjustments, Backend, Draw, Drawn, HeadScores, HostBatch, Linear, Role, SamplingMasks,
+    Adjustments, DeviceBatch, Draw, Drawn, HeadScores, HostBatch, Linear, Role, SamplingMasks,
 };
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ properties!(
 );
 
 /// A head, how many rows of it a device holds the logits of, and some more rows than that.
-fn blocks<S: Subject>(trial: &Trial<S>) -> (Device<'_, S>, Linear, usize, usize) {
+fn blocks(trial: &Trial) -> (Device<'_>, Linear, usize, usize) {
     let (device, logits) = trial.in_small_blocks();
     let shape = Linear { inputs: 2, outputs: 1000 };
     let block = logits / shape.outputs;
@@ -24,7 +24,7 @@ fn blocks<S: Subject>(trial: &Trial<S>) -> (Device<'_, S>, Linear, usize, usize)
 }
 
 /// So many rows that the head works through them, and through the vocabulary, in several blocks.
-fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
+fn blocks_of_the_head(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let x = device.noise(Role::Activation(rows, 2), 1);
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
@@ -57,8 +57,9 @@ fn blocks_of_the_head<S: Subject>(trial: &Trial<S>) {
     device.trim();
 }
 
-/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a target.
-fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
+/// The sampler must see what the head saw: a drawn token has the log-prob and the entropy of a
+/// target.
+fn draws_have_the_scores_of_targets(trial: &Trial) {
     for vocabulary in [1, 2, 61, 1000] {
         let shape = Linear { inputs: 17, outputs: vocabulary };
         let rows = 13;
@@ -132,8 +133,9 @@ fn draws_have_the_scores_of_targets<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// So many rows that their logits are held in several blocks; a row that is not finite concerns no other.
-fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
+/// So many rows that their logits are held in several blocks; a row that is not finite concerns no
+/// other.
+fn blocks_of_draws(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let role = Role::Activation(rows, 2);
     let mut x = device.noise(role, 1);
@@ -155,8 +157,9 @@ fn blocks_of_draws<S: Subject>(trial: &Trial<S>) {
     device.trim();
 }
 
-/// A row embeds the token of a draw before the host knows it; that of logits which are not finite is some token.
-fn tokens_of_draws_are_fed_as_known_ones_are<S: Subject>(trial: &Trial<S>) {
+/// A row embeds the token of a draw before the host knows it; that of logits which are not finite
+/// is some token.
+fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
     let (shape, rows) = (Linear { inputs: 17, outputs: 300 }, 9);
     for device in trial.devices() {
         let role = Role::Activation(rows, shape.inputs);
@@ -180,7 +183,7 @@ fn tokens_of_draws_are_fed_as_known_ones_are<S: Subject>(trial: &Trial<S>) {
                 Err(token) => host.push(&[token], 0, &[]),
             }
         }
-        let embedded = |batch: &<S::Backend as Backend>::Batch| {
+        let embedded = |batch: &DeviceBatch| {
             let mut y = device.blank(Role::Activation(fed.len(), shape.inputs));
             device.embed(shape, &packed, batch, &mut y);
             device.download(Role::Activation(fed.len(), shape.inputs), &y)

@@ -11,10 +11,10 @@ mod samples;
 mod steps;
 mod variants;
 
-use crate::{Property, Subject};
+use crate::Property;
 
 /// The properties of this level.
-pub(crate) fn properties<S: Subject>() -> Vec<Property<S>> {
+pub(crate) fn properties() -> Vec<Property> {
     [
         rows::properties(),
         fused::properties(),

@@ -1,11 +1,9 @@
 //! Every operation that works row by row: rows alone, together and in micro-batches.
 
 use crate::data::{assert_bits, indices, masks, noise, pieces};
-use crate::device::{
-    Buffer, Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights,
-};
-use crate::{Subject, properties};
-use isentrope_kernels::{Adjustments, Backend, Draw, Grouped, HeadScores, Linear, Role, Turn};
+use crate::device::{Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights};
+use crate::properties;
+use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Linear, Role, Turn};
 use proptest::prelude::*;
 use std::ops::Range;
 
@@ -16,27 +14,23 @@ const SHAPE: Linear = Linear { inputs: 70, outputs: 205 };
 const NORM: Grouped = Grouped { stride: 70, offset: 2, groups: 2, features: 33 };
 const ROTATED: Grouped = Grouped { stride: 70, offset: 4, groups: 3, features: 22 };
 
-/// What the rows `range` of a batch lead to. Outputs have a row per row of the batch; sums have gone on from
-/// noise, or in the buffers of the sums before, over the rows in order. Nobody has looked at these: a backend may hold back the
-/// last rows of a gradient until it is read.
-struct Results<S: Subject> {
+/// What the rows `range` of a batch lead to. Outputs have a row per row of the batch; sums have
+/// gone on from noise, or in the buffers of the sums before, over the rows in order. Nobody has
+/// looked at these: a backend may hold back the last rows of a gradient until it is read.
+struct Results {
     outputs: Vec<(&'static str, usize, Vec<f32>)>,
-    sums: Vec<(&'static str, Role, Buffer<S>)>,
+    sums: Vec<(&'static str, Role, Buffer)>,
 }
 
-impl<S: Subject> Results<S> {
-    fn sums(&self, device: &Device<'_, S>) -> Vec<(&'static str, Vec<f32>)> {
+impl Results {
+    fn sums(&self, device: &Device<'_>) -> Vec<(&'static str, Vec<f32>)> {
         self.sums.iter().map(|(name, role, sum)| (*name, device.download(*role, sum))).collect()
     }
 }
 
-/// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on from `before`.
-fn operate<S: Subject>(
-    device: &Device<'_, S>,
-    rows: usize,
-    range: Range<usize>,
-    before: Option<Results<S>>,
-) -> Results<S> {
+/// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on
+/// from `before`.
+fn operate(device: &Device<'_>, rows: usize, range: Range<usize>, before: Option<Results>) -> Results {
     let shape = SHAPE;
     let Linear { inputs, outputs } = shape;
     let n = range.len();
@@ -144,13 +138,13 @@ fn operate<S: Subject>(
 }
 
 /// `part`, computed from the rows `range` alone, has the bits of those rows of `whole`.
-fn assert_rows<S: Subject>(whole: &Results<S>, part: &Results<S>, range: Range<usize>) {
+fn assert_rows(whole: &Results, part: &Results, range: Range<usize>) {
     for ((name, width, want), (_, _, got)) in whole.outputs.iter().zip(&part.outputs) {
         assert_bits(&format!("{name}, rows {range:?}"), got, &want[range.start * width..range.end * width]);
     }
 }
 
-fn variants<S: Subject>(trial: &Trial<S>) {
+fn variants(trial: &Trial) {
     // Enough rows for every operation to be cut into several tasks.
     let rows = 900;
     assert_variants_agree(trial, |device| {
@@ -160,7 +154,7 @@ fn variants<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn a_row_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
+fn a_row_alone_and_in_a_batch(trial: &Trial) {
     let (device, rows) = (&trial.device(), 100);
     let whole = operate(device, rows, 0..rows, None);
     for row in (0..rows).step_by(3).chain([rows - 1]) {
@@ -168,8 +162,9 @@ fn a_row_alone_and_in_a_batch<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-/// Cutting a batch into micro-batches changes nothing: outputs and sums are those of the whole batch.
-fn micro_batches<S: Subject>(trial: &Trial<S>) {
+/// Cutting a batch into micro-batches changes nothing: outputs and sums are those of the whole
+/// batch.
+fn micro_batches(trial: &Trial) {
     let device = &trial.device();
     assert_pieces(device, 1, &[]);
     proptest!(trial.cases(25), |(cuts in prop::collection::vec(0usize..300, 0..7), rows in 1usize..300)| {
@@ -177,9 +172,9 @@ fn micro_batches<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn assert_pieces<S: Subject>(device: &Device<'_, S>, rows: usize, cuts: &[usize]) {
+fn assert_pieces(device: &Device<'_>, rows: usize, cuts: &[usize]) {
     let whole = operate(device, rows, 0..rows, None);
-    let mut sums: Option<Results<S>> = None;
+    let mut sums: Option<Results> = None;
     for range in pieces(rows, cuts) {
         let part = operate(device, rows, range.clone(), sums);
         assert_rows(&whole, &part, range);

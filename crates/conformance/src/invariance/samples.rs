@@ -1,10 +1,10 @@
-//! A response is what it would be alone, whatever is sampled beside it and however little memory there is.
+//! A response is what it would be alone, whatever is sampled beside it and however little memory
+//! there is.
 
 use crate::device::Trial;
 use crate::models::bits;
+use crate::properties;
 use crate::requests::{Place, alone, exact, least_pages, limits, request, requests, run, run_apart};
-use crate::{Subject, properties};
-use isentrope_kernels::Backend;
 use isentrope_model::{
     ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Packed, Scores, Sequence, Tape,
 };
@@ -22,7 +22,7 @@ properties!(
     cached_activations_are_what_a_pass_computes
 );
 
-fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
+fn responses_are_those_of_each_request_alone(trial: &Trial) {
     let model = trial.model("qwen3");
     proptest!(trial.cases(96), |(
         requests in requests(trial),
@@ -32,7 +32,7 @@ fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
         order in any::<prop::sample::Index>(),
         draws_behind in any::<bool>(),
     )| {
-        let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
+        let least = requests.iter().map(|request| least_pages(trial.page(), request)).max().unwrap_or(1);
         let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
         let mut engine = Engine::new(model, None, limits).unwrap().drawing_behind(draws_behind);
         let together = run(&mut engine, limits, &requests);
@@ -42,7 +42,8 @@ fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
                 prop_assert_eq!(got, exact(expected), "request {} sample {}", i, sample);
             }
         }
-        // In another order, and on an engine that has been used: nothing of the first round remains in it.
+        // In another order, and on an engine that has been used: nothing of the first round remains
+        // in it.
         let mut rotated = requests.clone();
         let by = order.index(requests.len());
         rotated.rotate_left(by);
@@ -51,7 +52,7 @@ fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
             prop_assert_eq!(exact(&completion), exact(&together[&(original, sample)]));
         }
         // All pages are free again: a request that needs every one of them is not kept waiting.
-        let positions = (least + spare_pages) * S::Backend::PAGE;
+        let positions = (least + spare_pages) * trial.page();
         let all = request(&[1], 1, 99, Sampling { max_tokens: positions, ..Sampling::default() });
         if positions < model.context() {
             run(&mut engine, limits, &[all]);
@@ -59,7 +60,7 @@ fn responses_are_those_of_each_request_alone<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn a_sample_does_not_depend_on_how_many_there_are<S: Subject>(trial: &Trial<S>) {
+fn a_sample_does_not_depend_on_how_many_there_are(trial: &Trial) {
     let model = trial.model("qwen3");
     let sampling = Sampling { max_tokens: 40, ..Sampling::default() };
     let eight = alone(model, &request(&[3, 4, 5], 8, 0, sampling.clone()));
@@ -70,7 +71,7 @@ fn a_sample_does_not_depend_on_how_many_there_are<S: Subject>(trial: &Trial<S>) 
     }
 }
 
-fn keys_decide_what_is_drawn<S: Subject>(trial: &Trial<S>) {
+fn keys_decide_what_is_drawn(trial: &Trial) {
     let model = trial.model("qwen3");
     let sampling = Arc::new(Sampling { max_tokens: 30, ..Sampling::default() });
     let of = |seed, step, prompt| {
@@ -96,7 +97,7 @@ fn keys_decide_what_is_drawn<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Scores of a completion and the gradient of `sum(logprob - entropy / 3 - 0.7 log_mass)`, as bits.
-fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>)) -> Vec<Vec<u32>> {
+fn gradient(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> {
     let targets = scores.logprobs.len();
     let mut gradient = Gradient::zeros(model).unwrap();
     let [logprobs, entropies, log_masses] = [1.0, -1.0 / 3.0, -0.7].map(|by| vec![by; targets]);
@@ -109,7 +110,7 @@ fn gradient<B: Backend>(model: &Model<B>, (scores, tape): (Scores, Tape<'_, B>))
     all.map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()
 }
 
-fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
+fn cached_activations_are_what_a_pass_computes(trial: &Trial) {
     let model = trial.model("qwen3");
     proptest!(trial.cases(48), |(
         requests in prop::collection::vec((requests(trial), any::<bool>()), 1..3),
@@ -123,7 +124,7 @@ fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
             .into_iter()
             .flat_map(|(some, cache_activations)| some.into_iter().map(move |r| Request { cache_activations, ..r }))
             .collect();
-        let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
+        let least = requests.iter().map(|request| least_pages(trial.page(), request)).max().unwrap_or(1);
         let limits = limits(model, least + spare_pages, sequences, prefill_tokens);
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
         let engine = Engine::new(model, None, limits).unwrap().drawing_behind(draws_behind);
@@ -144,9 +145,9 @@ fn cached_activations_are_what_a_pass_computes<S: Subject>(trial: &Trial<S>) {
 }
 
 /// The slots of completions hold what a pass computes for their tokens, and no two rows are in one.
-fn check_slots<B: Backend>(
-    model: &Model<B>,
-    activation_cache: &ActivationCache<B>,
+fn check_slots(
+    model: &Model,
+    activation_cache: &ActivationCache,
     requests: &[Request],
     completions: &BTreeMap<Place, Completion>,
 ) -> Result<(), TestCaseError> {
@@ -175,7 +176,7 @@ fn check_slots<B: Backend>(
     Ok(())
 }
 
-fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<S>) {
+fn responses_that_go_on_elsewhere_are_those_that_stay(trial: &Trial) {
     let model = trial.model("qwen3");
     let memory = || {
         (
@@ -191,7 +192,7 @@ fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<
         moves in prop::collection::vec((0usize..20, 0usize..2, 1usize..6, any::<prop::sample::Index>()), 1..30),
         draws_behind in any::<[bool; 2]>(),
     )| {
-        let least = requests.iter().map(least_pages::<S::Backend>).max().unwrap_or(1);
+        let least = requests.iter().map(|request| least_pages(trial.page(), request)).max().unwrap_or(1);
         let memory = memory.map(|(spare, sequences, prefill)| limits(model, least + spare, sequences, prefill));
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
         let engine = |i: usize| Engine::new(model, None, memory[i]).unwrap().drawing_behind(draws_behind[i]);
@@ -199,7 +200,7 @@ fn responses_that_go_on_elsewhere_are_those_that_stay<S: Subject>(trial: &Trial<
         let together = run_apart(&mut engines, &requests, &moves);
         // All pages are free again, on both.
         for (engine, (memory, number)) in engines.iter_mut().zip(memory.into_iter().zip(90..)) {
-            let positions = memory.cache_bytes / KvCache::page_bytes(model) * S::Backend::PAGE;
+            let positions = memory.cache_bytes / KvCache::page_bytes(model) * trial.page();
             if positions < model.context() {
                 let sampling = Sampling { max_tokens: positions, ..Sampling::default() };
                 let all = Request { cache_activations: false, ..request(&[1], 1, number, sampling) };

@@ -1,10 +1,10 @@
-//! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its prefill, from the
-//! first decoded token to the last, on whatever pages, in whatever company, with a shared prefix or its own.
+//! A sequence in the making gets the bits of the training forward pass: whatever the chunks of its
+//! prefill, from the first decoded token to the last, on whatever pages, in whatever company, with
+//! a shared prefix or its own.
 
 use crate::device::Trial;
 use crate::models::{family, nan_model, score_bits_alone, some_pages, temperature, tokens};
-use crate::{Subject, properties};
-use isentrope_kernels::Backend;
+use crate::properties;
 use isentrope_model::{KvCache, Model, Scores, Step};
 use proptest::prelude::*;
 use std::ops::Range;
@@ -13,11 +13,11 @@ properties!(steps_equal_the_training_pass, a_shared_prefix_changes_nothing);
 
 const PAGES: usize = 40;
 
-fn steps_equal_the_training_pass<S: Subject>(trial: &Trial<S>) {
+fn steps_equal_the_training_pass(trial: &Trial) {
     proptest!(trial.cases(96), |(
         family in family(),
-        texts in prop::collection::vec(tokens(1..some_pages::<S>()), 1..6),
-        rhythm in rhythm(S::Backend::PAGE),
+        texts in prop::collection::vec(tokens(1..some_pages(trial)), 1..6),
+        rhythm in rhythm(trial.page()),
         order in Just((0..PAGES).collect::<Vec<_>>()).prop_shuffle(),
         wanted in wanted(),
         temperature in temperature(),
@@ -32,12 +32,12 @@ fn steps_equal_the_training_pass<S: Subject>(trial: &Trial<S>) {
     });
 }
 
-fn a_shared_prefix_changes_nothing<S: Subject>(trial: &Trial<S>) {
+fn a_shared_prefix_changes_nothing(trial: &Trial) {
     proptest!(trial.cases(96), |(
         family in family(),
         prefix in tokens(1..40),
         suffixes in prop::collection::vec(tokens(1..30), 1..5),
-        rhythm in rhythm(S::Backend::PAGE),
+        rhythm in rhythm(trial.page()),
         order in Just((0..PAGES).collect::<Vec<_>>()).prop_shuffle(),
         temperature in temperature(),
     )| {
@@ -45,7 +45,8 @@ fn a_shared_prefix_changes_nothing<S: Subject>(trial: &Trial<S>) {
         let mut cache = scrambled_cache(trial, family, &order);
         let texts: Vec<Vec<u32>> = suffixes.iter().map(|suffix| [&prefix[..], suffix].concat()).collect();
 
-        // The first writes the prefix; the others hold its full pages as well, and a copy of the partial one.
+        // The first writes the prefix; the others hold its full pages as well, and a copy of the
+        // partial one.
         let mut first = Writer::new(&texts[0]);
         first.end = prefix.len();
         write(model, &mut cache, std::slice::from_mut(&mut first), &rhythm, Wanted::EveryRow, temperature);
@@ -55,7 +56,7 @@ fn a_shared_prefix_changes_nothing<S: Subject>(trial: &Trial<S>) {
             let mut writer = Writer::new(text);
             writer.fed = prefix.len();
             writer.pages = writers[0].pages.clone();
-            let own = writer.pages.split_off(prefix.len() / S::Backend::PAGE);
+            let own = writer.pages.split_off(prefix.len() / trial.page());
             writer.pages.iter().for_each(|&page| cache.share(page));
             for original in own {
                 let copy = cache.take().unwrap();
@@ -114,10 +115,10 @@ impl<'a> Writer<'a> {
     }
 
     /// Pushes up to `rows` rows; returns their positions.
-    fn push<B: Backend>(&mut self, rows: usize, step: &mut Step, cache: &mut KvCache<B>) -> Range<usize> {
+    fn push(&mut self, rows: usize, model: &Model, step: &mut Step, cache: &mut KvCache) -> Range<usize> {
         let positions = self.fed..(self.fed + rows).min(self.end);
         if !positions.is_empty() {
-            while self.pages.len() < KvCache::<B>::pages_for(positions.end) {
+            while self.pages.len() < KvCache::pages_for(model, positions.end) {
                 self.pages.push(cache.take().unwrap());
             }
             step.push(&self.tokens[positions.clone()], positions.start, &self.pages, true);
@@ -126,9 +127,9 @@ impl<'a> Writer<'a> {
         positions
     }
 
-    fn check<B: Backend>(
+    fn check(
         &self,
-        model: &Model<B>,
+        model: &Model,
         from: usize,
         wanted: Wanted,
         temperature: f32,
@@ -145,9 +146,9 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn write<B: Backend>(
-    model: &Model<B>,
-    cache: &mut KvCache<B>,
+fn write(
+    model: &Model,
+    cache: &mut KvCache,
     writers: &mut [Writer<'_>],
     rhythm: &[usize],
     wanted: Wanted,
@@ -157,9 +158,10 @@ fn write<B: Backend>(
     while writers.iter().any(|writer| writer.fed < writer.end) {
         let mut step = Step::default();
         let mut rows = Vec::new();
-        // Who is done draws no more, so that sooner or later every number comes to each of the others.
+        // Who is done draws no more, so that sooner or later every number comes to each of the
+        // others.
         for (w, writer) in writers.iter_mut().enumerate().filter(|(_, writer)| writer.fed < writer.end) {
-            let positions = writer.push(rhythm.next().unwrap(), &mut step, cache);
+            let positions = writer.push(rhythm.next().unwrap(), model, &mut step, cache);
             rows.extend(positions.map(|position| (w, position)));
         }
         if wanted == Wanted::EveryRow {
@@ -175,13 +177,14 @@ fn write<B: Backend>(
     }
 }
 
-/// A cache that hands out its pages in the given order, each full of NaN: what a page last held is never looked at.
-fn scrambled_cache<S: Subject>(trial: &Trial<S>, family: &str, order: &[usize]) -> KvCache<S::Backend> {
+/// A cache that hands out its pages in the given order, each full of NaN: what a page last held is
+/// never looked at.
+fn scrambled_cache(trial: &Trial, family: &str, order: &[usize]) -> KvCache {
     let model = nan_model(trial, family);
     let mut cache = KvCache::new(&model, PAGES).unwrap();
     let pages: Vec<u32> = (0..PAGES).map(|_| cache.take().unwrap()).collect();
     let mut step = Step::default();
-    step.push(&vec![0; PAGES * S::Backend::PAGE], 0, &pages, false);
+    step.push(&vec![0; PAGES * trial.page()], 0, &pages, false);
     model.step(&step, &mut cache, None);
     order.iter().for_each(|&i| cache.release(pages[i]));
     cache

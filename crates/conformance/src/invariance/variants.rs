@@ -2,13 +2,13 @@
 
 use crate::device::{Device, Trial};
 use crate::models::{Text, checkpoint, gradient_bits, load, score_bits, wide_words, words, write_wide};
-use crate::{Subject, properties};
+use crate::properties;
 use isentrope_model::{Gradient, Keep};
 use std::path::Path;
 
 properties!(models, a_wide_model);
 
-fn models<S: Subject>(trial: &Trial<S>) {
+fn models(trial: &Trial) {
     let devices: Vec<_> = trial.devices().collect();
     for family in
         ["llama-biases", "llama-mqa", "llama-yarn", "mistral-sliding", "qwen2-layer-types", "qwen3-untied"]
@@ -17,7 +17,7 @@ fn models<S: Subject>(trial: &Trial<S>) {
     }
 }
 
-fn a_wide_model<S: Subject>(trial: &Trial<S>) {
+fn a_wide_model(trial: &Trial) {
     let dir = tempfile::tempdir().unwrap();
     let wide = dir.path().join("wide");
     write_wide(&wide);
@@ -36,7 +36,7 @@ fn texts(lengths: &[usize], words: fn(u64, usize) -> Vec<u32>) -> Vec<Text> {
 }
 
 /// Scores and gradients of these texts are the same on all devices.
-fn assert_same<S: Subject>(dir: &Path, texts: &[Text], devices: &[Device<'_, S>]) {
+fn assert_same(dir: &Path, texts: &[Text], devices: &[Device<'_>]) {
     let results = devices.iter().map(|device| {
         let model = load(dir, device.backend());
         let scores = score_bits(&model, texts, 0.7);

@@ -1,4 +1,5 @@
-//! The checkpoints under `crates/model/tests/fixtures/models`, and what transformers computed for them.
+//! The checkpoints under `crates/model/tests/fixtures/models`, and what transformers computed for
+//! them.
 
 use crate::models;
 use safetensors::{Dtype, SafeTensors};

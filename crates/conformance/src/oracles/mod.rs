@@ -1,14 +1,14 @@
-//! Log-probs, entropies, gradients and greedy continuations of tiny checkpoints of every family against the values that
-//! transformers computes in float32.
+//! Log-probs, entropies, gradients and greedy continuations of tiny checkpoints of every family
+//! against the values that transformers computes in float32.
 
 mod files;
 mod noise;
 
 use crate::device::Trial;
 use crate::subject::OracleTolerance;
-use crate::{Subject, models, properties};
+use crate::{models, properties};
 use files::{Oracle, names};
-use isentrope_kernels::{Backend, Draw};
+use isentrope_kernels::Draw;
 use isentrope_model::{Derivatives, Gradient, Keep, KvCache, Model, Packed, Sequence, Step};
 use noise::{Noise, root_mean_square};
 
@@ -21,7 +21,7 @@ properties!(
 /// How expected values are called, and the temperature that they are for.
 const TEMPERATURES: [(&str, f32); 2] = [("", 1.0), ("_t0.8", 0.8)];
 
-fn logprobs_and_entropies_agree_at_both_temperatures<S: Subject>(trial: &Trial<S>) {
+fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
     for name in names() {
         let oracle = Oracle::read(&name);
         let model = models::load(&oracle.directory, trial.device().backend());
@@ -48,7 +48,7 @@ fn logprobs_and_entropies_agree_at_both_temperatures<S: Subject>(trial: &Trial<S
     }
 }
 
-fn gradients_of_every_parameter_agree_and_none_is_zero<S: Subject>(trial: &Trial<S>) {
+fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
     // That keeping and recomputing give the same bits is shown elsewhere as well.
     let is_fast = trial.subject().cases(12) == 12;
     let keeps: &[Keep] = if is_fast { &[Keep::Activations, Keep::BlockInputs] } else { &[Keep::Activations] };
@@ -82,7 +82,7 @@ fn gradients_of_every_parameter_agree_and_none_is_zero<S: Subject>(trial: &Trial
 }
 
 /// Where less than that is asked of log-probs, rounding may decide between the best two tokens.
-fn greedy_continuations_are_identical<S: Subject>(trial: &Trial<S>) {
+fn greedy_continuations_are_identical(trial: &Trial) {
     if matches!(trial.tolerance().oracles, OracleTolerance::Rounding { .. }) {
         return;
     }
@@ -91,11 +91,11 @@ fn greedy_continuations_are_identical<S: Subject>(trial: &Trial<S>) {
         let model = models::load(&oracle.directory, trial.device().backend());
         let (prompt, expected) = oracle.greedy();
         let positions = prompt.len() + expected.len();
-        let mut cache = KvCache::new(&model, KvCache::<S::Backend>::pages_for(positions)).unwrap();
+        let mut cache = KvCache::new(&model, KvCache::pages_for(&model, positions)).unwrap();
         let mut pages = Vec::new();
         let (mut fed, mut input, mut ours) = (0, prompt, Vec::new());
         while ours.len() < expected.len() {
-            while pages.len() * S::Backend::PAGE < fed + input.len() {
+            while pages.len() * trial.page() < fed + input.len() {
                 pages.push(cache.take().expect("enough pages"));
             }
             let mut step = Step::default();
@@ -112,7 +112,7 @@ fn greedy_continuations_are_identical<S: Subject>(trial: &Trial<S>) {
 }
 
 /// Log-probs and entropies of all tokens but the first of each text.
-fn scores_of<B: Backend>(model: &Model<B>, oracle: &Oracle, temperature: f32) -> [Vec<f32>; 2] {
+fn scores_of(model: &Model, oracle: &Oracle, temperature: f32) -> [Vec<f32>; 2] {
     let texts = oracle.texts();
     let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     let scores = model.score(&Packed::new(&sequences), temperature);
@@ -120,7 +120,7 @@ fn scores_of<B: Backend>(model: &Model<B>, oracle: &Oracle, temperature: f32) ->
 }
 
 /// Every tensor of the gradient of the sum of all scores with the oracle's coefficients.
-fn gradient_of<B: Backend>(model: &Model<B>, oracle: &Oracle, keep: Keep) -> Vec<Vec<f32>> {
+fn gradient_of(model: &Model, oracle: &Oracle, keep: Keep) -> Vec<Vec<f32>> {
     let texts = oracle.texts();
     let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
     let (a, b) = (oracle.of_all_texts("coef_logprob"), oracle.of_all_texts("coef_entropy"));
@@ -129,7 +129,7 @@ fn gradient_of<B: Backend>(model: &Model<B>, oracle: &Oracle, keep: Keep) -> Vec
     model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     let gradient = gradient.finish(model);
     let tensors = model.layout.tensors();
-    tensors.map(|(id, parameter, tensor)| gradient.tensor(&model.backend, id, parameter, tensor)).collect()
+    tensors.map(|(id, parameter, tensor)| gradient.tensor(&*model.backend, id, parameter, tensor)).collect()
 }
 
 fn max_difference(a: &[f32], b: &[f32]) -> f64 {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 /// Models whose weights have moved, each by other numbers.
 const MOVED: u64 = 4;
 
-/// What moving all weights by relative random numbers comes to, each as a root mean square over several such models.
+/// What moving all weights by relative random numbers comes to, each as a root mean square over
+/// several such models.
 pub struct Noise {
     /// Of log-probs and of entropies, for each temperature.
     pub scores: Vec<[f64; 2]>,
@@ -21,9 +22,9 @@ pub struct Noise {
 impl Noise {
     /// By numbers between `-unit` and `unit`.
     pub fn of(oracle: &Oracle, temperatures: &[f32], unit: f32) -> Self {
-        let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+        let backend: Arc<dyn Backend> = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let load = || models::load(&oracle.directory, &backend);
-        let all = |model: &Model<Cpu>| {
+        let all = |model: &Model| {
             let scores: Vec<_> = temperatures.iter().map(|&t| scores_of(model, oracle, t)).collect();
             (scores, gradient_of(model, oracle, Keep::Activations))
         };
@@ -31,8 +32,9 @@ impl Noise {
         let mut noise = Self { scores: vec![[0.0; 2]; scores.len()], gradients: vec![0.0; gradients.len()] };
         for seed in 0..MOVED {
             let mut model = load();
-            for (number, buffer) in (0..).zip(model.weights.buffers_mut()) {
-                let mut numbers = vec![0.0; buffer.iter().count()];
+            let lens = model.layout.numbers(&*backend);
+            for (number, (buffer, len)) in (0..).zip(model.weights.buffers_mut().iter_mut().zip(lens)) {
+                let mut numbers = vec![0.0; len];
                 backend.read_numbers(buffer, 0, &mut numbers);
                 let random = models::noise(1000 * seed + number, numbers.len());
                 numbers.iter_mut().zip(random).for_each(|(number, random)| *number *= 1.0 + unit * random);

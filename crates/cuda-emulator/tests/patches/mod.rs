@@ -2,9 +2,9 @@
 
 /// A change: a line `@ of what: what it is`, then lines as in a patch.
 pub struct Change {
-    /// What stands before the colon.
+    /// The text before the colon.
     pub of: String,
-    /// What stands behind it.
+    /// The text behind the colon.
     pub what: String,
     from: String,
     to: String,

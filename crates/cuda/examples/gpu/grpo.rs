@@ -1,4 +1,5 @@
-//! A whole step of GRPO by the program itself: sampling, verdicts, one update with AdamW, and all files of a run.
+//! A whole step of GRPO by the program itself: sampling, verdicts, one update with AdamW, and all
+//! files of a run.
 
 use crate::Scale;
 use crate::models::{MODELS, Sizes, build};
@@ -15,7 +16,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Steps of a run, ours and TRL's. The first one is not counted; what is told of the others is the median.
+/// Steps of a run, ours and TRL's. The first one is not counted; what is told of the others is the
+/// median.
 pub const STEPS: usize = 4;
 /// How long such a run may take.
 pub const RUN: Duration = Duration::from_secs(100);
@@ -46,7 +48,8 @@ pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, 
     }
 }
 
-/// Makes a directory with a model of random weights, prompts of its tokenizer's digits, and a recipe.
+/// Makes a directory with a model of random weights, prompts of its tokenizer's digits, and a
+/// recipe.
 fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", work.display());
     // A tokenizer that names no end: all responses are as long as they may be.
@@ -56,7 +59,7 @@ fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path)
         .map_err(failed)?;
     let config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
     fs::write(tokenizer.join("tokenizer_config.json"), config.to_string()).map_err(failed)?;
-    let model = build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
+    let (model, _) = build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
     let options = WriteOptions {
         dtype: WeightDtype::Bf16,
         max_shard_bytes: u64::MAX,
@@ -72,7 +75,8 @@ fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path)
         writeln!(prompts, "{}", json!({ "prompt": prompt, "answer": "1" })).expect("a text takes all");
     }
     fs::write(work.join("prompts.jsonl"), prompts).map_err(failed)?;
-    // Random texts are all wrong, and what cannot teach costs nothing; the entropy bonus has all of them go backward.
+    // Random texts are all wrong, and what cannot teach costs nothing; the entropy bonus has all of
+    // them go backward.
     let recipe = format!(
         r#"
 [run]

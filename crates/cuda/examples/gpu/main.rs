@@ -1,14 +1,15 @@
-//! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains, the conformance tests and
-//! those of attention's bits on the device, every kernel against its bound, and whole models. `bench/gpu.sh` builds
-//! and runs it; docs/cuda.md explains it.
+//! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains,
+//! the conformance tests and those of attention's bits on the device, every kernel against its
+//! bound, and whole models. `bench/gpu.sh` builds and runs it; docs/guides/gpus.md explains it.
 //!
-//! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N] [--parts PART,...]
-//! [--emulated]` prints one Markdown table, and writes it and one JSON file to the directory, after every part, so that what is
-//! measured stays whatever happens next. It ends with 1 where there is no GPU to work with, or where not everything is right.
-//! `--tests` says where the executables `conformance` and `cuda` of the tests are, the program `isentrope`
-//! with `quickstart.toml` and its model, and `--opponents` where `peers_gpu.py`, which `--python` runs; none of them goes on for
-//! longer than so many seconds after the start. `--emulated` tries this program itself without a GPU, on small sizes; its times
-//! mean nothing.
+//! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N] [--parts PART,...] [--emulated]`
+//! prints one Markdown table, and writes it and one JSON file to the directory, after every part,
+//! so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
+//! work with, or where not everything is right. `--tests` says where the executables `conformance`
+//! and `cuda` of the tests are, the program `isentrope` with `quickstart.toml` and its model, and
+//! `--opponents` where `peers_gpu.py`, which `--python` runs; none of them goes on for longer than
+//! so many seconds after the start. `--emulated` tries this program itself without a GPU, on small
+//! sizes; its times mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
@@ -37,7 +38,8 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Tests: their executable, the module or type that their names begin with, and how many seconds they may take.
+/// Tests: their executable, the module or type that their names begin with, and how many seconds
+/// they may take.
 const TESTS: [(&str, &str, u64); 3] =
     [("cuda", "attention_bits", 60), ("conformance", "f32", 130), ("conformance", "bf16", 130)];
 
@@ -132,8 +134,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// All parts. The conformance tests come first: they run in processes of their own, which end well before the time is over,
-    /// and no failure of theirs keeps this one from going on. Opponents have the time that is left.
+    /// All parts. The conformance tests come first: they run in processes of their own, which end
+    /// well before the time is over, and no failure of theirs keeps this one from going on.
+    /// Opponents have the time that is left.
     fn all<D: Device>(
         &mut self,
         device: &Arc<D>,
@@ -172,7 +175,8 @@ impl Run<'_> {
         }
     }
 
-    /// One part, and the report so far. Where it panics, that is a verdict, and the next one begins.
+    /// One part, and the report so far. Where it panics, that is a verdict, and the next one
+    /// begins.
     fn part(&mut self, name: &'static str, part: impl FnOnce(&mut Report)) {
         if !self.parts.contains(&name) {
             return;
@@ -216,7 +220,8 @@ impl Run<'_> {
     }
 }
 
-/// Tests on the device, by an executable that is stopped when it takes longer: those of a module or type.
+/// Tests on the device, by an executable that is stopped when it takes longer: those of a module or
+/// type.
 fn conformance(executable: &Path, out: &Path, of: &str, limit: Duration) -> Result<String, String> {
     let log = out.join(format!("{of}.log"));
     let mut command = Command::new(executable);

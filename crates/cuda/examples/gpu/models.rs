@@ -1,5 +1,6 @@
-//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights that are drawn on the device: whether what is
-//! sampled has the bits that training computes for it, and how many tokens a second are sampled and trained.
+//! Whole models of the shapes of Qwen2.5-0.5B and Qwen2.5-7B with random weights that are drawn on
+//! the device: whether what is sampled has the bits that training computes for it, and how many
+//! tokens a second are sampled and trained.
 
 use crate::Scale;
 use crate::peak::most_taken;
@@ -76,7 +77,7 @@ pub fn models<D: Device>(device: &Arc<D>, scale: Scale, report: &mut Report) {
         let sizes = Sizes::of(model, scale);
         let free = device.memory_info().free;
         match build(device, Dtype::Bf16, &sizes.config) {
-            Ok(model) => measure(&sizes, &model, free, report),
+            Ok((model, _)) => measure(&**device, &sizes, &model, free, report),
             Err(error) => report.remark("models", &sizes.name, &format!("not measured: {error}")),
         }
     }
@@ -90,38 +91,39 @@ pub fn build<D: Device>(
     device: &Arc<D>,
     dtype: Dtype,
     config: &Value,
-) -> isentrope_model::Result<Model<Cuda<D>>> {
+) -> isentrope_model::Result<(Model, Arc<Cuda<D>>)> {
     let directory = tempfile::tempdir().expect("a directory for a file of a kilobyte");
     std::fs::write(directory.path().join("config.json"), config.to_string()).expect("a kilobyte");
-    let mut model = Model::zeros(directory.path(), Arc::new(Cuda::new(device.clone(), dtype)))?;
-    draw_weights(&mut model);
-    Ok(model)
+    let cuda = Arc::new(Cuda::new(device.clone(), dtype));
+    let mut model = Model::zeros(directory.path(), cuda.clone())?;
+    draw_weights(&mut model, &cuda);
+    Ok((model, cuda))
 }
 
-fn draw_weights<D: Device>(model: &mut Model<Cuda<D>>) {
+fn draw_weights<D: Device>(model: &mut Model, cuda: &Cuda<D>) {
     let kinds: Vec<_> = model.layout.parameters.iter().map(|parameter| parameter.kind).collect();
     for (seed, (kind, buffer)) in (1..).zip(kinds.into_iter().zip(model.weights.buffers_mut())) {
         match kind {
             Kind::Matrix(shape) => {
-                model.backend.draw_weight(buffer, seed << 40, (3.0 / shape.inputs as f32).sqrt());
+                cuda.draw_weight(buffer, seed << 40, (3.0 / shape.inputs as f32).sqrt());
             }
-            Kind::Vector(_) => model.backend.fill(buffer, 1.0),
+            Kind::Vector(_) => cuda.fill(buffer, 1.0),
         }
     }
 }
 
-fn measure<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>, free: usize, report: &mut Report) {
+fn measure(device: &impl Device, sizes: &Sizes, model: &Model, free: usize, report: &mut Report) {
     let Sizes { name, sequences, prompt, sampled, .. } = sizes;
     let (sequences, prompt, sampled) = (*sequences, *prompt, *sampled);
-    let numbers: usize = model.weights.buffers().iter().map(isentrope_cuda::CudaBuffer::numbers).sum();
-    let device = &**model.backend.device();
+    let numbers: usize = model.layout.numbers(&*model.backend).sum();
     let pace = |seconds, tokens, passes: f64, memory| {
         let flop = passes * 2.0 * numbers as f64 * tokens as f64;
         Pace { seconds, tokens, flop, memory }
     };
-    // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second is timed without.
-    let (warm, memory) = most_taken(device, free, || sample(sizes, model).map(drop));
-    let again = |()| (0..REPEATS).map(|_| sample(sizes, model)).collect::<Result<Vec<_>, _>>();
+    // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second
+    // is timed without.
+    let (warm, memory) = most_taken(device, free, || sample(device, sizes, model).map(drop));
+    let again = |()| (0..REPEATS).map(|_| sample(device, sizes, model)).collect::<Result<Vec<_>, _>>();
     let mut samplings = match warm.and_then(again) {
         Ok(samplings) => samplings,
         Err(error) => return report.remark("models", name, &format!("not measured: {error}")),
@@ -176,13 +178,13 @@ struct Sampled {
     seconds: [f64; 2],
 }
 
-fn sample<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>) -> isentrope_model::Result<Sampled> {
+fn sample(device: &impl Device, sizes: &Sizes, model: &Model) -> isentrope_model::Result<Sampled> {
     let Sizes { sequences, prompt, sampled, .. } = *sizes;
     let vocabulary = model.config.vocab_size as u32;
     let mut texts: Vec<Vec<u32>> = (0..sequences as u32)
         .map(|s| (0..prompt as u32).map(|i| (s * 7919 + i * 104_729) % vocabulary).collect())
         .collect();
-    let pages_each = KvCache::<Cuda<D>>::pages_for(prompt + sampled);
+    let pages_each = KvCache::pages_for(model, prompt + sampled);
     let mut cache = KvCache::new(model, sequences * pages_each)?;
     let pages: Vec<Vec<u32>> = (0..sequences)
         .map(|_| (0..pages_each).map(|_| cache.take().expect("as many as there are")).collect())
@@ -218,7 +220,7 @@ fn sample<D: Device>(sizes: &Sizes, model: &Model<Cuda<D>>) -> isentrope_model::
             read(&mut texts, before);
         }
         if number == 0 || number + 1 == sampled {
-            model.backend.device().synchronize();
+            device.synchronize();
         }
         seconds[usize::from(number > 0)] += started.elapsed().as_secs_f64();
     }

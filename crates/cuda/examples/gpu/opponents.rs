@@ -1,5 +1,5 @@
-//! What else there is for this work on a GPU: transformers and TRL, by a script in Python (`bench/peers_gpu.py`), with the same
-//! shapes and numbers of tokens as the models here.
+//! What else there is for this work on a GPU: transformers and TRL, by a script in Python
+//! (`bench/peers_gpu.py`), with the same shapes and numbers of tokens as the models here.
 
 use crate::Scale;
 use crate::grpo::{RUN, STEPS};
@@ -19,7 +19,8 @@ const LEAST: Duration = Duration::from_secs(20);
 /// What a Python must have.
 const MODULES: &str = "torch transformers trl";
 
-/// A part of the table, what the script is asked for, and whether it is asked of the smaller model alone.
+/// A part of the table, what the script is asked for, and whether it is asked of the smaller model
+/// alone.
 type Job = (&'static str, &'static [&'static str], bool);
 const JOBS: [Job; 4] = [
     ("transformers", &["sample"], false),

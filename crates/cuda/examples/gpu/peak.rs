@@ -1,15 +1,17 @@
-//! How much memory work takes: the same question for programs of ours and for others, put to the device itself.
+//! How much memory work takes: the same question for programs of ours and for others, put to the
+//! device itself.
 
 use isentrope_cuda::Device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often the device is asked. What programs take they keep for a while, so hardly anything is missed.
+/// How often the device is asked. What programs take they keep for a while, so hardly anything is
+/// missed.
 const EVERY: Duration = Duration::from_millis(10);
 
-/// The most bytes of a device that are taken while work is done, by whichever process, beyond those that were taken when `free`
-/// bytes were free.
+/// The most bytes of a device that are taken while work is done, by whichever process, beyond those
+/// that were taken when `free` bytes were free.
 pub fn most_taken<D: Device, T>(device: &D, free: usize, work: impl FnOnce() -> T) -> (T, usize) {
     /// Ends the questions, also where the work panics.
     struct Over<'a>(&'a AtomicBool);

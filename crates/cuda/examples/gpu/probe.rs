@@ -37,14 +37,15 @@ struct Numbers {
     what: &'static str,
     /// The least exponent of a factor, as it is stored, and how many there are.
     exponents: (u64, u64),
-    /// Whether half of all factors are zeros of both signs, and a sum goes on from next to nothing: of both zeros, a subnormal
-    /// number, and 2^-120.
+    /// Whether half of all factors are zeros of both signs, and a sum goes on from next to nothing:
+    /// of both zeros, a subnormal number, and 2^-120.
     has_zeros: bool,
 }
 
-/// Sums of 16 products, each with what it goes on from: a weight's gradient over 16 tokens is one step of the tensor core for
-/// each weight. Of numbers as models have them, of far apart magnitudes, of nearly all that there are, and of zeros and subnormal
-/// numbers: that zeros leave a sum as it is, unless it is tiny, is what short blocks rest on.
+/// Sums of 16 products, each with what it goes on from: a weight's gradient over 16 tokens is one
+/// step of the tensor core for each weight. Of numbers as models have them, of far apart
+/// magnitudes, of nearly all that there are, and of zeros and subnormal numbers: that zeros leave a
+/// sum as it is, unless it is tiny, is what short blocks rest on.
 pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, report: &mut Report) {
     let numbers = |what, exponents, has_zeros| Numbers { what, exponents, has_zeros };
     let kinds = [

@@ -1,4 +1,5 @@
-//! Other programs, with their time limited and what they say kept in a file, which never fills as a pipe does.
+//! Other programs, with their time limited and what they say kept in a file, which never fills as a
+//! pipe does.
 
 use std::fs::{self, File};
 use std::path::Path;

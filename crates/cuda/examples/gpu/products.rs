@@ -1,4 +1,5 @@
-//! cuBLASLt: whether its bits are those of chains, and how fast it is beside the kernels here, for the shapes of two models.
+//! cuBLASLt: whether its bits are those of chains, and how fast it is beside the kernels here, for
+//! the shapes of two models.
 
 use crate::Scale;
 use crate::report::{Report, Work};

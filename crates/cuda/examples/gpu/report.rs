@@ -74,7 +74,8 @@ impl Report {
         });
     }
 
-    /// Adds how fast a model was. Where another part has done the same before, the line has the ratio of their times.
+    /// Adds how fast a model was. Where another part has done the same before, the line has the
+    /// ratio of their times.
     pub fn pace(&mut self, part: &'static str, what: &str, pace: Pace, said: &str) {
         let Pace { seconds, tokens, flop, memory } = pace;
         let (what, said) = (what.into(), said.into());
@@ -116,7 +117,8 @@ impl Report {
         Some(by_memory.max(by_tensor_core))
     }
 
-    /// How many times as long something took as the first part that has done the same: above 1 it is slower.
+    /// How many times as long something took as the first part that has done the same: above 1 it
+    /// is slower.
     fn ratio(&self, line: &Line) -> Option<f64> {
         let first = self.lines.iter().find(|first| first.tokens > 0 && first.what == line.what)?;
         (first.part != line.part).then_some(line.seconds? / first.seconds?)
@@ -180,7 +182,8 @@ impl Report {
 mod tests {
     use super::*;
 
-    /// Whoever does the same as an earlier part is held against it, and is never wrong by being slow.
+    /// Whoever does the same as an earlier part is held against it, and is never wrong by being
+    /// slow.
     #[test]
     fn opponents_stand_in_the_same_table_with_their_ratio_and_memory() {
         let mut report = Report::default();

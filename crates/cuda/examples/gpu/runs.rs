@@ -1,5 +1,5 @@
-//! Whole programs on the GPU: a recipe trained twice, to equal bytes, and once on the CPU, whose bytes f32 must have. And
-//! NVIDIA's compute-sanitizer over conformance tests, where there is one.
+//! Whole programs on the GPU: a recipe trained twice, to equal bytes, and once on the CPU, whose
+//! bytes f32 must have. And NVIDIA's compute-sanitizer over conformance tests, where there is one.
 
 use crate::Scale;
 use crate::process::{Ended, ended};
@@ -94,7 +94,8 @@ fn results(run: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     }
 }
 
-/// Looks for accesses out of bounds and for races, by NVIDIA's tool. A machine without it has one line that says so.
+/// Looks for accesses out of bounds and for races, by NVIDIA's tool. A machine without it has one
+/// line that says so.
 pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
     let Some(sanitizer) = sanitizer() else {
         report.verdict(
@@ -112,7 +113,8 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
         let log = out.join(format!("{tool}.log"));
         let verdict =
             ended(&mut command, &log, SANITIZER).and_then(|Ended { status, stopped, text, seconds }| {
-                // What is stopped for want of time has found nothing so far; the tool says at once what it finds.
+                // What is stopped for want of time has found nothing so far; the tool says at once
+                // what it finds.
                 let found = text.lines().find(|line| {
                     line.starts_with("========= ") && (line.contains("Invalid") || line.contains("hazard"))
                 });

@@ -1,11 +1,13 @@
-//! Operations of the backend at the sizes of a model of 7 billion weights, against what they must read, write and compute.
+//! Operations of the backend at the sizes of a model of 7 billion weights, against what they must
+//! read, write and compute.
 
 use crate::Scale;
 use crate::probe::Random;
 use crate::report::{Report, Work};
-use isentrope_cuda::{Cuda, CudaBuffer, Device, Dtype, Memory};
+use isentrope_cuda::{Cuda, Device, Dtype, Memory};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks, Turn, Updated,
+    AdamW, Attention, Backend, Buffer, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks, Turn,
+    Updated,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,12 +81,12 @@ struct Bench<'a, D: Device> {
 }
 
 impl<D: Device> Bench<'_, D> {
-    fn activations(&self, rows: usize, features: usize) -> CudaBuffer<D> {
+    fn activations(&self, rows: usize, features: usize) -> Buffer {
         self.filled(Role::Activation(rows, features), rows, features)
     }
 
     /// Rows of random numbers; a pattern of a few rows is repeated.
-    fn filled(&self, role: Role, rows: usize, features: usize) -> CudaBuffer<D> {
+    fn filled(&self, role: Role, rows: usize, features: usize) -> Buffer {
         let mut random = Random::new(rows as u64 + features as u64);
         let mut buffer = self.backend.buffer(role);
         let some = rows.min(64);
@@ -96,7 +98,7 @@ impl<D: Device> Bench<'_, D> {
         buffer
     }
 
-    fn parameter(&self, role: Role, kind: Kind, outputs: usize) -> CudaBuffer<D> {
+    fn parameter(&self, role: Role, kind: Kind, outputs: usize) -> Buffer {
         let mut random = Random::new(outputs as u64);
         let mut buffer = self.backend.allocate(role).unwrap();
         let some = outputs.min(256);
@@ -163,7 +165,8 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 
     linear(&mut bench, hidden, divided(37888), tokens, size);
     linear(&mut bench, hidden, divided(37888), 16, size);
-    // What a step of decoding adds to the residual, of Qwen2.5-0.5B and 7B: few outputs, and few rows.
+    // What a step of decoding adds to the residual, of Qwen2.5-0.5B and 7B: few outputs, and few
+    // rows.
     for (inputs, outputs) in [(896, 896), (4864, 896), (3584, 3584), (18944, 3584)] {
         for rows in [1, 64, 256] {
             residual(&mut bench, divided(inputs), divided(outputs), rows, size);
@@ -265,7 +268,7 @@ fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
     let head_dim: usize = if bench.scale.divisor > 1 { 16 } else { 128 };
     let shape =
         Attention { heads: 28, kv_heads: 4, head_dim, window: None, scale: (head_dim as f32).powf(-0.5) };
-    let page = <Cuda<D> as Backend>::PAGE;
+    let page = backend.page_positions();
     let length = tokens / 4;
     let pages_each = length.div_ceil(page) + 1;
     let mut host = HostBatch::default();
@@ -297,7 +300,8 @@ fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
         backend.attention(shape, &qkv, &batch, &cache, 0, &mut out);
     });
     let mut d_qkv = bench.activations(rows, shape.row());
-    // Nine products, of the forward pass's two: scores and dp three times each, and the gradients of queries, keys and values.
+    // Nine products, of the forward pass's two: scores and dp three times each, and the gradients
+    // of queries, keys and values.
     let work = Work { flop: 4.5 * flop, ..moved(2 * rows * (shape.row() + features)) };
     bench.time(&format!("attention backward, 4 x {length} tokens"), work, || {
         backend.attention_backward(shape, &qkv, &batch, &out, &mut d_qkv);

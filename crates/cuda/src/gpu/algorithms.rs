@@ -1,26 +1,30 @@
-//! Which of the library's algorithms compute a product to the bits of the kernels here, as far as that is known.
+//! Which of the library's algorithms compute a product to the bits of the kernels here, as far as
+//! that is known.
 //!
-//! The library picks an algorithm by a product's sizes, so that what it computes right for some numbers of tokens says nothing of
-//! others. A verdict is of a kind of product and of an algorithm: one that has none yet is compared before it is used. So no bit
-//! depends on what was asked for before: whatever computes a product has the same bits.
+//! The library picks an algorithm by a product's sizes, so that what it computes right for some
+//! numbers of tokens says nothing of others. A verdict is of a kind of product and of an algorithm:
+//! one that has none yet is compared before it is used. So no bit depends on what was asked for
+//! before: whatever computes a product has the same bits.
 
 use crate::device::Product;
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers of tokens whose algorithms are compared when a kind of product is examined: what steps and passes have, and what lies
-/// between the sizes of tiles.
+/// Numbers of tokens whose algorithms are compared when a kind of product is examined: what steps
+/// and passes have, and what lies between the sizes of tiles.
 const EXAMINED: [usize; 9] = [1, 8, 24, 64, 160, 512, 1024, 4096, 8192];
-/// Algorithms of a kind that are compared, at most: should the library tell a new one for every size, a run would do little else.
+/// Algorithms of a kind that are compared, at most: should the library tell a new one for every
+/// size, a run would do little else.
 const MOST: usize = 32;
 
 /// What the library knows an algorithm by. All of it counts: nobody else can read it.
 pub(super) type Algorithm = [u64; 8];
 
-/// What is asked of the library.
+/// A request to the library.
 pub(super) trait Library {
-    /// The algorithm that it proposes for a product of such sizes; none where it has none that adds up in one chain.
+    /// The algorithm that it proposes for a product of such sizes; none where it has none that adds
+    /// up in one chain.
     ///
     /// # Errors
     /// When it gives no answer, which says nothing of the next time.
@@ -32,10 +36,10 @@ pub(super) trait Library {
     fn compare(&self, shape: &Product, algorithm: &Algorithm) -> Result<Compared, OutOfMemory>;
 }
 
-/// What comparing a product with chains has shown.
+/// Result of comparing a product with chains.
 pub(super) enum Compared {
     Same,
-    /// What is different, and where; or why it was not compared.
+    /// The difference and its place, or why there was no comparison.
     Refused(String),
 }
 
@@ -72,13 +76,15 @@ impl Algorithms {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The algorithm for a product, which is compared first if that has not been done; none where the kernels here compute it.
+    /// The algorithm for a product, which is compared first if that has not been done; none where
+    /// the kernels here compute it.
     pub fn of(&self, library: &impl Library, product: &Product) -> Option<Algorithm> {
         self.lock().settle(library, shape_of(product)).ok()
     }
 
-    /// The algorithm for a product that has been asked for before. Nothing is asked of the library, and nothing is remembered:
-    /// while launches are captured it can neither be compared nor, with some versions, answer.
+    /// The algorithm for a product that has been asked for before. Nothing is asked of the library,
+    /// and nothing is remembered: while launches are captured it can neither be compared nor, with
+    /// some versions, answer.
     pub fn known(&self, product: &Product) -> Option<Algorithm> {
         let known = self.lock();
         let algorithm = (*known.proposals.get(&shape_of(product))?)?;
@@ -90,7 +96,8 @@ impl Algorithms {
         self.lock().proposed(library, shape_of(product)).ok().flatten()
     }
 
-    /// Whether the library computes products of a kind at all, which is found out for several numbers of tokens.
+    /// Whether the library computes products of a kind at all, which is found out for several
+    /// numbers of tokens.
     ///
     /// # Errors
     /// Why they are left to the kernels here.
@@ -112,7 +119,8 @@ impl Algorithms {
         verdict
     }
 
-    /// Every kind of product that was left to the kernels here, altogether or as some algorithms compute it, and why.
+    /// Every kind of product that was left to the kernels here, altogether or as some algorithms
+    /// compute it, and why.
     pub fn refusals(&self) -> Vec<(Product, String)> {
         let known = self.lock();
         let of_kinds = known.kinds.iter().filter_map(|(kind, verdict)| Some((kind, verdict.as_ref().err()?)));
@@ -147,7 +155,8 @@ impl Known {
                 Err(format!("the library has more than {MOST} algorithms for it"))
             }
             None => {
-                // There may be memory when the next product is asked for, so that a lack of it is no verdict.
+                // There may be memory when the next product is asked for, so that a lack of it is
+                // no verdict.
                 let compared = library.compare(&shape, &algorithm);
                 let verdict = match compared.map_err(|lacks| Left::ForNow(lacks.to_string()))? {
                     Compared::Same => Ok(()),
@@ -253,7 +262,7 @@ mod tests {
             assert_eq!(library.compared.borrow()[1..], [(200, 2)]);
         }
         assert_eq!(algorithms.refusals(), [(kind_of(&product(0)), "other bits".to_owned())]);
-        // Of another kind nothing is known.
+        // Nothing is known of another kind.
         let wide = Product { columns: 128, ..product(300) };
         algorithms.of(&library, &wide).unwrap();
         assert_eq!(library.compared.borrow()[2..], [(300, 1)]);
@@ -271,7 +280,8 @@ mod tests {
         assert_eq!(algorithms.known(&Product { a: 4096, ..product(24) }), algorithm);
         assert_eq!(algorithms.known(&product(25)), None, "sizes that nobody has computed yet");
         assert_eq!(library.proposals.get(), 1);
-        // One that was found to be wrong is not known as right, nor one that was proposed and never compared.
+        // One that was found to be wrong is not known as right, nor one that was proposed and never
+        // compared.
         let library = fake(|_| Some(1), &[1]);
         let algorithms = Algorithms::default();
         assert!(algorithms.proposed(&library, &product(24)).is_some());

@@ -14,7 +14,8 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// Those that every kernel is compiled for in tests: Ampere, Hopper, and Blackwell of data centres and of desks.
+    /// Those that every kernel is compiled for in tests: Ampere, Hopper, and Blackwell of data
+    /// centres and of desks.
     pub const TESTED: [Self; 4] = [Self::new(8, 0), Self::new(9, 0), Self::new(10, 0), Self::new(12, 0)];
 
     /// An architecture by its compute capability.
@@ -37,8 +38,9 @@ impl Architecture {
     }
 }
 
-/// NVRTC's name of it. Hopper and the Blackwell of data centres have instructions that only the name with an `a` gives, and
-/// whose code runs on no other architecture; it is compiled for the GPU at hand anyway.
+/// NVRTC's name of it. Hopper and the Blackwell of data centres have instructions that only the
+/// name with an `a` gives, and whose code runs on no other architecture; it is compiled for the GPU
+/// at hand anyway.
 impl fmt::Display for Architecture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let specific = if matches!(self.major, 9 | 10) { "a" } else { "" };

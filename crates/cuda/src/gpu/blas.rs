@@ -1,10 +1,11 @@
 //! Products by cuBLASLt, where it computes them to the bits of the kernels here.
 //!
-//! The library promises no bits. But an algorithm that does not split sums adds up along the depth in the tensor core alone, and
-//! that is a chain of steps of 16 whatever its tiles are (see [`chain`]). So only such algorithms are asked for: without
-//! workspace there is no room for partial sums, and what the heuristics propose is looked at. And before an algorithm computes
-//! products of a kind for the first time, one is compared with chains on the host ([`Algorithms`]): a mismatch is told, and
-//! leaves what would be computed so to the kernels here.
+//! The library promises no bits. But an algorithm that does not split sums adds up along the depth
+//! in the tensor core alone, and that is a chain of steps of 16 whatever its tiles are (see
+//! [`chain`]). So only such algorithms are asked for: without workspace there is no room for
+//! partial sums, and what the heuristics propose is looked at. And before an algorithm computes
+//! products of a kind for the first time, one is compared with chains on the host ([`Algorithms`]):
+//! a mismatch is told, and leaves what would be computed so to the kernels here.
 
 use super::algorithms::{Algorithm, Algorithms, Compared, Library, with_tokens};
 use super::compared::{difference, pattern};
@@ -26,14 +27,15 @@ use std::mem::size_of;
 use std::path::Path;
 use std::ptr;
 
-/// The algorithms whose tiles do not change bits, on Hopper and later ("nvjet"). Others compute tiny or unaligned products
-/// without the tensor core.
+/// The algorithms whose tiles do not change bits, on Hopper and later ("nvjet"). Others compute
+/// tiny or unaligned products without the tensor core.
 const ALGORITHM: c_int = 66;
 /// Proposals that are looked at.
 const PROPOSALS: usize = 16;
 /// Bytes that every address and every row is a multiple of.
 const ALIGNMENT: usize = 16;
-/// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of a weight's gradient.
+/// Numbers of each of a compared product's matrices that grow with the tokens, at most; and of a
+/// weight's gradient.
 const LARGEST: usize = 1 << 28;
 /// `CUBLAS_STATUS_NOT_SUPPORTED`: there are no proposals.
 const NOT_SUPPORTED: c_int = 15;
@@ -93,13 +95,15 @@ struct On<'a> {
     gpu: &'a Gpu,
 }
 
-// SAFETY: the handle may be used by several threads at a time, as cuBLASLt's documentation says; the rest is behind locks.
+// SAFETY: the handle may be used by several threads at a time, as cuBLASLt's documentation says;
+// the rest is behind locks.
 unsafe impl Send for Blas {}
 // SAFETY: as above.
 unsafe impl Sync for Blas {}
 
 impl Blas {
-    /// Looks for a copy that goes with the driver, for the GPU whose context the calling thread has.
+    /// Looks for a copy that goes with the driver, for the GPU whose context the calling thread
+    /// has.
     pub(super) fn search(
         surroundings: &Surroundings,
         driver: Version,
@@ -128,8 +132,8 @@ impl Blas {
         self.version
     }
 
-    /// Computes a product if that gives the bits of the kernels here, which is found out first where it is not known; false
-    /// where it does not, after which nothing has been done.
+    /// Computes a product if that gives the bits of the kernels here, which is found out first
+    /// where it is not known; false where it does not, after which nothing has been done.
     pub(super) fn product(&self, gpu: &Gpu, product: &Product) -> bool {
         if !is_aligned(product) {
             return false;
@@ -138,15 +142,15 @@ impl Blas {
         algorithm.is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
     }
 
-    /// Puts a product into a stream that captures, if one of such sizes has been [computed](Self::product) already; false where
-    /// none has.
+    /// Puts a product into a stream that captures, if one of such sizes has been
+    /// [computed](Self::product) already; false where none has.
     pub(super) fn captured(&self, gpu: &Gpu, product: &Product, stream: CUstream) -> bool {
         let known = self.algorithms.known(product).filter(|_| is_aligned(product));
         known.is_some_and(|algorithm| self.compute(gpu, product, algorithm, stream))
     }
 
-    /// Whether products of a kind are computed to the right bits with any of the algorithms that are proposed for it, which is
-    /// found out when it is first asked.
+    /// Whether products of a kind are computed to the right bits with any of the algorithms that
+    /// are proposed for it, which is found out when it is first asked.
     ///
     /// # Errors
     /// Why they are left to the kernels here.
@@ -154,7 +158,8 @@ impl Blas {
         self.algorithms.examine(&On { blas: self, gpu }, product)
     }
 
-    /// Every kind of product that was left to the kernels here, or was with some algorithms, and why.
+    /// Every kind of product that was left to the kernels here, or was with some algorithms, and
+    /// why.
     pub fn refusals(&self) -> Vec<String> {
         let told =
             |(kind, why)| format!("cuBLASLt {} is not used for {}: {why}", self.version, describe(&kind));
@@ -172,22 +177,23 @@ impl Blas {
         algorithm.is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
     }
 
-    /// Computes a product with an algorithm that was proposed for its sizes; false where the library refuses.
+    /// Computes a product with an algorithm that was proposed for its sizes; false where the
+    /// library refuses.
     fn compute(&self, gpu: &Gpu, product: &Product, algorithm: Algorithm, handle: CUstream) -> bool {
         let stream = gpu.stream();
         stream.enter();
         let Ok(call) = Call::new(self, product) else { return false };
         let algorithm = cublasLtMatmulAlgo_t { data: algorithm };
         let (one, zero) = (1.0_f32, 0.0_f32);
-        // What goes into a graph does not run now.
+        // A call that goes into a graph does not run now.
         let runs = handle == stream.handle;
         if runs {
             stream.note("cuBLASLt");
         }
         let _timed = runs.then(|| stream.timed("cuBLASLt", None));
-        // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses over has allocated; the
-        // algorithm was proposed for these layouts, or the library refuses it. Factors are on the host, as the description's
-        // default says.
+        // SAFETY: the layouts say how large the matrices are, which whoever hands the addresses
+        // over has allocated; the algorithm was proposed for these layouts, or the library refuses
+        // it. Factors are on the host, as the description's default says.
         let code = unsafe {
             (self.functions.cublasLtMatmul)(
                 self.handle,
@@ -224,7 +230,8 @@ impl Library for On<'_> {
         if !is_aligned(shape) {
             return Ok(None);
         }
-        // The library proposes algorithms for the GPU whose context the calling thread has, which may have none yet.
+        // The library proposes algorithms for the GPU whose context the calling thread has, which
+        // may have none yet.
         self.gpu.stream().enter();
         let proposed = Call::new(self.blas, shape).and_then(|call| call.propose());
         proposed.map_err(|code| format!("the library proposes no algorithm for it (cuBLAS status {code})"))
@@ -283,10 +290,10 @@ fn open(path: &Path) -> Result<(Functions, Version), String> {
     Ok((functions, Version::new(number / 10_000, number % 10_000 / 100)))
 }
 
-/// What one call needs, which is destroyed with it.
+/// Descriptors of one call, destroyed after it.
 ///
-/// The library's matrices lie column by column. A matrix that lies row by row is, to it, the transposed one; so it computes
-/// `d^T = b a^T`, whose left factor is `b`.
+/// The library's matrices lie column by column. A matrix that lies row by row is, to it, the
+/// transposed one; so it computes `d^T = b a^T`, whose left factor is `b`.
 struct Call<'a> {
     blas: &'a Blas,
     description: cublasLtMatmulDesc_t,
@@ -375,7 +382,8 @@ impl<'a> Call<'a> {
         ]);
         let mut code = 0;
         for (attribute, (value, size)) in wishes {
-            // SAFETY: the preference was made above, and each attribute has the type that the library's header says.
+            // SAFETY: the preference was made above, and each attribute has the type that the
+            // library's header says.
             code |= unsafe {
                 (functions.cublasLtMatmulPreferenceSetAttribute)(preference, attribute as u32, value, size)
             };
@@ -391,7 +399,8 @@ impl<'a> Call<'a> {
         let mut count = 0;
         let [left, right, result] = self.layouts;
         if code == 0 {
-            // SAFETY: all that is handed over lives; the library writes at most so many proposals, and how many.
+            // SAFETY: all that is handed over lives; the library writes at most so many proposals,
+            // and how many.
             code = unsafe {
                 (functions.cublasLtMatmulAlgoGetHeuristic)(
                     self.blas.handle,

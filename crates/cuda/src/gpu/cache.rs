@@ -1,8 +1,9 @@
 //! Compiled kernels on disk.
 //!
-//! An entry is a file under the hash of all that went into it. It appears whole, by a rename, so several programs may start at
-//! once: each that finds no entry makes it, and all make the same. What does not have the hash that its first line says is as
-//! good as absent. The entries that were not used for longest go when all together are larger than the bound.
+//! An entry is a file under the hash of all that went into it. It appears whole, by a rename, so
+//! several programs may start at once: each that finds no entry makes it, and all make the same.
+//! What does not have the hash that its first line says is as good as absent. The entries that were
+//! not used for longest go when all together are larger than the bound.
 
 use super::compile::{Compiled, Usage};
 use isentrope_files::{AtomicFile, Digest, make_directory, remove};
@@ -11,7 +12,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What an entry's first line begins with. Another form of entries gets another number.
+/// Beginning of an entry's first line. Another form of entries gets another number.
 const FORM: &str = "isentrope kernel 1";
 /// Bytes of all entries together, unless told otherwise.
 const LIMIT: u64 = 256 << 20;
@@ -23,7 +24,7 @@ pub struct KernelCache {
     limit: u64,
 }
 
-/// What an entry holds before its machine code.
+/// The part of an entry before its machine code.
 #[derive(Serialize, Deserialize)]
 struct Head {
     log: String,
@@ -36,7 +37,8 @@ impl KernelCache {
         Self { directory, limit: LIMIT }
     }
 
-    /// The entry under a key, which notes that it was used; `None` where there is none or it is damaged.
+    /// The entry under a key, which notes that it was used; `None` where there is none or it is
+    /// damaged.
     pub(super) fn get(&self, key: &str) -> Option<Compiled> {
         let path = self.path(key);
         let bytes = fs::read(&path).ok()?;
@@ -64,7 +66,8 @@ impl KernelCache {
         self.directory.join(key).with_extension("kernel")
     }
 
-    /// Removes the entries that were not used for longest until the rest is within the bound. The one under `kept` stays.
+    /// Removes the entries that were not used for longest until the rest is within the bound. The
+    /// one under `kept` stays.
     fn shrink(&self, kept: &str) {
         let mut entries: Vec<(SystemTime, u64, PathBuf)> = fs::read_dir(&self.directory)
             .into_iter()
@@ -119,7 +122,8 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&bytes[..end], &bytes[end + 1..]))
 }
 
-/// The hash of all that decides what a compiler makes, each part with its length, so that none can be taken for another.
+/// The hash of all that decides what a compiler makes, each part with its length, so that none can
+/// be taken for another.
 pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut digest = Digest::sha256();
     for part in parts {
@@ -129,7 +133,7 @@ pub(super) fn key<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     digest.hex()
 }
 
-/// Where a program keeps its kernels: below the directory of all that is kept for CUDA.
+/// Directory of compiled kernels: below the directory of all that is kept for CUDA.
 pub(super) fn directory(cache: &Path) -> PathBuf {
     cache.join("kernels")
 }
@@ -189,7 +193,7 @@ mod tests {
         cache.put("d", &compiled("d", 800)).unwrap();
         let there = ["a", "b", "c", "d"].map(|key| cache.get(key).is_some());
         assert_eq!(there, [true, false, true, true]);
-        // What was just written stays, even where it alone is too large.
+        // The newest entry stays, even where it alone is too large.
         cache.put("e", &compiled("e", 9000)).unwrap();
         assert!(cache.get("e").is_some() && cache.get("a").is_none() && dir.path().join("note").exists());
     }

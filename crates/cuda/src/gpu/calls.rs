@@ -1,7 +1,8 @@
 //! The driver's functions, and what they return.
 //!
-//! cudarc has an enum of the codes that the driver of its own time returns, and a newer driver may return others, which no
-//! value of the enum could hold. So only its types and constants are used, and a code is a number here.
+//! cudarc has an enum of the codes that the driver of its own time returns, and a newer driver may
+//! return others, which no value of the enum could hold. So only its types and constants are used,
+//! and a code is a number here.
 
 use super::symbols::{self, functions};
 use cudarc::driver::sys::{
@@ -113,7 +114,7 @@ impl Calls {
         Self::load(library)
     }
 
-    /// What a code means.
+    /// The meaning of a code.
     ///
     /// # Errors
     /// [`Failed`], for all but 0.
@@ -142,7 +143,8 @@ mod tests {
     use std::fs;
     use std::process::Command;
 
-    /// A library with all functions of the driver, each of which returns 9999: no list of codes has that.
+    /// A library with all functions of the driver, each of which returns 9999: no list of codes has
+    /// that.
     fn strange_driver() -> &'static Library {
         let directory = tempfile::tempdir().unwrap();
         let (source, library) = (directory.path().join("driver.c"), directory.path().join("driver.so"));

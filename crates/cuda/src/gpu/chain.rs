@@ -1,8 +1,10 @@
-//! The tensor core's arithmetic on bfloat16, as it is known for Hopper and Blackwell: what libraries are held against.
+//! The tensor core's arithmetic on bfloat16, as it is known for Hopper and Blackwell: what
+//! libraries are held against.
 //!
-//! A step adds 16 products to a sum: all 17 terms are cut to 25 fraction bits of the largest exponent among them, zeros left out,
-//! and -133; they are added exactly, and the sum is cut to an f32 (Li et al., MMA-Sim, 2025; what of zeros and -133 is from an
-//! H200). A product of matrices is a chain of such steps.
+//! A step adds 16 products to a sum: all 17 terms are cut to 25 fraction bits of the largest
+//! exponent among them, zeros left out, and -133; they are added exactly, and the sum is cut to an
+//! f32 (Li et al., MMA-Sim, 2025; what of zeros and -133 is from an H200). A product of matrices is
+//! a chain of such steps.
 
 /// Terms of a step.
 const STEP: usize = 16;
@@ -11,7 +13,8 @@ const FRACTION: i32 = 25;
 /// The least that the largest exponent is.
 const LEAST: i32 = -133;
 
-/// `sum + a . b`, by steps over 16 terms in order. The last step may have fewer: zeros change nothing.
+/// `sum + a . b`, by steps over 16 terms in order. The last step may have fewer: zeros change
+/// nothing.
 ///
 /// # Panics
 /// When the two are not equally long.
@@ -108,7 +111,8 @@ mod tests {
         assert_eq!(chain(3.25, &a, &b), exact + 3.25);
         assert_eq!(chain(1.0, &[], &[]), 1.0);
         assert_eq!(chain(-0.0, &[0], &[bf16(1.0)]).to_bits(), 0.0_f32.to_bits());
-        // 2^-24 is beyond an f32's 24 bits, not beyond 25 fraction bits: two of them count, and one is cut.
+        // 2^-24 is beyond an f32's 24 bits, not beyond 25 fraction bits: two of them count, and one
+        // is cut.
         let tiny = bf16(2.0_f32.powi(-12));
         assert_eq!(chain(1.0, &[tiny], &[tiny]), 1.0);
         assert_eq!(chain(1.0, &[tiny; 2], &[tiny; 2]), 1.0 + 2.0_f32.powi(-23));

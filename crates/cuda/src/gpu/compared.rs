@@ -5,7 +5,8 @@ use crate::device::Product;
 use half::bf16;
 use std::collections::BTreeSet;
 
-/// Numbers of the random pattern that compared matrices repeat: a prime, so that no two rows are alike.
+/// Numbers of the random pattern that compared matrices repeat: a prime, so that no two rows are
+/// alike.
 const PATTERN: usize = 131_071;
 /// Columns that are spread over all: a prime, so that they have different places in their tiles.
 const SPREAD: usize = 61;
@@ -45,8 +46,8 @@ fn compared_columns(columns: usize) -> BTreeSet<usize> {
     spread.chain(around).chain(last).filter(|&column| column < columns).collect()
 }
 
-/// The first number of a product that a chain does not give, of matrices that repeat the pattern. `read` gives a row of the
-/// result.
+/// The first number of a product that a chain does not give, of matrices that repeat the pattern.
+/// `read` gives a row of the result.
 pub(super) fn difference(
     shape: &Product,
     pattern: &[u16],
@@ -98,7 +99,8 @@ mod tests {
         Product { a: 0, a_transposed, b: 0, b_transposed, d: 0, d_exact, rows, columns, depth }
     }
 
-    /// What a library computes, by the emulator's tensor core; `is_split` are places whose sums are made in two parts.
+    /// What a library computes, by the emulator's tensor core; `is_split` are places whose sums are
+    /// made in two parts.
     fn said(shape: &Product, is_split: impl Fn(usize, usize) -> bool) -> Option<String> {
         let Product { rows, columns, depth, .. } = *shape;
         let numbers = pattern();
@@ -136,7 +138,8 @@ mod tests {
         }
     }
 
-    /// Parts of a result that have other bits: whichever tiles a library has, some of the compared numbers are in each.
+    /// Parts of a result that have other bits: whichever tiles a library has, some of the compared
+    /// numbers are in each.
     #[test]
     fn parts_with_other_bits_are_told() {
         let shape = shape([false, true], true);

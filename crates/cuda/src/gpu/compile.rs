@@ -1,7 +1,7 @@
 //! CUDA C++ to machine code, by NVRTC.
 //!
-//! Always to code for the architecture (cubin), never to PTX: a driver refuses the PTX of a later NVRTC, and runs code of any
-//! that has its own major version.
+//! Always to code for the architecture (cubin), never to PTX: a driver refuses the PTX of a later
+//! NVRTC, and runs code of any that has its own major version.
 
 use super::libraries::companions;
 use super::symbols::{self, functions};
@@ -12,8 +12,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// What every kernel is compiled with, beside the architecture. Fused multiply-adds stand in the sources where they are meant,
-/// and all else is rounded as IEEE 754 says, so that results do not depend on the compiler.
+/// What every kernel is compiled with, beside the architecture. Fused multiply-adds stand in the
+/// sources where they are meant, and all else is rounded as IEEE 754 says, so that results do not
+/// depend on the compiler.
 const OPTIONS: [&str; 6] = [
     "--std=c++17",
     "--fmad=false",
@@ -57,18 +58,18 @@ impl From<&'static crate::kernels::Source> for Source<'static> {
     }
 }
 
-/// What NVRTC makes of a source.
+/// Result of compiling a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compiled {
     /// Machine code, as the driver loads it.
     pub cubin: Vec<u8>,
-    /// What NVRTC says: warnings, and what the kernels use.
+    /// NVRTC's log: warnings, and the kernels' use of resources.
     pub log: String,
-    /// What each kernel uses, in the order of the log.
+    /// Resources of each kernel, in the order of the log.
     pub usage: Vec<Usage>,
 }
 
-/// What a kernel uses of a multiprocessor.
+/// Resources of a multiprocessor that a kernel uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// The kernel's name.
@@ -95,7 +96,8 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Looks for a copy that goes with the driver, if there is one, and knows the architecture, if that is known.
+    /// Looks for a copy that goes with the driver, if there is one, and knows the architecture, if
+    /// that is known.
     pub fn search(
         surroundings: &Surroundings,
         driver: Option<Version>,
@@ -116,7 +118,8 @@ impl Nvrtc {
     }
 
     fn open(path: &Path) -> Result<Self, String> {
-        // NVRTC opens this one itself when it compiles, by its name; being loaded already, it is found wherever it lies.
+        // NVRTC opens this one itself when it compiles, by its name; being loaded already, it is
+        // found wherever it lies.
         for companion in companions(path) {
             let _ = symbols::open(&companion); // where it is damaged, compiling says so
         }
@@ -157,8 +160,8 @@ impl Nvrtc {
             .any(|&known| known.cast_unsigned() == architecture.major * 10 + architecture.minor)
     }
 
-    /// As [`compile`](Self::compile), unless a cache has it. A cache that cannot be written to costs time with every start, and
-    /// nothing else.
+    /// As [`compile`](Self::compile), unless a cache has it. A cache that cannot be written to
+    /// costs time with every start, and nothing else.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).
@@ -205,7 +208,8 @@ impl Nvrtc {
         let code = unsafe {
             (functions.nvrtcCompileProgram)(program.handle, options.len() as c_int, pointers.as_ptr())
         };
-        // SAFETY: both functions are NVRTC's own for the size of a text and the text, of a program that lives.
+        // SAFETY: both functions are NVRTC's own for the size of a text and the text, of a program
+        // that lives.
         let log = unsafe { program.bytes(functions.nvrtcGetProgramLogSize, functions.nvrtcGetProgramLog) }?;
         // How long each kernel took is different every time.
         let log: Vec<String> = String::from_utf8_lossy(&log)
@@ -270,8 +274,8 @@ impl<'a> Program<'a> {
         let contents: Vec<*const c_char> = pointers[2..].iter().copied().step_by(2).collect();
         let names: Vec<*const c_char> = pointers[2..].iter().copied().skip(1).step_by(2).collect();
         let mut handle = ptr::null_mut();
-        // SAFETY: all pointers lead to texts that end with a zero byte and live as long as the program; both lists are as long
-        // as is said.
+        // SAFETY: all pointers lead to texts that end with a zero byte and live as long as the
+        // program; both lists are as long as is said.
         let code = unsafe {
             (nvrtc.functions.nvrtcCreateProgram)(
                 &raw mut handle,
@@ -312,7 +316,7 @@ impl Drop for Program<'_> {
     }
 }
 
-/// What the log says of each kernel: the lines of `ptxas -v`.
+/// Resources of each kernel in the log, from the lines of `ptxas -v`.
 fn usage(log: &str) -> Vec<Usage> {
     let mut all: Vec<Usage> = Vec::new();
     for line in log.lines() {

@@ -22,8 +22,8 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread;
 
-/// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so that the host need not wait
-/// for an upload.
+/// Uploads and downloads of at most so many bytes go through memory that the GPU reaches itself, so
+/// that the host need not wait for an upload.
 const STAGED: usize = 4 << 20;
 /// Bytes of each half of that memory.
 const HALF: usize = 8 << 20;
@@ -39,7 +39,8 @@ pub struct Gpu {
     architecture: Architecture,
     loaded: RwLock<Loaded>,
     staging: Mutex<Staging>,
-    /// Whether the driver waits for each launch, so that a failure names its kernel. A graph would be one launch of many.
+    /// Whether the driver waits for each launch, so that a failure names its kernel. A graph would
+    /// be one launch of many.
     launches_block: bool,
     landings: Landings,
     blas: Option<Blas>,
@@ -56,8 +57,9 @@ struct Loaded {
     functions: HashMap<(&'static str, &'static str), sys::CUfunction>,
 }
 
-// SAFETY: the driver's functions may be called from any thread on any of its handles, once the thread has the context, which each
-// method sees to; what the methods change themselves is behind locks.
+// SAFETY: the driver's functions may be called from any thread on any of its handles, once the
+// thread has the context, which each method sees to; what the methods change themselves is behind
+// locks.
 unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
@@ -89,19 +91,21 @@ pub struct GpuMemory {
 /// Memory of the host that is locked, so that the GPU reaches it itself, for whoever keeps it.
 pub struct LockedMemory {
     stream: Arc<Stream>,
-    /// Whoever holds the lock puts copies from or to it into the stream, or has waited for those, and reads or writes it.
+    /// Whoever holds the lock puts copies from or to it into the stream, or has waited for those,
+    /// and reads or writes it.
     address: Mutex<*mut u8>,
     bytes: usize,
 }
 
 // SAFETY: the memory is this one's own, and no thread's in particular.
 unsafe impl Send for LockedMemory {}
-// SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream, for which that one waits.
+// SAFETY: the bytes behind the address are used by whoever holds the lock alone, and by the stream,
+// for which that one waits.
 unsafe impl Sync for LockedMemory {}
 
-/// Memory of the host that the GPU reaches itself, in two halves. Each is written from its beginning to its end, and again
-/// once the stream has passed what was in it before: by then the other half has been written, so that there is seldom
-/// anything to wait for.
+/// Memory of the host that the GPU reaches itself, in two halves. Each is written from its
+/// beginning to its end, and again once the stream has passed what was in it before: by then the
+/// other half has been written, so that there is seldom anything to wait for.
 struct Staging {
     address: *mut u8,
     /// The half that is being written.
@@ -113,10 +117,12 @@ struct Staging {
 }
 
 impl Gpu {
-    /// Opens a GPU by its number in the driver's order, and compiles kernels for it, or takes them from the cache.
+    /// Opens a GPU by its number in the driver's order, and compiles kernels for it, or takes them
+    /// from the cache.
     ///
     /// # Errors
-    /// When there is no such GPU, no driver or NVRTC that goes with it, or a kernel does not compile.
+    /// When there is no such GPU, no driver or NVRTC that goes with it, or a kernel does not
+    /// compile.
     pub fn open(
         ordinal: usize,
         surroundings: &Surroundings,
@@ -171,8 +177,9 @@ impl Gpu {
         for (source, compiled) in sources.iter().zip(compiled) {
             gpu.load(source, &compiled?)?;
         }
-        // The driver puts a kernel into the GPU's memory when it is looked up. In the middle of a run there may be none left.
-        // Those of cuBLASLt are loaded when they are first used: where that is refused, our own kernel computes the product.
+        // The driver puts a kernel into the GPU's memory when it is looked up. In the middle of a
+        // run there may be none left. Those of cuBLASLt are loaded when they are first used: where
+        // that is refused, our own kernel computes the product.
         for function in FUNCTIONS.iter().filter(|function| sources.contains(&function.source)) {
             gpu.find(function)?;
         }
@@ -200,12 +207,12 @@ impl Gpu {
         self.nvrtc.version()
     }
 
-    /// What its kernels are compiled for.
+    /// The architecture that kernels are compiled for.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
 
-    /// Where what is fetched arrives.
+    /// Buffers that fetched bytes arrive in.
     pub(super) fn landings(&self) -> &Landings {
         &self.landings
     }
@@ -215,8 +222,8 @@ impl Gpu {
         &self.stream
     }
 
-    /// Puts a product by the library of products into a stream that captures; false where the library has not computed one of
-    /// such sizes before.
+    /// Puts a product by the library of products into a stream that captures; false where the
+    /// library has not computed one of such sizes before.
     pub(super) fn captures_product(&self, stream: sys::CUstream, product: &Product) -> bool {
         self.blas.as_ref().is_some_and(|blas| blas.captured(self, product, stream))
     }
@@ -229,8 +236,8 @@ impl Gpu {
     /// Hands the kernels of a source to the driver.
     fn load(&self, source: &'static kernels::Source, compiled: &Compiled) -> Result<sys::CUmodule, Error> {
         let mut module = ptr::null_mut();
-        // SAFETY: the bytes are a whole cubin, which the driver copies; it writes the pointer. The module stays loaded as long as
-        // the context, and that as long as this.
+        // SAFETY: the bytes are a whole cubin, which the driver copies; it writes the pointer. The
+        // module stays loaded as long as the context, and that as long as this.
         let code = |calls: &Calls| unsafe {
             (calls.cuModuleLoadData)(&raw mut module, compiled.cubin.as_ptr().cast())
         };
@@ -264,7 +271,8 @@ impl Gpu {
         })?;
         let failed = |error: Failed| self.refused(source, function.name, &error);
         let mut handle = ptr::null_mut();
-        // SAFETY: the module is loaded, and the name ends with a zero byte; the driver writes the pointer.
+        // SAFETY: the module is loaded, and the name ends with a zero byte; the driver writes the
+        // pointer.
         let code =
             |calls: &Calls| unsafe { (calls.cuModuleGetFunction)(&raw mut handle, module, name.as_ptr()) };
         self.stream.call(code).map_err(failed)?;
@@ -303,9 +311,10 @@ impl Gpu {
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| ptr::from_mut(value).cast::<c_void>()).collect();
         self.stream.call(|calls| {
-            // SAFETY: the function's module stays loaded, and its arguments are as many and as large as it takes, by the check
-            // above. What it does with the memory behind the pointers is the kernel's affair: that it stays within what it was
-            // given is shown on the emulator.
+            // SAFETY: the function's module stays loaded, and its arguments are as many and as
+            // large as it takes, by the check above. What it does with the memory behind the
+            // pointers is the kernel's affair: that it stays within what it was given is shown on
+            // the emulator.
             unsafe {
                 let (arguments, none) = (pointers.as_mut_ptr(), ptr::null_mut());
                 let (shared, threads) = (grid.shared, grid.threads);
@@ -356,8 +365,8 @@ impl Device for Gpu {
             return Ok(GpuMemory { stream, address: 0, bytes });
         }
         let mut address = 0;
-        // SAFETY: the driver writes the address. Nobody reads the memory before something was written there, or its user does
-        // not care.
+        // SAFETY: the driver writes the address. Nobody reads the memory before something was
+        // written there, or its user does not care.
         match self.stream.call(|calls| unsafe { (calls.cuMemAlloc_v2)(&raw mut address, bytes) }) {
             Ok(()) => Ok(GpuMemory { stream, address, bytes }),
             Err(Failed { code: Failed::OUT_OF_MEMORY, .. }) => {
@@ -376,7 +385,8 @@ impl Device for Gpu {
             return;
         }
         if bytes.len() > STAGED {
-            // SAFETY: the range is within the memory, and the bytes are borrowed until the stream has come so far.
+            // SAFETY: the range is within the memory, and the bytes are borrowed until the stream
+            // has come so far.
             unsafe { self.stream.upload(address, bytes) };
             self.stream.wait();
             return;
@@ -384,7 +394,8 @@ impl Device for Gpu {
         let mut staging = self.staging();
         let staged = staging.next(bytes.len());
         staged.copy_from_slice(bytes);
-        // SAFETY: the range is within the memory. The staged bytes stay as they are until the stream has come so far.
+        // SAFETY: the range is within the memory. The staged bytes stay as they are until the
+        // stream has come so far.
         unsafe { self.stream.upload(address, staged) };
     }
 
@@ -394,7 +405,8 @@ impl Device for Gpu {
             return;
         }
         if bytes.len() > STAGED {
-            // SAFETY: the range is within the memory, and the bytes are borrowed until the stream has come so far.
+            // SAFETY: the range is within the memory, and the bytes are borrowed until the stream
+            // has come so far.
             unsafe { self.stream.download(address, bytes) };
             self.stream.wait();
             return;
@@ -469,8 +481,8 @@ impl Device for Gpu {
         let from = from.range(&locked, from_offset, bytes);
         if bytes > 0 {
             let _timed = self.stream.timed("upload", Some(bytes));
-            // SAFETY: both ranges are within their memories. Whoever writes the host's next holds its lock, and waits for the
-            // stream first; the memory is freed behind the stream.
+            // SAFETY: both ranges are within their memories. Whoever writes the host's next holds
+            // its lock, and waits for the stream first; the memory is freed behind the stream.
             self.stream.expect(|calls| unsafe {
                 (calls.cuMemcpyHtoDAsync_v2)(address, from.cast(), bytes, self.stream.handle)
             });
@@ -502,7 +514,8 @@ impl Device for Gpu {
         let from = from.range(&locked, offset, bytes.len());
         self.stream.wait();
         if !bytes.is_empty() {
-            // SAFETY: the range is within the memory, which the stream uses no more, and nobody else while it is locked.
+            // SAFETY: the range is within the memory, which the stream uses no more, and nobody
+            // else while it is locked.
             unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         }
     }
@@ -582,7 +595,8 @@ impl Stream {
             })
         };
         let (mut device, mut context) = (0, ptr::null_mut());
-        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is one that it has named.
+        // SAFETY: the driver is initialised, and writes what the pointers lead to. The device is
+        // one that it has named.
         unsafe {
             check(calls.check((calls.cuDeviceGet)(&raw mut device, as_int(ordinal))))?;
             check(calls.check((calls.cuDevicePrimaryCtxRetain)(&raw mut context, device)))?;
@@ -596,7 +610,8 @@ impl Stream {
             launched: Mutex::default(),
             timeline: Timeline::default(),
         };
-        // SAFETY: the context is retained as long as the stream lives, and the driver writes one handle.
+        // SAFETY: the context is retained as long as the stream lives, and the driver writes one
+        // handle.
         unsafe {
             check(stream.calls.check((stream.calls.cuCtxSetCurrent)(context)))?;
             let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -686,8 +701,8 @@ impl Stream {
         }
     }
 
-    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and by every one from then
-    /// on; lack of memory is not one of them.
+    /// Ends with what the driver says. Most failures of kernels are seen by a later call only, and
+    /// by every one from then on; lack of memory is not one of them.
     pub fn fail(&self, error: &Failed) -> ! {
         if error.code == Failed::OUT_OF_MEMORY {
             Failure::of_memory(format!("the GPU has no memory left: {error}")).end();
@@ -711,10 +726,12 @@ fn failure(what: &str, launched: &[&str]) -> String {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the context was retained once.
+        // SAFETY: nothing uses the stream any more, since whatever does keeps this alive; the
+        // context was retained once.
         unsafe {
             (self.calls.cuCtxSetCurrent)(self.context);
-            // A null handle is the default stream, and nobody's to destroy: this one was never made.
+            // A null handle is the default stream, and nobody's to destroy: this one was never
+            // made.
             if !self.handle.is_null() {
                 (self.calls.cuStreamSynchronize)(self.handle);
                 self.timeline.destroy(&self.calls);
@@ -741,8 +758,8 @@ impl Drop for GpuMemory {
             return;
         }
         let _call = isentrope_trace::call("free").with("bytes", self.bytes);
-        // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or will.
-        // SAFETY: the memory was allocated in this context, and is not used again.
+        // Earlier calls may still use it. A GPU that has failed frees nothing, and has said so, or
+        // will. SAFETY: the memory was allocated in this context, and is not used again.
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFree_v2)(self.address)
@@ -788,8 +805,8 @@ impl Drop for LockedMemory {
         if address.is_null() {
             return;
         }
-        // Earlier copies may still use it. A GPU that has failed frees nothing, and has said so, or will.
-        // SAFETY: the memory was locked in this context, and is not used again.
+        // Earlier copies may still use it. A GPU that has failed frees nothing, and has said so, or
+        // will. SAFETY: the memory was locked in this context, and is not used again.
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFreeHost)(address.cast())
@@ -815,8 +832,8 @@ impl Staging {
         Ok(Self { address: address.cast(), half: 0, used: 0, passed })
     }
 
-    /// The next so many bytes, at most [`STAGED`], which nothing in the stream uses any more. Whoever has them puts their
-    /// copy into the stream before anybody asks for the next ones.
+    /// The next so many bytes, at most [`STAGED`], which nothing in the stream uses any more.
+    /// Whoever has them puts their copy into the stream before anybody asks for the next ones.
     fn next(&mut self, bytes: usize) -> &mut [u8] {
         if self.used + bytes > HALF {
             self.passed[self.half].record();
@@ -825,8 +842,8 @@ impl Staging {
             // One that was never recorded has been passed.
             self.passed[self.half].wait();
         }
-        // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the stream, these are not; and the
-        // borrow of self keeps others from asking for them.
+        // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the
+        // stream, these are not; and the borrow of self keeps others from asking for them.
         let part =
             unsafe { std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes) };
         self.used = (self.used + bytes).next_multiple_of(64).min(HALF);
@@ -837,7 +854,8 @@ impl Staging {
 impl Drop for Gpu {
     fn drop(&mut self) {
         let address = self.staging().address;
-        // SAFETY: once the stream has come to its end nothing uses the staging memory, and nobody can ask for it again.
+        // SAFETY: once the stream has come to its end nothing uses the staging memory, and nobody
+        // can ask for it again.
         let _ = self.stream.call(|calls| unsafe {
             (calls.cuStreamSynchronize)(self.stream.handle);
             (calls.cuMemFreeHost)(address.cast())

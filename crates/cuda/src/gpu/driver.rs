@@ -19,7 +19,7 @@ const OLDEST: Version = Version { major: 12, minor: Some(0) };
 pub struct Driver {
     /// The CUDA version that it supports, 13.0 for a driver of version 580.
     pub cuda: Version,
-    /// What it calls itself, such as 580.65.06, where that can be told.
+    /// Its version, such as 580.65.06, if known.
     pub release: Option<String>,
     /// The GPUs that this process may use, in the driver's order.
     pub gpus: Vec<GpuDescription>,
@@ -30,12 +30,12 @@ pub struct Driver {
 pub struct GpuDescription {
     /// Such as NVIDIA H200.
     pub name: String,
-    /// By which it is known everywhere, as `nvidia-smi -L` shows it: other processes may count their GPUs otherwise. A part of
-    /// a GPU (MIG) has its own.
+    /// By which it is known everywhere, as `nvidia-smi -L` shows it: other processes may count
+    /// their GPUs otherwise. A part of a GPU (MIG) has its own.
     pub uuid: String,
     /// All of its memory.
     pub memory_bytes: u64,
-    /// What code is compiled for it.
+    /// The architecture that code is compiled for.
     pub architecture: Architecture,
     /// Multiprocessors.
     pub processors: usize,
@@ -103,10 +103,12 @@ impl Driver {
 
 fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
     let (mut device, mut memory, mut name) = (0, 0, [0_u8; NAME]);
-    // SAFETY: the driver is initialised, writes one number, and refuses ordinals that it does not know.
+    // SAFETY: the driver is initialised, writes one number, and refuses ordinals that it does not
+    // know.
     calls.check(unsafe { (calls.cuDeviceGet)(&raw mut device, ordinal) })?;
     let room = c_int::try_from(NAME - 1).expect("a small number");
-    // SAFETY: the device is one that the driver has just named; it writes at most as many bytes as it is told.
+    // SAFETY: the device is one that the driver has just named; it writes at most as many bytes as
+    // it is told.
     calls.check(unsafe { (calls.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, device) })?;
     // SAFETY: as above; it writes one number.
     calls.check(unsafe { (calls.cuDeviceTotalMem_v2)(&raw mut memory, device) })?;
@@ -133,7 +135,8 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
     })
 }
 
-/// A UUID as `nvidia-smi -L` shows it. The driver calls a part of a GPU such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
+/// A UUID as `nvidia-smi -L` shows it. The driver calls a part of a GPU such as
+/// `NVIDIA H100 80GB HBM3 MIG 1g.10gb`.
 fn shown(uuid: [u8; 16], name: &str) -> String {
     let kind = if name.contains(" MIG ") { "MIG" } else { "GPU" };
     let groups = [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]];
@@ -141,7 +144,7 @@ fn shown(uuid: [u8; 16], name: &str) -> String {
     groups.into_iter().fold(kind.to_owned(), |said, group| format!("{said}-{}", hexadecimal(group)))
 }
 
-/// What the system shows of a GPU and its driver before the driver is asked.
+/// Signs of a GPU and its driver that the system shows before the driver is asked.
 struct Traces {
     /// A device of NVIDIA's on the bus, or its files in `/dev`.
     has_device: bool,
@@ -262,7 +265,8 @@ mod tests {
         assert_eq!(part, "MIG-00112233-4455-6677-8899-aabbccddeeff");
     }
 
-    /// On a machine with a driver this describes its GPUs; on one without, it says so and does not panic.
+    /// On a machine with a driver this describes its GPUs; on one without, it says so and does not
+    /// panic.
     #[test]
     fn a_driver_or_a_sentence() {
         match Driver::find(&Surroundings::of_process()) {

@@ -16,7 +16,7 @@ pub enum Error {
         file: String,
         /// The architecture's name.
         architecture: String,
-        /// What NVRTC said.
+        /// NVRTC's message.
         log: String,
     },
     /// The libraries cannot be fetched.

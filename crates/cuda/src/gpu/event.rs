@@ -12,7 +12,8 @@ pub(super) struct Event {
     handle: CUevent,
 }
 
-// SAFETY: the driver's functions take its events on any thread that has the context, as `Stream::call` sees to.
+// SAFETY: the driver's functions take its events on any thread that has the context, as
+// `Stream::call` sees to.
 unsafe impl Send for Event {}
 // SAFETY: as above; the handle is not changed.
 unsafe impl Sync for Event {}

@@ -15,12 +15,14 @@ pub struct GpuGraph {
     graph: CUgraphExec,
 }
 
-// SAFETY: a graph may be launched from any thread that has the context, as `Stream::call` sees to; it is destroyed once.
+// SAFETY: a graph may be launched from any thread that has the context, as `Stream::call` sees to;
+// it is destroyed once.
 unsafe impl Send for GpuGraph {}
 // SAFETY: launches go into one stream, so that no two run at once; the handle is not changed.
 unsafe impl Sync for GpuGraph {}
 
-/// A stream that executes nothing: what goes into it is captured. Other threads go on with the GPU's own.
+/// A stream that executes nothing: what goes into it is captured. Other threads go on with the
+/// GPU's own.
 struct Capture<'g> {
     gpu: &'g Gpu,
     stream: CUstream,
@@ -28,7 +30,8 @@ struct Capture<'g> {
 }
 
 impl GpuGraph {
-    /// Captures launches. All of them have been made before, so that whatever is loaded with the first of its kind is there.
+    /// Captures launches. All of them have been made before, so that whatever is loaded with the
+    /// first of its kind is there.
     pub(super) fn of(gpu: &Gpu, operations: &[Operation]) -> Result<Self, String> {
         let capture = Capture::begin(gpu).map_err(|failed| failed.to_string())?;
         let mut is_computed = false;
@@ -49,8 +52,8 @@ impl GpuGraph {
 
     /// Launches it, and returns the driver's code.
     pub(super) fn launch(&self, calls: &Calls, stream: CUstream) -> c_int {
-        // SAFETY: the graph was instantiated and is not destroyed before this; that the memory it uses is there is the
-        // caller's word (`Device::replay`).
+        // SAFETY: the graph was instantiated and is not destroyed before this; that the memory it
+        // uses is there is the caller's word (`Device::replay`).
         unsafe { (calls.cuGraphLaunch)(self.graph, stream) }
     }
 }
@@ -95,7 +98,8 @@ impl<'g> Capture<'g> {
         self.is_open = false;
         let mut graph = ptr::null_mut();
         let stream = self.stream;
-        // SAFETY: the stream captures since `begin`, by this thread; the driver writes one handle, or null.
+        // SAFETY: the stream captures since `begin`, by this thread; the driver writes one handle,
+        // or null.
         self.gpu.stream().call(|calls| unsafe { (calls.cuStreamEndCapture)(stream, &raw mut graph) })?;
         Ok(graph)
     }

@@ -47,7 +47,7 @@ impl fmt::Display for LibraryName {
     }
 }
 
-/// What became of a copy.
+/// Outcome of trying a copy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -68,7 +68,7 @@ pub struct Candidate {
     pub place: Place,
     /// As the library itself says where it was taken, else as its files' names say.
     pub version: Option<Version>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Candidate {
 /// How the search for a library went.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Search {
-    /// What was looked for.
+    /// Names of the library.
     pub library: LibraryName,
     /// All copies, in the order of the search.
     pub candidates: Vec<Candidate>,
@@ -98,8 +98,9 @@ pub struct Search {
 }
 
 impl Search {
-    /// Looks for a library that the driver can work with (its CUDA version; any where there is no driver), and takes the first
-    /// copy that `open` opens. `open` says its true version, or why it cannot be used.
+    /// Looks for a library that the driver can work with (its CUDA version; any where there is no
+    /// driver), and takes the first copy that `open` opens. `open` says its true version, or why it
+    /// cannot be used.
     pub(super) fn run<T>(
         library: LibraryName,
         surroundings: &Surroundings,
@@ -214,7 +215,8 @@ mod tests {
     use std::ffi::OsString;
     use std::fs;
 
-    /// A machine of files that are not libraries, and what they would say of themselves if they were.
+    /// A machine of files that are not libraries, and what they would say of themselves if they
+    /// were.
     struct Machine(tempfile::TempDir);
 
     impl Machine {
@@ -343,7 +345,8 @@ mod tests {
     #[test]
     fn nothing_is_looked_for_where_the_process_happens_to_be() {
         let machine = Machine::new(&ALL);
-        // The same directories from where the tests run, and the empty part that a colon at the end leaves.
+        // The same directories from where the tests run, and the empty part that a colon at the end
+        // leaves.
         let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
         let relative = |path: &str| up.join(machine.at(path).strip_prefix("/").unwrap());
         assert!(relative("named").is_dir());

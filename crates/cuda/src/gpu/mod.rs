@@ -1,7 +1,8 @@
 //! The GPU itself: NVIDIA's driver and libraries, which are looked for at run time.
 //!
-//! The only code that names cudarc. Nothing here is needed to build the program, and nothing panics where no driver or library
-//! is: whatever may be missing is a [`Result`] with a sentence that says what to do.
+//! The only code that names cudarc. Nothing here is needed to build the program, and nothing panics
+//! where no driver or library is: whatever may be missing is a [`Result`] with a sentence that says
+//! what to do.
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
 //! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches them.

@@ -1,5 +1,6 @@
-//! Where NVIDIA's libraries may be, in the order in which they are looked for: that of NVIDIA's own `cuda.pathfinder`, after
-//! what the user has named, and before what `isentrope doctor --install-cuda` has fetched.
+//! Where NVIDIA's libraries may be, in the order in which they are looked for: that of NVIDIA's own
+//! `cuda.pathfinder`, after what the user has named, and before what
+//! `isentrope doctor --install-cuda` has fetched.
 
 use serde::Serialize;
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ pub enum Place {
     System,
     /// `CUDA_HOME` or `CUDA_PATH`, or where the toolkit is installed by default.
     Toolkit,
-    /// What `isentrope doctor --install-cuda` has fetched.
+    /// Libraries that `isentrope doctor --install-cuda` has fetched.
     Installed,
 }
 
@@ -50,7 +51,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What of a process and its machine decides where libraries are looked for.
+/// The settings of a process and its machine that decide where to look for libraries.
 #[derive(Clone, Debug)]
 pub struct Surroundings {
     /// The root of the file system. Tests have one of their own.
@@ -62,7 +63,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Those of this process.
+    /// The settings of this process.
     pub fn of_process() -> Self {
         let variables =
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
@@ -79,20 +80,22 @@ impl Surroundings {
         self.variables.get(name).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// A variable that names a directory. A relative path is left out: it would have libraries loaded from wherever the process
-    /// happens to be started.
+    /// A variable that names a directory. A relative path is left out: it would have libraries
+    /// loaded from wherever the process happens to be started.
     fn directory(&self, name: &str) -> Option<PathBuf> {
         self.variable(name).map(PathBuf::from).filter(|path| path.is_absolute())
     }
 
-    /// The parts of a variable that is like `PATH`. Empty ones, which a colon too many leaves, name nothing.
+    /// The parts of a variable that is like `PATH`. Empty ones, which a colon too many leaves, name
+    /// nothing.
     fn parts(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.variable(name).map(|paths| std::env::split_paths(paths).collect());
         let parts: Vec<PathBuf> = parts.unwrap_or_default();
         parts.into_iter().filter(|path| !path.as_os_str().is_empty()).collect()
     }
 
-    /// The absolute paths of a variable that is like `PATH`: only these are searched, as of [`directory`](Self::directory).
+    /// The absolute paths of a variable that is like `PATH`: only these are searched, as of
+    /// [`directory`](Self::directory).
     fn paths(&self, name: &str) -> Vec<PathBuf> {
         let parts = self.parts(name).into_iter();
         parts.filter(|path| path.is_absolute()).collect()
@@ -109,8 +112,8 @@ impl Surroundings {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The directory of all that is kept for CUDA: `$XDG_CACHE_HOME/isentrope/cuda`, else `~/.cache/isentrope/cuda`; none
-    /// without a home.
+    /// The directory of all that is kept for CUDA: `$XDG_CACHE_HOME/isentrope/cuda`, else
+    /// `~/.cache/isentrope/cuda`; none without a home.
     pub fn cache(&self) -> Option<PathBuf> {
         let base = self.directory("XDG_CACHE_HOME").or_else(|| Some(self.home.as_ref()?.join(".cache")))?;
         Some(base.join("isentrope").join("cuda"))
@@ -195,8 +198,8 @@ fn of_python(prefix: &Path) -> Vec<PathBuf> {
     pythons.iter().flat_map(|python| of_packages(&python.join("site-packages"))).collect()
 }
 
-/// Libraries of NVIDIA's wheels among Python's packages: `nvidia/cu13/lib` of all for CUDA 13, `nvidia/cuda_nvrtc/lib` and its
-/// like for CUDA 12.
+/// Libraries of NVIDIA's wheels among Python's packages: `nvidia/cu13/lib` of all for CUDA 13,
+/// `nvidia/cuda_nvrtc/lib` and its like for CUDA 12.
 fn of_packages(packages: &Path) -> Vec<PathBuf> {
     let nvidia = packages.join("nvidia");
     let newest = ["cu13", "cuda_nvrtc", "cublas"].map(|name| nvidia.join(name));
@@ -209,7 +212,8 @@ fn of_toolkit(toolkit: &Path) -> Vec<PathBuf> {
     ["lib64", "lib", target].map(|lib| toolkit.join(lib)).into()
 }
 
-/// The directories in `directory`, the last name first: that of the newest version. What begins with a dot is being made.
+/// The directories in `directory`, the last name first: that of the newest version. What begins
+/// with a dot is being made.
 fn below(directory: &Path) -> Vec<PathBuf> {
     let mut directories = list(directory);
     directories.retain(|path| path.is_dir() && !is_hidden(path));
@@ -222,7 +226,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// What is in a directory, by name; nothing where it cannot be read.
+/// Files of a directory by name; none if it cannot be read.
 pub(super) fn list(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

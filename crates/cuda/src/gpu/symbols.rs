@@ -1,18 +1,21 @@
 //! Functions of a library that was opened by its path.
 //!
-//! cudarc opens libraries by name. That may find another copy than the search has chosen, and it panics where there is none, or
-//! where a copy lacks a function. So its types are used here, and functions are looked up in the chosen copy.
+//! cudarc opens libraries by name. That may find another copy than the search has chosen, and it
+//! panics where there is none, or where a copy lacks a function. So its types are used here, and
+//! functions are looked up in the chosen copy.
 
 use libloading::Library;
 use std::path::Path;
 
-/// Opens a library, which stays until the process ends: its functions are called through pointers without a lifetime.
+/// Opens a library, which stays until the process ends: its functions are called through pointers
+/// without a lifetime.
 ///
 /// # Errors
 /// The loader's reason.
 pub(super) fn open(path: &Path) -> Result<&'static Library, String> {
-    // SAFETY: the library runs initialisers of its own when it is loaded. That it is NVIDIA's, of which these may be expected
-    // to be sound, follows from its name and from the places that are searched, or from the user who has named it.
+    // SAFETY: the library runs initialisers of its own when it is loaded. That it is NVIDIA's, of
+    // which these may be expected to be sound, follows from its name and from the places that are
+    // searched, or from the user who has named it.
     match unsafe { Library::new(path) } {
         Ok(library) => Ok(Box::leak(Box::new(library))),
         Err(error) => Err(match std::error::Error::source(&error) {
@@ -39,7 +42,8 @@ macro_rules! functions {
             /// Looks all functions up; the error names the first that is missing.
             fn load(library: &'static libloading::Library) -> Result<Self, String> {
                 Ok(Self { $($name: {
-                    // SAFETY: the type is the one that NVIDIA's header gives the function, in every version since CUDA 12.
+                    // SAFETY: the type is the one that NVIDIA's header gives the function, in every
+                    // version since CUDA 12.
                     let symbol = unsafe {
                         library.get::<unsafe extern "C" fn($($argument),*) -> $result>(stringify!($name))
                     };

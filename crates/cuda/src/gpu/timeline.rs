@@ -1,8 +1,10 @@
-//! When the GPU did what is in the stream, while a trace is recorded: by events of the driver's around each launch and copy,
-//! whose times are asked for once the host has waited for something in the stream anyway.
+//! When the GPU did what is in the stream, while a trace is recorded: by events of the driver's
+//! around each launch and copy, whose times are asked for once the host has waited for something in
+//! the stream anyway.
 //!
-//! Nothing here fails: what the driver has no time of is not in the trace, which says how much that is. An error that an earlier
-//! kernel has left is seen by the call that it is measured around, as without a trace.
+//! Nothing here fails: what the driver has no time of is not in the trace, which says how much that
+//! is. An error that an earlier kernel has left is seen by the call that it is measured around, as
+//! without a trace.
 
 use super::calls::Calls;
 use super::device::Stream;
@@ -12,10 +14,11 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Work that is measured before the host waits. After so much it waits for that alone, by which a traced step takes longer.
+/// Work that is measured before the host waits. After so much it waits for that alone, by which a
+/// traced step takes longer.
 const MOST: usize = 1 << 16;
-/// After so long the two clocks are compared again, once nothing waits: no error adds up for longer than that, or over more than
-/// [`MOST`].
+/// After so long the two clocks are compared again, once nothing waits: no error adds up for longer
+/// than that, or over more than [`MOST`].
 const RENEWED: Duration = Duration::from_secs(1);
 
 /// Times of what is in a stream.
@@ -36,7 +39,8 @@ struct State {
 #[derive(Clone, Copy)]
 struct Event(CUevent);
 
-// SAFETY: the driver's functions take its events on any thread that has the context; whoever holds the lock uses them.
+// SAFETY: the driver's functions take its events on any thread that has the context; whoever holds
+// the lock uses them.
 unsafe impl Send for Event {}
 
 struct Measured {
@@ -46,12 +50,13 @@ struct Measured {
     ended: Event,
 }
 
-/// Work that is being put into the stream. What was put there since it began is measured when this is dropped.
+/// Work that is being put into the stream. What was put there since it began is measured when this
+/// is dropped.
 pub(super) struct Timed<'a>(Option<(&'a Stream, &'static str, Option<usize>, Event)>);
 
 impl Stream {
-    /// Measures what is put into the stream until the result is dropped, if a trace is recorded: a kernel, or a copy of so many
-    /// bytes.
+    /// Measures what is put into the stream until the result is dropped, if a trace is recorded: a
+    /// kernel, or a copy of so many bytes.
     pub fn timed(&self, name: &'static str, bytes: Option<usize>) -> Timed<'_> {
         Timed(if is_on() { self.begin(name, bytes) } else { None })
     }
@@ -79,7 +84,8 @@ impl Stream {
             self.tell_times();
             state = self.timeline.state();
             if state.waiting.len() >= MOST {
-                // The driver does not tell them: what comes is left out, and does not wait each time.
+                // The driver does not tell them: what comes is left out, and does not wait each
+                // time.
                 return None;
             }
         }
@@ -121,7 +127,8 @@ impl Stream {
         }
     }
 
-    /// Hands over the times of what the stream has done. To be called where the host has waited for it.
+    /// Hands over the times of what the stream has done. To be called where the host has waited for
+    /// it.
     pub(super) fn tell_times(&self) {
         let mut state = self.timeline.state();
         let State { base, waiting, free } = &mut *state;

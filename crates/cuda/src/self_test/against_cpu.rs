@@ -3,7 +3,7 @@
 use super::{attention, noise, parameter, read, rows};
 use crate::failure::Failure;
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Draw, Grouped, Kind, Linear, Role, SamplingMasks, Updated,
+    AdamW, Attention, Backend, Buffer, Draw, Grouped, Kind, Linear, Role, SamplingMasks, Updated,
 };
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ const HEADS: Attention = Attention { heads: 2, kv_heads: 1, head_dim: 34, window
 /// Positions of the sequences that attention is computed over: more than a page, and less.
 const LENS: [usize; 2] = [19, 4];
 
-/// What operations come to, by their names.
-pub(super) fn results<B: Backend>(backend: &B) -> Vec<(&'static str, Vec<f32>)> {
+/// Results of operations, by their names.
+pub(super) fn results(backend: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let mut results = on_rows(backend);
     results.extend(on_sequences(backend));
     results
 }
 
-fn on_rows<B: Backend>(b: &B) -> Vec<(&'static str, Vec<f32>)> {
+fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let Linear { inputs, outputs } = SHAPE;
     let kind = Kind::Matrix(SHAPE);
     let numbers = b.numbers(kind);
@@ -96,14 +96,14 @@ fn on_rows<B: Backend>(b: &B) -> Vec<(&'static str, Vec<f32>)> {
     results
 }
 
-fn on_sequences<B: Backend>(b: &B) -> Vec<(&'static str, Vec<f32>)> {
+fn on_sequences(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let total: usize = LENS.iter().sum();
     let (row, width) = (HEADS.row(), HEADS.heads * HEADS.head_dim);
     let numbers = noise(12, total * row);
     let qkv = rows(b, &numbers, row);
     let d_out = rows(b, &noise(13, total * width), width);
     let mut d_qkv = rows(b, &noise(14, total * row), row);
-    b.attention_backward(HEADS, &qkv, &b.batch(&super::sequences::<B>(&LENS).0), &d_out, &mut d_qkv);
+    b.attention_backward(HEADS, &qkv, &b.batch(&super::sequences(b, &LENS).0), &d_out, &mut d_qkv);
     vec![
         ("attention", attention(b, HEADS, &LENS, &numbers)),
         ("the gradient of attention", read(b, &d_qkv, total * row)),
@@ -111,7 +111,7 @@ fn on_sequences<B: Backend>(b: &B) -> Vec<(&'static str, Vec<f32>)> {
 }
 
 /// A weight, a gradient or a moment, in the order in which the backend keeps it.
-fn kept<B: Backend>(backend: &B, buffer: &B::Buffer, numbers: usize) -> Vec<f32> {
+fn kept(backend: &dyn Backend, buffer: &Buffer, numbers: usize) -> Vec<f32> {
     let mut read = vec![0.0; numbers];
     backend.read_numbers(buffer, 0, &mut read);
     read

@@ -1,8 +1,9 @@
 //! Attention in bf16 and its gradient, of numbers for which both are exact in any arithmetic.
 //!
-//! The first half of a head's features are slots. A key has a number in one of them, a query asks for one, and scores are so far
-//! apart that every key counts nothing but those with the largest number in the slot that is asked for: one, or two with equal
-//! scores, whose weights are 1 or a half. The other features of keys, values and gradients are -1, 0 or 1, and queries have none.
+//! The first half of a head's features are slots. A key has a number in one of them, a query asks
+//! for one, and scores are so far apart that every key counts nothing but those with the largest
+//! number in the slot that is asked for: one, or two with equal scores, whose weights are 1 or a
+//! half. The other features of keys, values and gradients are -1, 0 or 1, and queries have none.
 
 use super::{attention, cache, compare, noise, read, rounded, rows, sequences, unsigned_zeros};
 use crate::cuda::Cuda;
@@ -10,15 +11,18 @@ use crate::device::Device;
 use isentrope_kernels::{Attention, Backend, HostBatch, Run};
 use std::ops::Range;
 
-/// What queries and keys have in a slot, at least. Half the square of it is beyond what an exponential in f32 can tell from 0.
+/// What queries and keys have in a slot, at least. Half the square of it is beyond what an
+/// exponential in f32 can tell from 0.
 const STRENGTH: f32 = 16.0;
 /// Positions: more than a tile of 64 keys, and than a page; and fewer.
 const LENS: [usize; 2] = [75, 20];
-/// Sequences that go on from the second one, where the gradient is computed, and what each has beyond it.
+/// Sequences that go on from the second one, where the gradient is computed, and what each has
+/// beyond it.
 const FURTHER: [usize; 2] = [9, 21];
 /// Features of a head that kernels are made for.
 const FEATURES: [usize; 4] = [16, 32, 64, 128];
-/// Positions of a sequence with two splits, of which the last one is decoded: the second has some of the slots only.
+/// Positions of a sequence with two splits, of which the last one is decoded: the second has some
+/// of the slots only.
 const LONG: usize = SPLIT + 20;
 const SPLIT: usize = crate::splits::SPLIT;
 /// The last rows of that sequence, of which a block has more than one warp's, over both splits.
@@ -33,13 +37,14 @@ fn signs(seed: u64, len: usize) -> Vec<f32> {
     noise(seed, len).into_iter().map(|x| (x * 1.5).round() + 0.0).collect()
 }
 
-/// A sequence: the rows that it begins with, which may be another's as well, and its own, behind which queries are.
+/// A sequence: the rows that it begins with, which may be another's as well, and its own, behind
+/// which queries are.
 struct Line {
     beginning: Range<usize>,
     own: Range<usize>,
 }
 
-/// Those of a gradient, whose rows follow one another.
+/// The sequences of a gradient, whose rows follow one another.
 fn lines() -> Vec<Line> {
     let mut end = 0;
     let lens = LENS.into_iter().map(|len| (0..0, len));
@@ -52,7 +57,8 @@ fn lines() -> Vec<Line> {
     lens.chain(further).map(line).collect()
 }
 
-/// A row for a position: `strength` is what its key has in its slot, and `asks` which slot a head asks for, and how strongly.
+/// A row for a position: `strength` is what its key has in its slot, and `asks` which slot a head
+/// asks for, and how strongly.
 fn row(
     shape: Attention,
     position: usize,
@@ -74,8 +80,8 @@ fn row(
     row
 }
 
-/// Attention over sequences of several tiles, and its gradient, also where sequences begin alike, for each number of features
-/// that kernels are made for. Two heads share one of keys and values.
+/// Attention over sequences of several tiles, and its gradient, also where sequences begin alike,
+/// for each number of features that kernels are made for. Two heads share one of keys and values.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -133,8 +139,8 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     Ok(())
 }
 
-/// A decoding step over two splits, by a block each, which are put together, and by one block; and several rows, by a block whose
-/// warps have rows of their own.
+/// A decoding step over two splits, by a block each, which are put together, and by one block; and
+/// several rows, by a block whose warps have rows of their own.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -171,7 +177,7 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
 fn last_rows<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32], count: usize) -> Vec<f32> {
     let width = shape.heads * shape.head_dim;
     let len = qkv.len() / shape.row();
-    let (all, pages) = sequences::<Cuda<D>>(&[len]);
+    let (all, pages) = sequences(backend, &[len]);
     let mut last = HostBatch::default();
     last.push(&vec![0; count], len - count, &all.pages);
     let mut cache = cache(backend, shape, pages);

@@ -11,8 +11,8 @@ const ROWS: usize = 5;
 /// A step is launched one by one, captured and launched as one, and launched as one again.
 const STEPS: usize = 3;
 
-/// Two launches, of which the second needs what the first has made, one by one and as one. A device that captures none launches
-/// them one by one each time.
+/// Two launches, of which the second needs what the first has made, one by one and as one. A device
+/// that captures none launches them one by one each time.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -23,21 +23,26 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     let weights = parameter(backend, Role::Weight(kind), kind, &noise(26, inputs * outputs));
     let others = [noise(27, ROWS * outputs), noise(28, ROWS * inputs)];
     let mut y = rows(backend, &others[0], outputs);
-    let mut dx = rows(backend, &others[1], inputs);
+    let mut dx = Some(rows(backend, &others[1], inputs));
     let mut made = |replayed: bool| {
         backend.write(&mut y, 0, &others[0]);
-        backend.write(&mut dx, 0, &others[1]);
+        dx.iter_mut().for_each(|dx| backend.write(dx, 0, &others[1]));
         let mut launch = || {
+            let mut dx = dx.take().expect("a step ends before the next one begins");
             backend.linear(SHAPE, &x, &weights, None, &mut y, ROWS);
             backend.linear_backward_input(SHAPE, &y, &weights, &mut dx, ROWS);
+            dx
         };
-        if replayed {
+        let made = if replayed {
             let (model, rows, wanted, cached_rows, slots, pages, positions) = (0, ROWS, ROWS, 0, 0, 0, 0);
-            backend.replayed(ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions }, launch);
+            backend.replayed(
+                ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions },
+                &mut launch,
+            )
         } else {
-            launch();
-        }
-        read(backend, &dx, ROWS * inputs)
+            launch()
+        };
+        read(backend, dx.insert(made), ROWS * inputs)
     };
     let want = made(false);
     (0..STEPS).try_for_each(|_| compare("a step that is launched as one", &made(true), &want))

@@ -6,31 +6,27 @@ use crate::device::Device;
 use crate::gpu::chain::chain;
 use crate::linear::Matrix;
 use half::bf16;
-use isentrope_kernels::{Backend, Cpu, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, Kind, Linear, Role};
 
-/// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles are used again. No library
-/// computes it, since its rows are padded.
+/// A product whose steps are compared: not a multiple of any tile, and so deep that stages of tiles
+/// are used again. No library computes it, since its rows are padded.
 const STEPS: Linear = Linear { inputs: 547, outputs: 71 };
 const ROWS: usize = 5;
-/// One of which each size is more than a large tile's and more than all stages of its depth, and which is halves of outputs as
-/// well; padded likewise.
+/// One of which each size is more than a large tile's and more than all stages of its depth, and
+/// which is halves of outputs as well; padded likewise.
 const TILES: Linear = Linear { inputs: 133, outputs: 134 };
 const MANY_ROWS: usize = 147;
 /// Where the second part of the head's outputs begins: a multiple of 64.
 const PART: usize = 64;
 
-fn matrix<D: Device>(
-    backend: &Cuda<D>,
-    role: fn(Kind) -> Role,
-    shape: Linear,
-    numbers: &[f32],
-) -> <Cuda<D> as Backend>::Buffer {
+fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]) -> Buffer {
     let kind = Kind::Matrix(shape);
     parameter(backend, role(kind), kind, numbers)
 }
 
-/// The steps of the tensor core, in sums that are rounded and in such as are not, which show how they were cut. Those whose
-/// arithmetic is not known here (compute capability below 9) get small whole numbers, whose sums are exact in any arithmetic.
+/// The steps of the tensor core, in sums that are rounded and in such as are not, which show how
+/// they were cut. Those whose arithmetic is not known here (compute capability below 9) get small
+/// whole numbers, whose sums are exact in any arithmetic.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -44,7 +40,14 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     let mut y = rows(backend, &noise(5, ROWS * outputs), outputs);
     backend.linear(STEPS, &of_x, &packed, None, &mut y, ROWS);
     let logits = backend.scratch(4 * ROWS * outputs);
-    backend.logits(STEPS, 0..outputs, Cuda::matrix_of(&of_x, ROWS, inputs), &packed, logits.at(0), ROWS);
+    backend.logits(
+        STEPS,
+        0..outputs,
+        Cuda::<D>::matrix_of(of_x.of(), ROWS, inputs),
+        packed.of(),
+        logits.at(0),
+        ROWS,
+    );
     let bits = |numbers: &[f32]| -> Vec<u16> {
         numbers.iter().map(|&number| bf16::from_f32(number).to_bits()).collect()
     };
@@ -60,7 +63,8 @@ fn of_many_magnitudes(seed: u64, len: usize) -> Vec<f32> {
     rounded(noise(seed, len).into_iter().enumerate().map(|(i, x)| x * 0.5_f32.powi((i % 8) as i32)))
 }
 
-/// Whole numbers from -4 to 4: any sum of their products here is exact, in whatever order and arithmetic.
+/// Whole numbers from -4 to 4: any sum of their products here is exact, in whatever order and
+/// arithmetic.
 fn whole(seed: u64, len: usize) -> Vec<f32> {
     noise(seed, len).into_iter().map(|x| (x * 4.0).round() + 0.0).collect()
 }
@@ -98,14 +102,15 @@ pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> R
     compare_tiles("a linear layer", tiles, &read(backend, &y, want.len()), &with_bias)?;
 
     let logits = backend.scratch(4 * MANY_ROWS * outputs);
-    let of_x = Cuda::matrix_of(&of_x, MANY_ROWS, inputs);
-    backend.logits(TILES, 0..outputs, of_x, &packed, logits.at(0), MANY_ROWS);
+    let of_x = Cuda::<D>::matrix_of(of_x.of(), MANY_ROWS, inputs);
+    backend.logits(TILES, 0..outputs, of_x, packed.of(), logits.at(0), MANY_ROWS);
     compare_tiles("the head's logits", tiles, &backend.downloaded(&logits, want.len()), &want)?;
 
     gated(backend, cpu, tiles)
 }
 
-/// A layer's gradients, and that of the head's input, which goes on from part to part of the vocabulary.
+/// A layer's gradients, and that of the head's input, which goes on from part to part of the
+/// vocabulary.
 ///
 /// # Errors
 /// As [`self_test`](super::self_test).
@@ -124,11 +129,11 @@ pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(),
 
     let of_head = backend.scratch(4 * MANY_ROWS * inputs);
     let dx = Matrix { start: of_head.at(0), stride: inputs };
-    let Matrix { start, stride } = Cuda::matrix_of(&of_dy, MANY_ROWS, outputs);
+    let Matrix { start, stride } = Cuda::<D>::matrix_of(of_dy.of(), MANY_ROWS, outputs);
     for part in [0..PART, PART..outputs] {
         let dy = Matrix { start: start.by(2 * part.start), stride };
         let resumes = part.start > 0;
-        backend.head_input_gradient(TILES, part, dy, &packed, dx, MANY_ROWS, resumes);
+        backend.head_input_gradient(TILES, part, dy, packed.of(), dx, MANY_ROWS, resumes);
     }
     let got: Vec<f32> = backend.downloaded(&of_head, want.len());
     compare_tiles("the gradient of the head's input", tiles, &got, &want)?;

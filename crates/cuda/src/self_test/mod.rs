@@ -1,6 +1,8 @@
-//! What a GPU must get right before anything is computed on it: some operations of small, odd shapes.
+//! What a GPU must get right before anything is computed on it: some operations of small, odd
+//! shapes.
 //!
-//! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not notice that one of them is wrong.
+//! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not
+//! notice that one of them is wrong.
 
 mod against_cpu;
 mod attention;
@@ -12,17 +14,19 @@ use crate::device::Device;
 use crate::dtype::Dtype;
 use crate::failure::Failure;
 use half::bf16;
-use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Isa, Kind, Role};
+use isentrope_kernels::{Attention, Backend, Buffer, Cpu, HostBatch, Isa, Kind, Role};
 use std::sync::Arc;
 
-/// Processors of which no product has enough tiles to occupy them, so that tiles are narrow where they may be.
+/// Processors of which no product has enough tiles to occupy them, so that tiles are narrow where
+/// they may be.
 const MANY: usize = 1 << 20;
 /// Processors that small tiles of the products here occupy, and large ones do not.
 const SOME: usize = 5;
 
-/// Computes some operations on the device, and compares every number. In f32 they must have the CPU's bits. In bf16, a product
-/// must have the bits of the tensor core's arithmetic as it is known, and products, attention and their gradients must find what
-/// is exact in any arithmetic, however they are divided into tiles and splits. Launches that have become one must do what they
+/// Computes some operations on the device, and compares every number. In f32 they must have the
+/// CPU's bits. In bf16, a product must have the bits of the tensor core's arithmetic as it is
+/// known, and products, attention and their gradients must find what is exact in any arithmetic,
+/// however they are divided into tiles and splits. Launches that have become one must do what they
 /// did one by one.
 ///
 /// # Errors
@@ -38,7 +42,7 @@ pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             got.iter().zip(&want).try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
         }
         Dtype::Bf16 => {
-            // Of one processor, tiles are large, and a block has all splits of attention.
+            // With one processor, tiles are large, and a block has all splits of attention.
             let of =
                 |processors| Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors);
             let (many, some, one) = (of(MANY), of(SOME), of(1));
@@ -96,7 +100,7 @@ fn unsigned_zeros(numbers: Vec<f32>) -> Vec<f32> {
     numbers.into_iter().map(|number| number + 0.0).collect()
 }
 
-fn rows<B: Backend>(backend: &B, numbers: &[f32], features: usize) -> B::Buffer {
+fn rows(backend: &dyn Backend, numbers: &[f32], features: usize) -> Buffer {
     let mut buffer = backend.buffer(Role::Activation(numbers.len() / features, features));
     backend.write(&mut buffer, 0, numbers);
     buffer
@@ -106,24 +110,24 @@ fn rows<B: Backend>(backend: &B, numbers: &[f32], features: usize) -> B::Buffer 
 ///
 /// # Panics
 /// When there is no memory even for this.
-fn parameter<B: Backend>(backend: &B, role: Role, kind: Kind, numbers: &[f32]) -> B::Buffer {
+fn parameter(backend: &dyn Backend, role: Role, kind: Kind, numbers: &[f32]) -> Buffer {
     let mut buffer = backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end());
     backend.pack(kind, 0, numbers, &mut buffer);
     buffer
 }
 
-fn read<B: Backend>(backend: &B, buffer: &B::Buffer, numbers: usize) -> Vec<f32> {
+fn read(backend: &dyn Backend, buffer: &Buffer, numbers: usize) -> Vec<f32> {
     let mut read = vec![0.0; numbers];
     backend.read(buffer, 0, &mut read);
     read
 }
 
 /// Sequences of such lengths in a cache whose pages are out of order, and how many pages there are.
-fn sequences<B: Backend>(lens: &[usize]) -> (HostBatch, usize) {
+fn sequences(backend: &dyn Backend, lens: &[usize]) -> (HostBatch, usize) {
     let mut batch = HostBatch::default();
     let mut pages = 0;
     for &len in lens {
-        let own = len.div_ceil(B::PAGE) as u32;
+        let own = len.div_ceil(backend.page_positions()) as u32;
         batch.push(&vec![0; len], 0, &(pages..pages + own).rev().collect::<Vec<_>>());
         pages += own;
     }
@@ -134,14 +138,15 @@ fn sequences<B: Backend>(lens: &[usize]) -> (HostBatch, usize) {
 ///
 /// # Panics
 /// When there is no memory even for this.
-fn cache<B: Backend>(backend: &B, shape: Attention, pages: usize) -> B::Buffer {
+fn cache(backend: &dyn Backend, shape: Attention, pages: usize) -> Buffer {
     let role = Role::Cache { shape, layers: 1, pages };
     backend.allocate(role).unwrap_or_else(|refused| Failure::from(refused).end())
 }
 
-/// Attention over a cache that has just been filled with the same keys and values, `[positions, heads * head_dim]`.
-fn attention<B: Backend>(backend: &B, shape: Attention, lens: &[usize], qkv: &[f32]) -> Vec<f32> {
-    let (host, pages) = sequences::<B>(lens);
+/// Attention over a cache that has just been filled with the same keys and values,
+/// `[positions, heads * head_dim]`.
+fn attention(backend: &dyn Backend, shape: Attention, lens: &[usize], qkv: &[f32]) -> Vec<f32> {
+    let (host, pages) = sequences(backend, lens);
     let (total, width) = (host.rows(), shape.heads * shape.head_dim);
     let mut cache = cache(backend, shape, pages);
     let qkv = rows(backend, qkv, shape.row());

@@ -1,24 +1,24 @@
-//! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order in which threads run, and
-//! multiplies by the chains of the device's tensor cores.
+//! The backend keeps the contract with bf16, on the emulated device or on a GPU, whatever the order
+//! in which threads run, and multiplies by the chains of the device's tensor cores.
 
-use crate::device;
+use crate::device::{self, Backends};
 use crate::t16::Step;
 use half::bf16;
 use isentrope_conformance::{OracleTolerance, Subject, Tolerance, Variant};
-use isentrope_cuda::{AnyDevice, Cuda, CudaBuffer, Device, Dtype};
+use isentrope_cuda::{Device, Dtype};
 use isentrope_kernels::Role;
 
 /// Chains over blocks of products, as many at once as the device's tensor cores add.
 pub struct Blocks {
-    variants: Vec<Variant<Cuda<AnyDevice>>>,
+    backends: Backends,
     step: Step,
 }
 
 impl Blocks {
     pub fn new() -> Self {
-        let variants = device::variants(Dtype::Bf16);
-        let step = Step::of(variants[0].backend.device().limits().capability);
-        Self { variants, step }
+        let backends = Backends::new(Dtype::Bf16);
+        let step = Step::of(backends.first.device().limits().capability);
+        Self { backends, step }
     }
 }
 
@@ -36,13 +36,11 @@ fn upper_half(x: f32) -> f32 {
 }
 
 impl Subject for Blocks {
-    type Backend = Cuda<AnyDevice>;
-
-    fn variants(&self) -> &[Variant<Cuda<AnyDevice>>] {
-        &self.variants
+    fn variants(&self) -> &[Variant] {
+        &self.backends.variants
     }
-    fn in_small_blocks(&self) -> (Variant<Cuda<AnyDevice>>, usize) {
-        device::in_small_blocks(&self.variants)
+    fn in_small_blocks(&self) -> (Variant, usize) {
+        self.backends.in_small_blocks()
     }
     fn seen(&self, role: Role, x: f32) -> f32 {
         match role {
@@ -50,9 +48,6 @@ impl Subject for Blocks {
             Role::Weight(_) => upper_half(x),
             Role::Exact(..) | Role::Gradient(_) | Role::Moment(_) | Role::OffloadedMoment(_) => x,
         }
-    }
-    fn contents(&self, backend: &Cuda<AnyDevice>, buffer: &CudaBuffer<AnyDevice>) -> Vec<u32> {
-        device::contents(backend, buffer)
     }
 
     fn linear(&self, x: &[f32], weights: &[f32], bias: Option<f32>, residual: Option<f32>) -> f32 {
@@ -70,19 +65,22 @@ impl Subject for Blocks {
         device::cases(all)
     }
 
-    /// What is kept as bf16 is off by up to `u = 2^-8` of itself, half a unit in its last place; what is computed inside is far
-    /// closer. So outputs that are rounded once get `1.02 u`.
+    /// What is kept as bf16 is off by up to `u = 2^-8` of itself, half a unit in its last place;
+    /// what is computed inside is far closer. So outputs that are rounded once get `1.02 u`.
     fn tolerance(&self) -> Tolerance {
         const ONCE: f64 = 1.02 / 256.0;
         Tolerance {
             linear: ONCE,
-            // Each weight is rounded by up to u, for the product and for the sum: an output moves by up to u times the mean
-            // distance of the values from it, which is up to three times what outputs typically are. Then it is rounded.
+            // Each weight is rounded by up to u, for the product and for the sum: an output moves
+            // by up to u times the mean distance of the values from it, which is up to three times
+            // what outputs typically are. Then it is rounded.
             attention: 4.0 * ONCE,
-            // A score of 600 is rounded to within 6e-5, and its exponential by as much: nothing beside u.
+            // A score of 600 is rounded to within 6e-5, and its exponential by as much: nothing
+            // beside u.
             steep_attention: ONCE,
-            // The gradient of each score is rounded, by up to u / 2 on average. Terms of a sum come to ten times what gradients
-            // typically are, where few keys are seen, and cancel; then the sum is rounded.
+            // The gradient of each score is rounded, by up to u / 2 on average. Terms of a sum come
+            // to ten times what gradients typically are, where few keys are seen, and cancel; then
+            // the sum is rounded.
             attention_gradient: 6.0 * ONCE,
             attention_gradient_noise: 1e-5,
             rms_norm: ONCE,
@@ -92,33 +90,38 @@ impl Subject for Blocks {
             rope: ONCE,
             swiglu: ONCE,
             swiglu_gradient: ONCE,
-            // Logits stay f32. Each of up to nine blocks of a logit of up to 8 cuts 17 terms at 2^-25 and the sum at 2^-23 of the
-            // largest, a quarter of which is what 16 such errors of one sign are likely to come to.
+            // Logits stay f32. Each of up to nine blocks of a logit of up to 8 cuts 17 terms at
+            // 2^-25 and the sum at 2^-23 of the largest, a quarter of which is what 16 such errors
+            // of one sign are likely to come to.
             scores: 2e-5,
             extreme_scores: 5e-6,
-            // The gradient of each logit is rounded, by up to u and evenly, so that a sum of them is off by 0.6 u of its typical
-            // size, and one in a million by five times as much; dx is rounded again.
+            // The gradient of each logit is rounded, by up to u and evenly, so that a sum of them
+            // is off by 0.6 u of its typical size, and one in a million by five times as much; dx
+            // is rounded again.
             head_gradient: 4.0 * ONCE,
             head_gradient_noise: 1e-6,
             // Weights are exact f32, in two parts; moments are f32.
             adamw: 1e-6,
             weight_decay: 2e-7,
             norm: 1e-6,
-            // The gradients of a shared prompt's rows are rounded once for all responses instead of once for each, in every
-            // layer.
+            // The gradients of a shared prompt's rows are rounded once for all responses instead of
+            // once for each, in every layer.
             shared_prompt: 16.0 * ONCE,
-            // A loss of a hundred scores, each the outcome of some tens of roundings by u, is off by 0.3 at most. Where that is
-            // little beside twice a step of the slope, which it is for the larger gradients, these agree to a twentieth.
+            // A loss of a hundred scores, each the outcome of some tens of roundings by u, is off
+            // by 0.3 at most. Where that is little beside twice a step of the slope, which it is
+            // for the larger gradients, these agree to a twentieth.
             derivatives: 0.25,
             derivative_noise: 0.3,
             derivative_step: 0.03,
             // Log-probs of a model of two layers: some tens of roundings of logits of about 2.
             drawn: 0.05,
-            // Rounding moves a number by up to u over its mantissa, which is between 1 and 2: as a root mean square by
-            // u sqrt(3 / (8 ln 2)) / sqrt(3), as evenly distributed numbers of up to 0.74 u do. A product of x and W sees that
-            // of W, and as much again of x, of its own result, and of what that is added to: four times the variance that W
-            // has alone. On the way back the same holds of the gradients, so that it is seven times. Another factor of two, since
-            // both sides are what one or a few draws of such noise have come to.
+            // Rounding moves a number by up to u over its mantissa, which is between 1 and 2: as a
+            // root mean square by u sqrt(3 / (8 ln 2)) / sqrt(3), as evenly distributed numbers of
+            // up to 0.74 u do. A product of x and W sees that of W, and as much again of x, of its
+            // own result, and of what that is added to: four times the variance that W has alone.
+            // On the way back the same holds of the gradients, so that it is seven times. Another
+            // factor of two, since both sides are what one or a few draws of such noise have come
+            // to.
             oracles: OracleTolerance::Rounding { unit: 0.74 / 256.0, scores: 4.0, gradients: 5.3 },
         }
     }

@@ -1,4 +1,4 @@
-//! What fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
+//! What fits on which GPU: docs/guides/gpus.md has this table, and `UPDATE_DOCS=1` writes it there.
 
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
@@ -20,7 +20,8 @@ fn layout(model: &Qwen2) -> Layout {
     Layout::new(&ModelConfig::read(dir.path()).unwrap())
 }
 
-/// On-policy updates of 64 prompts with 8 responses each: prompts of up to 1024 tokens, responses of up to 4096.
+/// On-policy updates of 64 prompts with 8 responses each: prompts of up to 1024 tokens, responses
+/// of up to 4096.
 fn demand(offloads_moments: bool) -> Demand {
     let (longest, responses) = (1024 + 4096, 64 * 8);
     Demand {
@@ -65,8 +66,8 @@ fn passes_read_two_bytes_of_a_weight_in_bf16_and_four_in_f32() {
     }
 }
 
-/// One line a model and a way to keep its numbers: the least memory, and for each card the tokens of keys and values that
-/// sampling has room for.
+/// One line a model and a way to keep its numbers: the least memory, and for each card the tokens
+/// of keys and values that sampling has room for.
 fn table() -> String {
     let mut table = String::from(
         "| Qwen2.5 | numbers, moments | needs at least | 24 GB | 80 GB | 141 GB |\n|---|---|---:|---:|---:|---:|\n",
@@ -98,11 +99,12 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_fits_on_which_card() {
-    has_table("plans", &table());
+    has_table("../../docs/guides/gpus.md", "plans", &table());
 }
 
-/// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows of gradients by outputs and
-/// 32 of inputs, 2 bytes a number. No dimension of these models wants padding.
+/// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows
+/// of gradients by outputs and 32 of inputs, 2 bytes a number. No dimension of these models wants
+/// padding.
 #[test]
 fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
     for shape in &ALL {
@@ -122,7 +124,8 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
         assert!((billions / shape.billions - 1.0).abs() < 0.01, "{}: {billions} billion weights", shape.name);
         let sets: usize = demand(false).sets.bytes(&backend, &layout).into_iter().sum();
         assert_eq!(sets, 16 * numbers + waiting, "{}", shape.name);
-        // Of rest and tail, each begins at a multiple of 16 bytes; a rank of several has whole blocks.
+        // Of rest and tail, each begins at a multiple of 16 bytes; a rank of several has whole
+        // blocks.
         assert!(waiting < numbers / 15 && parameters > 100, "{}: {waiting} bytes wait", shape.name);
         let of_eight = ParameterSets { ranks: 8, ..demand(false).sets }.bytes(&backend, &layout)[2];
         assert!(
@@ -141,7 +144,8 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
 fn a_refusal_names_what_would_fit() {
     let seven = layout(&SEVEN);
     let said = |gib, dtype, demand| plan(&seven, gib, dtype, demand).unwrap_err().to_string();
-    // 7.6 billion weights of 16 bytes do not fit 72 GiB, nor do 12 bytes with 2 ranks; without their moments they do.
+    // 7.6 billion weights of 16 bytes do not fit 72 GiB, nor do 12 bytes with 2 ranks; without
+    // their moments they do.
     let offered = said(80, Dtype::Bf16, demand(false));
     assert!(offered.contains(", or memory.offload_moments = true ("), "{offered}");
     assert!(offered.contains("8 ranks (") || offered.contains("4 ranks ("), "{offered}");
@@ -163,8 +167,8 @@ fn a_refusal_names_what_would_fit() {
     plan.check_host(60 * GIB).unwrap();
     let refused = plan.check_host(50 * GIB).unwrap_err().to_string();
     assert!(refused.starts_with("memory.offload_moments asks for 56.7 GiB"), "{refused}");
-    // And without offloading, the program: its loss, the tokens that truncated sampling keeps, and the embedding when it is
-    // saved.
+    // And without offloading, the program: its loss, the tokens that truncated sampling keeps, and
+    // the embedding when it is saved.
     let kept = Demand { kept_tokens: 3 * GIB, loss_tokens: 1 << 20, ..demand(false) };
     let half = layout(&HALF);
     assert_eq!((half.loading_bytes(), half.saving_bytes()), (8 * 256 * 4864, 4 * 151_936 * 896));

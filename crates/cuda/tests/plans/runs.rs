@@ -6,7 +6,7 @@ use isentrope_data::TaskName;
 use isentrope_ranks::World;
 use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
 use isentrope_train::plan::{OVERHEAD, Plan};
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::training_loop::train;
 use isentrope_train::{rl, sft};
@@ -16,7 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is uploaded for a moment, such as rows' numbers: on a device it is part of what a plan has for the program itself.
+/// What is uploaded for a moment, such as rows' numbers: on a device it is part of what a plan has
+/// for the program itself.
 const MOMENT: usize = 96 << 10;
 
 struct Quiet;
@@ -84,8 +85,8 @@ fn emulated(memory: usize, dtype: Dtype) -> Cuda<Emulator> {
         .with_moments_in_pieces_of(9000)
 }
 
-/// Trains with `spare` more than the least memory that there is a plan for, on a device that has no more; returns the plan, and
-/// the weights of the last checkpoint.
+/// Trains with `spare` more than the least memory that there is a plan for, on a device that has no
+/// more; returns the plan, and the weights of the last checkpoint.
 fn run<R: TrainingRecipe>(
     recipe: impl Fn() -> R,
     model: &Path,
@@ -112,7 +113,7 @@ fn run<R: TrainingRecipe>(
     // Memory of the host's is no part of it.
     let planned = plan.peak() - OVERHEAD;
     let try_on = |memory, name: &str, prepared| {
-        let place = Place {
+        let place = RunLocation {
             dir: out.join(name),
             existing: Existing::Refuse,
             source: out.join("recipe.toml"),
@@ -210,7 +211,7 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
     let (device, leaves) = (backend.device().clone(), plan.gradient * 3 / 4);
     let mut greedy = Greedy { device, leaves, taken: None, notes: Vec::new() };
     let out = dir.path().join("out");
-    let place = Place {
+    let place = RunLocation {
         dir: out.join("run"),
         existing: Existing::Refuse,
         source: out.join("recipe.toml"),

@@ -1,4 +1,4 @@
-//! The layouts in which benchmarks of code are published: which columns their rows have, and how a row is asked and judged.
+//! Layouts of published benchmarks of code: their columns, and how a row is asked and judged.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use crate::file_records::{RowReader, read_rows};
 use crate::rows::Row;
 use crate::{DataSettings, Problem, Report, Result};
 
-/// In which layout the problems of a benchmark of code are published.
+/// Layout of a benchmark of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeLayout {
-    /// HumanEval: the beginning of a program, asked for in words.
+    /// HumanEval for chat models: an instruction and the beginning of a program.
     HumanEval,
-    /// The same, where the beginning alone is what a model goes on with.
+    /// HumanEval for base models: the beginning of a program, to be continued.
     HumanEvalCompletion,
     /// MBPP, whole or sanitized: a task in a sentence, with assertions.
     Mbpp,
@@ -25,7 +25,7 @@ pub enum CodeLayout {
     LeetCode,
 }
 
-/// What is read of a row, and what is made of it; an error is what is wrong with it.
+/// Columns to read, and the function that makes a problem of a row.
 type Reading = (&'static [&'static str], fn(&Row, String) -> Result<Problem, String>);
 
 impl CodeLayout {
@@ -78,7 +78,7 @@ pub(super) fn text<'a>(row: &'a Row, column: &str) -> Result<&'a str, String> {
     }
 }
 
-/// The part of a row that its tests are in.
+/// The columns of a row that hold its tests.
 pub(super) fn tests(row: &Row, columns: &[&str]) -> Value {
     let there = |column: &&str| {
         Some(((*column).to_owned(), row.get(*column).filter(|value| !value.is_null())?.clone()))
@@ -86,7 +86,7 @@ pub(super) fn tests(row: &Row, columns: &[&str]) -> Value {
     Value::Object(columns.iter().filter_map(there).collect())
 }
 
-/// The source of a benchmark's problems of a difficulty, by which evaluations tell them apart.
+/// Source of problems of one difficulty, by which evaluations tell them apart.
 pub(super) fn source(benchmark: &str, difficulty: Option<&Value>) -> String {
     match difficulty.and_then(Value::as_str) {
         Some(difficulty) => format!("{benchmark}-{}", difficulty.to_lowercase()),

@@ -1,5 +1,6 @@
-//! LeetCodeDataset (arXiv:2504.14655): `query` is what models are asked; `prompt`, here imports and helpers, `entry_point`
-//! and `test` are as in HumanEval. Its first versions had the query in `meta`.
+//! LeetCodeDataset (arXiv:2504.14655): `query` is what models are asked; `prompt`, here imports and
+//! helpers, `entry_point` and `test` are as in HumanEval. Its first versions had the query in
+//! `meta`.
 
 use serde_json::{Value, json};
 

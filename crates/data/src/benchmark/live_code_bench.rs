@@ -1,8 +1,8 @@
-//! LiveCodeBench (arXiv:2403.07974): problems of contests, with `starter_code` where a method is asked for;
-//! `public_test_cases` and `private_test_cases` are texts of JSON, which may be packed.
+//! LiveCodeBench (arXiv:2403.07974): problems of contests, with `starter_code` where a method is
+//! asked for; `public_test_cases` and `private_test_cases` are texts of JSON, which may be packed.
 //!
-//! Unpacked, the tests of all problems would fill the memory of most machines. The ground truth has them as they are published,
-//! and the verifier unpacks those of a problem when it judges a response.
+//! Unpacked, the tests of all problems would fill the memory of most machines. So the ground truth
+//! has them as published, and the verifier unpacks one problem's tests to judge a response.
 
 use serde_json::{Value, json};
 
@@ -21,10 +21,10 @@ pub(super) const COLUMNS: &[&str] = &[
     "metadata",
 ];
 
-/// Largest row, in bytes: tests of a problem are megabytes.
+/// Largest row, in bytes. One problem's tests take megabytes.
 pub(super) const ROW_BYTES: usize = 512 << 20;
 
-// What the benchmark's own runner tells models.
+// Instructions of the benchmark's own runner.
 const INSTRUCTION: &str = "You are an expert Python programmer. You will be given a question (problem specification) and will \
                            generate a correct Python program that matches the specification and passes all tests.";
 const WITH_STARTER: &str = "You will use the following starter code to write the solution to the problem and enclose your code \

@@ -1,5 +1,5 @@
-//! MBPP (arXiv:2108.07732): a task in a sentence, `text` or, sanitized, `prompt`; and `test_list`, assertions behind
-//! `test_setup_code` or, sanitized, `test_imports`.
+//! MBPP (arXiv:2108.07732): a task in a sentence, `text` or, sanitized, `prompt`; and `test_list`,
+//! assertions behind `test_setup_code` or, sanitized, `test_imports`.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use crate::{Problem, Prompt};
 pub(super) const COLUMNS: &[&str] =
     &["task_id", "text", "prompt", "test_list", "test_setup_code", "test_imports"];
 
-/// The tasks that its authors evaluate on. The others are for training and for examples.
+/// Tasks that the authors evaluate on. The others are for training and for examples.
 const EVALUATED: RangeInclusive<u64> = 11..=510;
 
 /// A problem in the words of its authors, with all its assertions.

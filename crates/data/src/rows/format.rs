@@ -1,17 +1,17 @@
-//! What a data file is, by the ending of its name.
+//! Formats of data files, by the endings of their names.
 
 use std::path::Path;
 
 use crate::{Error, Result};
 
-/// How a data file is written.
+/// Format of a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     pub(crate) form: Form,
     pub(crate) compression: Compression,
 }
 
-/// How rows are written.
+/// Encoding of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// JSON lines.
@@ -22,7 +22,7 @@ pub(crate) enum Form {
     Parquet,
 }
 
-/// What a whole file is compressed with.
+/// Compression of a whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compression {
     None,
@@ -34,7 +34,7 @@ pub(crate) enum Compression {
 pub(crate) const ENDINGS: &str = ".parquet, .jsonl or .json, the last two also with .gz or .zst behind";
 
 impl Format {
-    /// JSON lines as they are.
+    /// Uncompressed JSON lines.
     pub(crate) const LINES: Self = Self { form: Form::Lines, compression: Compression::None };
 
     /// The format of a file of this name; letter case makes no difference.
@@ -46,7 +46,7 @@ impl Format {
         Self::split(path).map(|(_, format)| format).ok_or_else(refused)
     }
 
-    /// A file's name without what tells its format.
+    /// A file's name without the endings of its format.
     pub(crate) fn stem(path: &Path) -> String {
         match Self::split(path) {
             Some((stem, _)) => stem,
@@ -73,7 +73,7 @@ impl Format {
     }
 }
 
-/// What a file is that is not as its name says, by its first bytes.
+/// The real format of a file with a wrong ending, by its first bytes.
 pub(crate) fn disguise(beginning: &[u8]) -> Option<&'static str> {
     let magic: [(&[u8], &str); 4] = [
         (b"PAR1", "is a Parquet file: its name must end in .parquet"),

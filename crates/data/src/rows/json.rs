@@ -1,7 +1,7 @@
 //! Rows of JSON documents: an array of objects, or one object that holds them or their columns.
 //!
-//! An array is read item by item, so that it may be larger than memory. Lines of JSON in a file that is called .json are read
-//! as what they are.
+//! An array is read item by item, so it may be larger than memory. JSON lines in a .json file are
+//! read as such.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -11,14 +11,14 @@ use super::Row;
 use super::jsonl::{Lines, parse, without_mark};
 use super::limits::{MAX_DOCUMENT_SIGNS, MAX_ROW, MAX_SIGNS};
 
-/// Where a document's rows come from.
+/// The rows of a document.
 pub(super) enum Document {
     Items(Items),
     Table(Table),
     Lines(Lines),
 }
 
-/// A failure to read a document: of the system, or what is wrong with the document.
+/// Failure to read a document: an error of the system, or a defect of the document.
 pub(super) enum Failure {
     Io(io::Error),
     Document(String),
@@ -66,7 +66,7 @@ impl Document {
     }
 }
 
-/// The first byte that is not white space, which stays to be read.
+/// Skips white space and returns the next byte without consuming it.
 fn peek(reader: &mut dyn BufRead) -> io::Result<Option<u8>> {
     loop {
         let bytes = reader.fill_buf()?;
@@ -85,16 +85,16 @@ fn peek(reader: &mut dyn BufRead) -> io::Result<Option<u8>> {
     }
 }
 
-/// The rows of an object that is read as a whole.
+/// Rows of an object that is read as a whole.
 pub(super) enum Table {
     Rows(std::vec::IntoIter<Row>),
-    /// Columns of one length, of which rows are made one at a time: as rows they take many times as much.
+    /// Columns of one length. Rows are made one at a time, as all rows take many times the memory.
     Columns(Vec<(String, std::vec::IntoIter<Value>)>),
 }
 
 impl Table {
-    /// The rows of an object: those of the list `data`; else, where every value is a list (or, as pandas writes it, an object),
-    /// those whose columns the values are; else the object itself.
+    /// The rows of an object: the items of the list `data`; else, if every value is a list (or, as
+    /// pandas writes, an object), the rows of these columns; else the object.
     fn of(mut object: Row) -> Result<Self, String> {
         if let Some(Value::Array(items)) = object.get_mut("data")
             && items.iter().all(Value::is_object)
@@ -112,7 +112,7 @@ impl Table {
         if !is_columns(is_list) && !is_columns(Value::is_object) {
             return Ok(Self::Rows(vec![object].into_iter()));
         }
-        // What the first of the columns that are objects calls its rows, in order.
+        // The row names of the first column that is an object, in order.
         let mut keys: Option<Vec<String>> = None;
         let mut columns: Vec<(String, std::vec::IntoIter<Value>)> = Vec::new();
         for (name, column) in object {
@@ -144,7 +144,7 @@ impl Table {
     }
 }
 
-/// Whether a list is the messages of a chat, which one row has.
+/// Whether a list has the messages of a chat, which belong to one row.
 fn is_chat(value: &Value) -> bool {
     let is_message = |item: &Value| item.get("role").is_some() && item.get("content").is_some();
     value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_message))
@@ -163,16 +163,16 @@ impl Iterator for Table {
     }
 }
 
-/// The items of an array, whose opening bracket has been read.
+/// Items of an array whose opening bracket has been consumed.
 pub(super) struct Items {
     reader: Box<dyn BufRead>,
-    /// Of the item read last, from 1.
+    /// Number of the latest item, from 1.
     pub(super) number: usize,
     ended: bool,
 }
 
 impl Items {
-    /// The next item; an inner error is what is wrong with it, and the next can be read all the same.
+    /// Reads the next item. An inner error is the item's defect; reading can go on.
     pub(super) fn next(&mut self) -> Result<Option<Result<Row, String>>, Failure> {
         if self.ended {
             return Ok(None);
@@ -199,8 +199,8 @@ impl Items {
         }))
     }
 
-    /// Takes the bytes up to the comma or bracket behind an item, and returns how many there were; of more than a row may
-    /// have, not all are kept.
+    /// Consumes the bytes up to the comma or bracket after an item and counts them. Bytes beyond
+    /// the longest row are not kept.
     fn scan(&mut self, item: &mut Vec<u8>) -> Result<usize, Failure> {
         let (mut depth, mut in_text, mut escaped, mut len) = (0u64, false, false, 0usize);
         loop {
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use std::io::BufReader;
 
-    /// What becomes of a document, read a few bytes at a time.
+    /// The rows and errors of a document that is read a few bytes at a time.
     fn read(text: &str) -> Vec<String> {
         let reader = BufReader::with_capacity(3, Cursor::new(text.as_bytes().to_vec()));
         let mut document = match Document::open(Box::new(reader)) {
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(read(&chat).len(), 1, "a row of lists, and no columns");
         let both = format!("{{\"prompt\":[{message}],\"completion\":[{message}],\"ids\":[1]}}");
         assert_eq!(read(&both).len(), 1);
-        // Columns whose rows are named are joined by the names.
+        // Columns with named rows are joined by the names.
         let named = "{\n\"a\": {\"7\": 1, \"3\": 2}, \"b\": {\"3\": 2, \"7\": 1}}";
         let mut rows = read(named);
         rows.sort();

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::Row;
 use super::limits::{MAX_ROW, MAX_SIGNS, has_more_signs};
 
-/// The lines that are not blank.
+/// Reader of the lines that are not blank.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
-    /// Of the line read last, from 1.
+    /// Number of the latest line, from 1.
     pub(super) number: usize,
     /// Longest line, in bytes.
     pub(super) longest: usize,
@@ -21,7 +21,7 @@ impl Lines {
         Self { reader, number: 0, longest: MAX_ROW }
     }
 
-    /// The next line; an inner error is what is wrong with it, and the next can be read all the same.
+    /// Reads the next line. An inner error is the line's defect; reading can go on.
     pub(super) fn next(&mut self) -> io::Result<Option<Result<Row, String>>> {
         let mut line = Vec::new();
         loop {
@@ -44,12 +44,12 @@ impl Lines {
     }
 }
 
-/// Bytes without the mark that some editors put before UTF-8.
+/// Strips the byte order mark that some editors write.
 pub(super) fn without_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
 
-/// A row, written as an object of at most so many signs; `what` is what it is called.
+/// Parses a row: an object of at most `signs` signs. `what` names it in messages.
 pub(super) fn parse(bytes: &[u8], what: &str, signs: usize) -> Result<Row, String> {
     if has_more_signs(bytes, signs) {
         return Err(format!("the {what} has more than {signs} values and keys"));
@@ -62,7 +62,7 @@ pub(super) fn parse(bytes: &[u8], what: &str, signs: usize) -> Result<Row, Strin
     }
 }
 
-/// serde_json counts lines within the text it was given, which is line 1 of its own.
+/// serde_json's line number is that within this text, always 1.
 fn without_line(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line 1 column", " at column").replace(" at line 2 column 0", " at its end")
 }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(rows[0].1, Err("the line is longer than 32 MiB".into()));
         assert!(rows[1].1.is_ok() && rows[2].1.is_err() && rows[3].1.is_ok());
         assert_eq!(rows[3].0, 4);
-        // Exactly the longest, and one byte longer with the line's end as that byte.
+        // Lines of exactly the limit, and one byte longer for the line's end.
         for (spaces, good) in [(MAX_ROW - 3, true), (MAX_ROW - 2, false)] {
             let mut text = b"{}".to_vec();
             text.extend(vec![b' '; spaces]);

@@ -1,5 +1,5 @@
-//! How much a data file may come to. A few thousand bytes can be made to unfold into more than any memory holds; what people
-//! write does not come close to these limits.
+//! Limits on the unpacked size of data files. A hostile file of a few thousand bytes can unpack to
+//! more than the memory; real files stay far below these limits.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
@@ -7,32 +7,32 @@ use serde_json::Value;
 
 use super::Row;
 
-/// Largest row, in bytes: of a line, of an item, or of all that is in it.
+/// Largest row, in bytes: of its line or item, or of all its values.
 pub(crate) const MAX_ROW: usize = 32 << 20;
 
-/// About what a value or a key takes of memory beside its text, in bytes.
+/// Approximate memory of a value or a key besides its text, in bytes.
 const PER_VALUE: usize = 32;
 
-/// Most signs of JSON that begin a value or a key, of a row and of a document that is read as a whole.
+/// Most signs (`,` `:` `[` `{`) of JSON in a row, and in a document that is read as a whole.
 pub(crate) const MAX_SIGNS: usize = 1 << 20;
 pub(crate) const MAX_DOCUMENT_SIGNS: usize = 1 << 22;
 
-/// Values and keys of any file, and how many more a byte of it may stand for.
+/// Values and keys that any file may have, and values and keys per byte of a larger one.
 const VALUES_ALWAYS: u64 = 1 << 21;
 const VALUES_PER_BYTE: u64 = 16;
 
-/// What any file may come to, in bytes.
+/// Unpacked bytes that any file may have.
 const ALWAYS: u64 = 64 << 20;
 
-/// How many bytes each byte of a file may come to beyond that.
+/// Further unpacked bytes per byte of the file.
 const PER_BYTE: u64 = 100;
 
-/// How many bytes a file of so many may come to when it is unpacked.
+/// Most unpacked bytes of a file of `bytes` bytes.
 pub(crate) fn allowance(bytes: u64) -> u64 {
     ALWAYS.saturating_add(bytes.saturating_mul(PER_BYTE))
 }
 
-/// That a file unfolds into more than its [`allowance`].
+/// The message that a file exceeds its [`allowance`].
 pub(crate) fn unfolds(bytes: u64) -> String {
     format!(
         "its {bytes} bytes unfold into more than {} MiB, which no data set does; it may be made to do harm",
@@ -40,7 +40,7 @@ pub(crate) fn unfolds(bytes: u64) -> String {
     )
 }
 
-/// Unpacked contents, as long as they do not come to more than they may.
+/// Reader of unpacked contents that fails beyond their [`allowance`].
 pub(crate) struct Unpacked<R> {
     inner: R,
     /// Bytes of the file.
@@ -49,7 +49,7 @@ pub(crate) struct Unpacked<R> {
 }
 
 impl<R: Read> Unpacked<R> {
-    /// `inner` unpacks a file of so many bytes.
+    /// Buffers `inner`, which unpacks a file of `packed` bytes.
     pub(crate) fn buffered(inner: R, packed: u64) -> impl BufRead {
         BufReader::with_capacity(1 << 16, Self { inner, packed, left: allowance(packed) })
     }
@@ -66,7 +66,7 @@ impl<R: Read> Read for Unpacked<R> {
     }
 }
 
-/// Bytes of the texts in a value.
+/// Total bytes of the texts in a value.
 pub(crate) fn text_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -76,7 +76,7 @@ pub(crate) fn text_bytes(value: &Value) -> usize {
     }
 }
 
-/// Values and keys in a value, itself included.
+/// Number of values and keys in a value, itself included.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(values) => values.iter().map(count).sum(),
@@ -85,7 +85,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The values and keys that the rows of a file may still come to.
+/// Budget of values and keys for the rows of a file.
 pub(crate) struct Values {
     /// Bytes of the file.
     bytes: u64,
@@ -95,17 +95,18 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// Of a file of so many bytes.
+    /// The budget of a file of `bytes` bytes.
     pub(crate) fn of(bytes: u64) -> Self {
         Self { bytes, left: VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)), row_bytes: MAX_ROW }
     }
 
-    /// Without a limit, where it is not known how many bytes there will be.
+    /// No limit, for a stream of unknown length.
     pub(crate) fn unlimited() -> Self {
         Self { bytes: 0, left: u64::MAX, row_bytes: MAX_ROW }
     }
 
-    /// Counts a row; an inner error is that it is too large, an outer one that there are too many values.
+    /// Counts a row. An inner error: the row is too large. An outer error: the file has too many
+    /// values.
     pub(crate) fn take(&mut self, row: &Row) -> Result<Result<(), String>, String> {
         let values: usize = row.values().map(|value| 1 + count(value)).sum();
         self.left = self.left.checked_sub(values as u64).ok_or_else(|| {
@@ -123,8 +124,8 @@ impl Values {
     }
 }
 
-/// Whether JSON has more than `most` signs that begin a value or a key, outside of its texts: each may take a hundred times its
-/// own byte when it is read.
+/// Whether JSON has more than `most` signs outside of its texts. Parsed, each may take a hundred
+/// times its byte.
 pub(crate) fn has_more_signs(json: &[u8], most: usize) -> bool {
     if json.len() <= most {
         return false;

@@ -1,7 +1,7 @@
 //! Data files as rows of JSON values, whatever their format.
 //!
-//! [`Rows`] opens one. `format.rs` knows formats by their names, `jsonl.rs`, `json.rs` and `parquet/` read them; `limits.rs` says
-//! how much a file may come to.
+//! [`Rows`] opens a file. `format.rs` has the formats, `jsonl.rs`, `json.rs` and `parquet/` read
+//! them, `limits.rs` bounds their sizes.
 
 mod format;
 mod json;
@@ -33,16 +33,16 @@ pub(crate) use limits::text_bytes;
 /// A row: its columns by name.
 pub type Row = Map<String, Value>;
 
-/// Most names of columns kept for messages.
+/// Most names of columns that are kept for messages.
 const MAX_NAMES: usize = 32;
 
-/// The rows of a data file, one after the other, each with its number; an inner error is what is wrong with a row, an outer one
-/// ends the reading.
+/// Iterator over the rows of a data file, each with its number. An inner error is a row's defect;
+/// an outer error ends the reading.
 pub struct Rows {
     supply: Supply,
     path: PathBuf,
     columns: Vec<String>,
-    /// What the rows may still come to.
+    /// Budget of the rows.
     values: Values,
     ended: bool,
 }
@@ -55,16 +55,17 @@ enum Supply {
 }
 
 impl Rows {
-    /// Opens a data file. Of parquet files only the `wanted` columns are read, and the `further` ones, without any all. What
-    /// cannot be read of a wanted column makes a bad row or a bad file; of a further one it is null.
+    /// Opens a data file. Of a parquet file it reads the `wanted` columns and the `further` ones
+    /// (None: all). An unreadable wanted column makes a bad row or file; an unreadable further
+    /// column is null.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not what its name says.
+    /// When the file cannot be read, or has another format than its name says.
     pub(crate) fn open(path: &Path, wanted: &[&str], further: Option<&[&str]>) -> Result<Self> {
         Self::open_as(path, Format::of(path)?, wanted, further)
     }
 
-    /// Opens a file of any name: where no format has its ending, JSON lines.
+    /// Opens a file. An unknown ending stands for JSON lines.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -72,7 +73,7 @@ impl Rows {
         Self::open_as(path, Format::of(path).unwrap_or(Format::LINES), PROMPT, None)
     }
 
-    /// Reads JSON lines; `name` is what messages call them.
+    /// Reads JSON lines, which messages call `name`.
     pub fn lines(reader: impl BufRead + 'static, name: &Path) -> Self {
         Self::new(Supply::Lines(Lines::new(Box::new(reader))), name, Values::unlimited())
     }
@@ -115,7 +116,7 @@ impl Rows {
         Ok(Self::new(supply, path, values))
     }
 
-    /// Allows rows of so many bytes, where usually at most 32 MiB are allowed. Of a JSON document rows stay as they are.
+    /// Raises the limit on rows from 32 MiB to `bytes`, but not in JSON documents.
     pub(crate) fn allow_rows_of(&mut self, bytes: usize) {
         self.values.row_bytes = bytes;
         if let Supply::Lines(lines) = &mut self.supply {
@@ -123,7 +124,7 @@ impl Rows {
         }
     }
 
-    /// What a row is called: line, item or row.
+    /// Word for a row: line, item or row.
     pub fn unit(&self) -> &'static str {
         match self.supply {
             Supply::Lines(_) => "line",
@@ -132,7 +133,7 @@ impl Rows {
         }
     }
 
-    /// What is wrong with what was not read of the row read last, which has null in its place.
+    /// Defects of the columns of the latest row that could not be read and are null.
     pub(crate) fn unreadable(&self) -> impl Iterator<Item = &str> {
         let parquet = match &self.supply {
             Supply::Parquet(rows) => Some(rows.unread()),
@@ -141,7 +142,7 @@ impl Rows {
         parquet.into_iter().flatten()
     }
 
-    /// The names of the columns, as a parquet file orders them; of others those of the rows so far, by their letters.
+    /// The names of the columns: in a parquet file's order, else those of the rows so far, sorted.
     pub(crate) fn columns(&self) -> Vec<&str> {
         let mut columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
         if !matches!(self.supply, Supply::Parquet(_)) {
@@ -173,7 +174,7 @@ impl Rows {
 }
 
 impl Rows {
-    /// The row, unless there is too much in it, or in all rows together.
+    /// Counts a row against the limits.
     fn counted(
         &mut self,
         row: Option<(usize, Result<Row, String>)>,
@@ -204,7 +205,7 @@ impl Iterator for Rows {
     }
 }
 
-/// A file's contents, unpacked.
+/// Opens the unpacked contents of a file.
 fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>> {
     let packed = file.metadata()?.len();
     let file = BufReader::new(file);
@@ -217,7 +218,7 @@ fn unpacked(file: File, compression: Compression) -> io::Result<Box<dyn BufRead>
     })
 }
 
-/// Refuses what people have instead of JSON lines.
+/// Refuses common formats that are not JSON lines.
 fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
     if let Some(what) = disguise(beginning) {
         return Err(Error::file(path, what));
@@ -230,7 +231,7 @@ fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
             "is a table of separated values; JSON lines are read, an object per line",
         ));
     }
-    // An array that goes on with an object, or over several lines.
+    // An array of objects.
     if let Some(rest) = text.strip_prefix(b"[") {
         let rest = rest.trim_ascii_start();
         if rest.starts_with(b"{") {
@@ -247,7 +248,8 @@ fn failed(path: &Path, failure: Failure) -> Error {
     }
 }
 
-/// What the origins of rows call each file: its name, or its whole path where another has that name too.
+/// Names of files in the origins of rows: the file name, or the whole path if another file has that
+/// name.
 pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
     let short = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let mut count: BTreeMap<String, usize> = BTreeMap::new();

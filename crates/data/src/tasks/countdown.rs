@@ -1,9 +1,11 @@
-//! The built-in task countdown: problems without end, split for training and test, and worked examples.
+//! The built-in task countdown: problems without end, split for training and test, and worked
+//! examples.
 //!
-//! A problem is made by a random attempt: starting from the given numbers, one of all possible steps is taken, each
-//! with the same probability, until one number is left; that number is the target. A step takes two numbers in either
-//! order and an operation, and is possible when its result is an integer from 1 to the largest intermediate. So every
-//! problem can be solved within the bounds, and targets that many attempts reach are likelier.
+//! A problem is made by a random attempt: from the given numbers, it takes one of all possible
+//! steps with equal probability until one number is left, the target. A step combines two numbers,
+//! in either order, by an operation; its result must be an integer from 1 to the largest
+//! intermediate. So every problem has a solution within the bounds, and targets that many attempts
+//! reach are likelier.
 //!
 //! The notation of responses is [`isentrope_reward::countdown`]'s; prompts look like `3 5 7>22:`.
 
@@ -14,20 +16,21 @@ mod tests;
 use std::collections::HashSet;
 
 use isentrope_random::{Draws, Purpose};
+use isentrope_reward::VerifierName;
 use isentrope_reward::countdown::{Challenge, Step};
 use serde_json::Value;
 
-use super::{Endless, Stream, Task};
-use crate::place::Split;
+use super::{Endless, Stream, Task, TaskKind};
+use crate::location::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 
 pub use settings::{CountdownSettings, Demonstrations};
 
-/// Of so many problems one is for test.
+/// One problem in this many is for test.
 const TEST_SHARE: u64 = 8;
 
-/// Which half of all problems a problem belongs to, whatever the settings and the seed: its numbers, whatever their order, with
-/// its target decide. Numbers are below 128 and at most six.
+/// The split of a problem, which its sorted numbers and its target alone decide. Numbers are below
+/// 128 and at most six.
 fn split_of(challenge: &Challenge) -> Split {
     let mut numbers = challenge.numbers.clone();
     numbers.sort_unstable();
@@ -42,28 +45,28 @@ pub(crate) struct Countdown {
     settings: CountdownSettings,
 }
 
-// What problems' random numbers are for: the last coordinate of their key.
+// Last coordinate of the keys of random numbers.
 const TRIAL: u64 = 0;
 const TRAIN: u64 = 1;
 const TEST: u64 = 2;
 const SPLIT: u64 = 3;
 
-/// Attempts made to find out whether settings allow problems at all.
+/// Attempts to find out whether the settings allow problems.
 const TRIALS: u64 = 4096;
 
-/// Attempts made to find a failing one that is new.
+/// Attempts to find a new failing attempt.
 const REDRAWS: usize = 32;
 
-/// The test problems of one size, while they are being made.
+/// Test problems of one size, while they are made.
 #[derive(Default)]
 struct TestSize {
-    /// How many numbers they have.
+    /// Given numbers.
     count: usize,
-    /// How likely the size is, in proportion.
+    /// Probability of the size, in proportion.
     weight: f64,
-    /// Draws made so far, of which some repeat others.
+    /// Draws so far, including repetitions.
     position: u64,
-    /// Problems so far. As in training, other orders of the same numbers are other problems.
+    /// Problems so far. Another order of the numbers is another problem, as in training.
     seen: HashSet<(Vec<u64>, u64)>,
 }
 
@@ -71,45 +74,15 @@ struct TestSize {
 type Solved = (Challenge, Vec<Step>);
 
 impl Countdown {
-    /// The generator with these settings.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when one is out of range, or when there are no problems to train on or none for test.
-    pub fn new(settings: &CountdownSettings) -> Result<Self> {
-        settings.check()?;
-        let countdown = Self { settings: settings.clone() };
-        for (&count, _) in settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
-        {
-            let mut stream = Stream::new(Draws::of(0, Purpose::Problem, count as u64, TRIAL));
-            let mut seen = Vec::new();
-            for _ in 0..TRIALS {
-                if let Some((challenge, _)) = countdown.draw(count, &mut stream) {
-                    seen.push(split_of(&challenge));
-                }
-            }
-            if !(seen.contains(&Split::Train) && seen.contains(&Split::Test)) {
-                return Err(Error::setting(
-                    "data.countdown.numbers",
-                    format!("{:?}", settings.numbers),
-                    format!(
-                        "there are too few problems of {count} numbers; raise largest_number or \
-                         largest_intermediate, or allow more operations"
-                    ),
-                ));
-            }
-        }
-        Ok(countdown)
-    }
-
-    /// Problem `position` of a seed's endless training problems.
+    /// Training problem at a position of a seed.
     fn train(&self, seed: u64, position: u64) -> Problem {
         let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
         problem(&self.solved(Split::Train, &mut stream).0, Split::Train, position)
     }
 
-    /// The first `n` different test problems; the same whatever a run's seed. However many are taken, each size has its
-    /// weight's share of them, to within one problem, as in training. To draw the size with each problem would not do:
-    /// small sizes repeat themselves sooner, and leaving out the repeated ones would leave ever more of the large.
+    /// The first `n` different test problems. For any `n`, each size has its weight's share to
+    /// within one problem. Drawing the size of each problem would favour large sizes, because small
+    /// ones repeat sooner.
     ///
     /// # Errors
     /// [`Error::Setting`] when a size has fewer than its share of `n`.
@@ -125,7 +98,7 @@ impl Countdown {
         let mut problems = Vec::new();
         while problems.len() < n {
             let place = problems.len();
-            // The size that is furthest behind its share.
+            // The size that lacks most of its share.
             let behind = |size: &TestSize| size.weight / sum * (place + 1) as f64 - size.seen.len() as f64;
             let most = |a: &TestSize, b: &TestSize| behind(b).total_cmp(&behind(a));
             let size = sizes
@@ -148,7 +121,7 @@ impl Countdown {
         Ok(problems)
     }
 
-    /// The next test problem of a size that differs from those before; none where it seems that there is no other.
+    /// The next new test problem of a size; None if there seems to be no other.
     fn next_test(&self, size: &mut TestSize) -> Option<Challenge> {
         for _ in 0..10_000 + 10 * size.seen.len() {
             let mut stream = Stream::new(Draws::of(size.count as u64, Purpose::Problem, size.position, TEST));
@@ -161,7 +134,8 @@ impl Countdown {
         None
     }
 
-    /// Worked example `position` of a seed: a problem of a split and a response ([`Demonstrations`]).
+    /// Worked example at a position of a seed: a problem of a split, and a response as in
+    /// [`Demonstrations`].
     fn demonstration(&self, split: Split, seed: u64, position: u64) -> (Problem, String) {
         let of_split = match split {
             Split::Train => 0,
@@ -191,7 +165,7 @@ impl Countdown {
         (problem(&challenge, split, position), response)
     }
 
-    /// A random attempt that misses the target or is abandoned, different from those `before` where one is found.
+    /// A random attempt that misses the target or is abandoned; new, if one is found.
     fn failure(
         &self,
         challenge: &Challenge,
@@ -214,13 +188,14 @@ impl Countdown {
         solution[..last_step - 1].to_vec()
     }
 
-    /// A problem of a split. The number of numbers is drawn once, so that its distribution is exact.
+    /// A problem of a split. The number of numbers is drawn once, so that its distribution is
+    /// exact.
     fn solved(&self, split: Split, stream: &mut Stream) -> Solved {
         let CountdownSettings { numbers, weights, .. } = &self.settings;
         let mut left = stream.uniform() * weights.iter().sum::<f64>();
         let mut count = None;
         for (&n, &weight) in numbers.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
-            // Rounding may leave a little after the last: then it is the last's.
+            // Rounding may leave a remainder after the last size, which then gets it.
             count = Some(n);
             if left < weight {
                 break;
@@ -230,9 +205,9 @@ impl Countdown {
         self.solved_of(count.expect("the settings are checked: a weight is positive"), split, stream)
     }
 
-    /// A problem of a split with so many numbers.
+    /// A problem of a split with `count` numbers.
     fn solved_of(&self, count: usize, split: Split, stream: &mut Stream) -> Solved {
-        // `new` has found problems of this count in both splits, so this ends.
+        // This ends, as `new` has found problems of this size in both splits.
         loop {
             if let Some(solved) = self.draw(count, stream)
                 && split_of(&solved.0) == split
@@ -242,7 +217,7 @@ impl Countdown {
         }
     }
 
-    /// A problem of `count` numbers, unless the attempt that would make it cannot go on.
+    /// A problem of `count` numbers; None if the attempt ends early.
     fn draw(&self, count: usize, stream: &mut Stream) -> Option<Solved> {
         let numbers: Vec<u64> = (0..count).map(|_| 1 + stream.below(self.settings.largest_number)).collect();
         let solution = self.attempt(&numbers, stream)?;
@@ -250,7 +225,7 @@ impl Countdown {
         Some((Challenge { numbers, target }, solution))
     }
 
-    /// Random steps until one number is left, unless no step is possible before.
+    /// Random steps until one number is left; None if no step is possible before.
     fn attempt(&self, numbers: &[u64], stream: &mut Stream) -> Option<Vec<Step>> {
         let mut values = numbers.to_vec();
         let mut steps = Vec::with_capacity(values.len() - 1);
@@ -268,7 +243,7 @@ impl Countdown {
         Some(steps)
     }
 
-    /// Every step from these values within the bounds, with the places of its operands.
+    /// Every step from these values within the bounds, with the indices of its operands.
     fn possible(&self, values: &[u64]) -> Vec<(usize, usize, Step)> {
         let mut possible = Vec::new();
         for (i, &a) in values.iter().enumerate() {
@@ -283,6 +258,44 @@ impl Countdown {
             }
         }
         possible
+    }
+}
+
+impl TaskKind for Countdown {
+    type Settings = CountdownSettings;
+
+    const VERIFIER: VerifierName = VerifierName::Countdown;
+
+    fn new(settings: &CountdownSettings) -> Result<Self> {
+        settings.check()?;
+        let countdown = Self { settings: settings.clone() };
+        for (&count, _) in settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
+        {
+            let mut stream = Stream::new(Draws::of(0, Purpose::Problem, count as u64, TRIAL));
+            let mut seen = Vec::new();
+            for _ in 0..TRIALS {
+                if let Some((challenge, _)) = countdown.draw(count, &mut stream) {
+                    seen.push(split_of(&challenge));
+                }
+            }
+            if !(seen.contains(&Split::Train) && seen.contains(&Split::Test)) {
+                return Err(Error::setting(
+                    "data.countdown.numbers",
+                    format!("{:?}", settings.numbers),
+                    format!(
+                        "there are too few problems of {count} numbers; raise largest_number or \
+                         largest_intermediate, or allow more operations"
+                    ),
+                ));
+            }
+        }
+        Ok(countdown)
+    }
+
+    /// The number of given numbers, which makes problems hard.
+    fn size(ground_truth: &Value) -> Option<(usize, &'static str)> {
+        let challenge = Challenge::from_value(ground_truth).ok()?;
+        Some((challenge.numbers.len(), "numbers"))
     }
 }
 
@@ -304,11 +317,6 @@ impl Task for Countdown {
     fn test_problems(&self, n: usize) -> Result<Vec<Problem>> {
         self.test_set(n)
     }
-}
-
-/// How many numbers a problem of the task gives, by its ground truth; nothing for other problems. It is what makes problems hard.
-pub fn given_numbers(ground_truth: &Value) -> Option<usize> {
-    Challenge::from_value(ground_truth).ok().map(|challenge| challenge.numbers.len())
 }
 
 fn problem(challenge: &Challenge, split: Split, position: u64) -> Problem {

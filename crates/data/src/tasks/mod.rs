@@ -1,18 +1,83 @@
-//! Built-in tasks: problems without end, made and not read.
+//! Built-in tasks: endless problems, made by a program instead of read from a file.
 //!
-//! A task has a file of its own here, its table in [`DataSettings`](crate::DataSettings), and a line in that file's registry.
+//! A task is one file here, with its `mod` line and its entry in [`tasks`].
 
-pub mod countdown;
-pub mod programs;
+pub(crate) mod countdown;
+pub(crate) mod programs;
 
 use std::fmt;
 
 use isentrope_random::Draws;
+use isentrope_reward::VerifierName;
+use serde_json::Value;
 
-use crate::place::Split;
+use crate::location::Split;
+use crate::settings::TaskName;
 use crate::{Example, Problem, Result};
 
-/// Records without end, by position. A position gives the same record whatever was asked for before.
+/// The list of built-in tasks. An entry has the task's module, which is its name in recipes and
+/// that of its table of settings; its type, a [`TaskKind`]; the type of the table; and what the
+/// recipe's reference says of the task and of the table. [`DataSettings`](crate::DataSettings) and
+/// [`TaskName`] are made from it.
+macro_rules! tasks {
+    ($make:ident) => {
+        $make! {
+            countdown: Countdown, CountdownSettings,
+                "Combine given numbers to reach a target, in written steps.",
+                "What problems of the built-in task countdown are like.";
+            programs: Programs, ProgramsSettings,
+                "Write small functions in Python, which tests then call.",
+                "What problems of the built-in task programs are like.";
+        }
+    };
+}
+pub(crate) use tasks;
+
+/// Type of a task that is in the list.
+pub(crate) trait TaskKind: Task + Sized + 'static {
+    /// The recipe's table of the task.
+    type Settings;
+
+    /// Judge of responses to the task's problems.
+    const VERIFIER: VerifierName;
+
+    /// Prepares the task.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) when a setting is out of range or allows no
+    /// problem.
+    fn new(settings: &Self::Settings) -> Result<Self>;
+
+    /// The size of a problem with this ground truth, with its unit, for the metrics of problems of one
+    /// size. None for a problem of another task, or if sizes are not told apart.
+    fn size(_ground_truth: &Value) -> Option<(usize, &'static str)> {
+        None
+    }
+}
+
+/// A built-in task, ready to make problems.
+pub(crate) trait Task {
+    /// The training problems of a seed.
+    fn problems(&self, seed: u64) -> Endless<Problem>;
+
+    /// The worked examples of a seed, for training or test problems; none if the task has no worked
+    /// examples.
+    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>>;
+
+    /// The first `n` test problems, which do not depend on a run's seed and are never trained on.
+    ///
+    /// # Errors
+    /// [`Error::Setting`](crate::Error::Setting) when there are fewer.
+    fn test_problems(&self, n: usize) -> Result<Vec<Problem>>;
+}
+
+/// The size of a problem of a built-in task, by its ground truth, with its unit: 3 numbers. None for
+/// other problems.
+pub fn problem_size(ground_truth: &Value) -> Option<(usize, &'static str)> {
+    TaskName::ALL.iter().find_map(|task| task.size(ground_truth))
+}
+
+/// Endless records by position. A record depends on its position alone.
 pub(crate) struct Endless<T>(Box<dyn Fn(u64) -> T + Send + Sync>);
 
 impl<T> Endless<T> {
@@ -32,22 +97,7 @@ impl<T> fmt::Debug for Endless<T> {
     }
 }
 
-/// A built-in task, ready to make problems.
-pub(crate) trait Task {
-    /// The problems to train on that belong to a seed.
-    fn problems(&self, seed: u64) -> Endless<Problem>;
-
-    /// The worked examples that belong to a seed, of problems to train on or of test problems, for a task that has some.
-    fn demonstrations(&self, split: Split, seed: u64) -> Option<Endless<Example>>;
-
-    /// The first `n` test problems, none of which is ever trained on; the same whatever a run's seed.
-    ///
-    /// # Errors
-    /// [`Error::Setting`](crate::Error::Setting) when there are fewer.
-    fn test_problems(&self, n: usize) -> Result<Vec<Problem>>;
-}
-
-/// Random numbers one after the other.
+/// A sequence of random numbers.
 pub(crate) struct Stream {
     draws: Draws,
     position: u64,
@@ -73,5 +123,25 @@ impl Stream {
     pub(crate) fn uniform(&mut self) -> f64 {
         let position = self.next();
         self.draws.uniform(position)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_file_of_a_task_is_listed() {
+        let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tasks")).unwrap();
+        let paths = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
+        let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let mut stems: Vec<String> = paths.map(stem).filter(|stem| stem != "mod").collect();
+        let mut listed: Vec<&str> = TaskName::ALL.iter().map(|task| task.name()).collect();
+        stems.sort();
+        listed.sort_unstable();
+        assert_eq!(stems, listed);
     }
 }

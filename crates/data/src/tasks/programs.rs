@@ -1,8 +1,10 @@
-//! The built-in task programs: small functions to be written in Python, with tests that are made with them.
+//! The built-in task programs: small functions to be written in Python, with tests that are made
+//! with them.
 //!
-//! A problem asks for steps, in words: `# f(x): keep even, add 3, sum` or `# f(a,b): a plus b, squared`. The response is a
-//! program that defines the function, such as `def f(a,b):return (a+b)**2`. Any program that returns what the tests expect is
-//! right, however it is spelled. Inputs are random; what a function must return for them is computed here, without Python.
+//! A problem asks for steps, in words: `# f(x): keep even, add 3, sum` or `# f(a,b): a plus b,
+//! squared`. The response is a program that defines the function, such as `def f(a,b):return
+//! (a+b)**2`. Any program that returns what the tests expect is right, however it is spelled.
+//! Inputs are random; what a function must return for them is computed here, without Python.
 
 mod expression;
 mod list_function;
@@ -14,10 +16,11 @@ use std::collections::HashSet;
 
 use isentrope_files::sha256;
 use isentrope_random::{Draws, Purpose};
+use isentrope_reward::VerifierName;
 use serde_json::{Value, json};
 
-use super::{Endless, Stream, Task};
-use crate::place::Split;
+use super::{Endless, Stream, Task, TaskKind};
+use crate::location::Split;
 use crate::{Content, Error, Example, Problem, Prompt, Result, Row};
 use expression::Expression;
 use list_function::ListFunction;
@@ -27,14 +30,14 @@ pub use settings::ProgramsSettings;
 /// Largest number that a function returns, on the way to it or for a list's element.
 const LARGEST: i64 = 999_999;
 
-/// Of so many problems one is for test, and is never trained on.
+/// One problem in this many is for test, and never for training.
 const TEST_SHARE: u64 = 8;
 
-// What problems' random numbers are for: the last coordinate of their key.
+// Last coordinate of the keys of random numbers.
 const TRAIN: u64 = 0;
 const TEST: u64 = 1;
 
-/// Worked examples drawn to find one whose mistakes its tests find.
+/// Worked examples to draw until the tests find the mistakes of one.
 const REDRAWS: usize = 32;
 
 /// Generator of problems and worked examples.
@@ -53,7 +56,7 @@ enum Function {
 /// The arguments of a call.
 type Arguments = Vec<Value>;
 
-/// A function with the calls that test programs, and what they return.
+/// A function with the calls that test programs, and their results.
 struct Tested {
     function: Function,
     inputs: Vec<Arguments>,
@@ -61,7 +64,7 @@ struct Tested {
 }
 
 impl Function {
-    /// The kinds of functions, by their number.
+    /// Number of kinds of functions.
     const KINDS: u64 = 2;
 
     fn draw(kind: u64, steps: usize, stream: &mut Stream) -> Self {
@@ -107,14 +110,14 @@ impl Function {
         match self {
             Self::Expression(_) => vec![number().into(), number().into()],
             Self::List(_) => {
-                // From no number to eight, of which long lists tell more.
+                // From none to eight numbers; long lists tell more.
                 let length = number().unsigned_abs().min(8);
                 vec![(0..length).map(|_| number()).collect::<Vec<i64>>().into()]
             }
         }
     }
 
-    /// What it returns, unless numbers grow too large.
+    /// The result, unless numbers grow too large.
     fn call(&self, arguments: &[Value]) -> Option<Value> {
         let number = |value: &Value| value.as_i64();
         match (self, arguments) {
@@ -130,7 +133,7 @@ impl Function {
         inputs.iter().map(|arguments| self.call(arguments)).collect()
     }
 
-    /// Whether it is for test, whatever the settings and the seed.
+    /// Whether the problem is for test, whatever the settings and the seed.
     fn is_for_test(&self) -> bool {
         let hash = sha256(self.words().as_bytes());
         hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)).is_multiple_of(TEST_SHARE)
@@ -138,17 +141,8 @@ impl Function {
 }
 
 impl Programs {
-    /// The generator with these settings.
-    ///
-    /// # Errors
-    /// [`Error::Setting`] when one is out of range.
-    pub fn new(settings: &ProgramsSettings) -> Result<Self> {
-        settings.check()?;
-        Ok(Self { settings: settings.clone() })
-    }
-
-    /// A function of a kind with so many steps, unless this draw gives one of the other split, or one that returns too large
-    /// numbers or nearly always the same.
+    /// A function of a kind with so many steps. None if the draw belongs to the other split, or its
+    /// results are too large or nearly constant.
     fn draw(&self, (kind, steps): (u64, usize), split: Split, stream: &mut Stream) -> Option<Tested> {
         let function = Function::draw(kind, steps, stream);
         if function.is_for_test() != (split == Split::Test) {
@@ -162,7 +156,7 @@ impl Programs {
 
     /// A function of a split.
     fn drawn(&self, split: Split, stream: &mut Stream) -> Tested {
-        // Whatever the settings, most draws give one to train on, and of the others most give one for test.
+        // With any settings most draws are for training, and most others are for test.
         loop {
             let kind = stream.below(Function::KINDS);
             let steps = self.settings.steps[stream.below(self.settings.steps.len() as u64) as usize];
@@ -172,7 +166,8 @@ impl Programs {
         }
     }
 
-    /// The first `n` different test problems: kinds and sizes take turns, so that however many are taken, each has its share.
+    /// The first `n` different test problems. Kinds and sizes take turns, so that each has its
+    /// share of any `n`.
     ///
     /// # Errors
     /// [`Error::Setting`] when there are fewer.
@@ -205,7 +200,8 @@ impl Programs {
         Ok(problems)
     }
 
-    /// Worked example `position` of a seed: a problem of a split and a program, right or mistaken.
+    /// Worked example at a position of a seed: a problem of a split and a program, right or
+    /// mistaken.
     fn demonstration(&self, split: Split, seed: u64, position: u64) -> (Problem, String) {
         let of_split = match split {
             Split::Train => TRAIN,
@@ -217,7 +213,7 @@ impl Programs {
         (problem(&tested, format!("programs {} {position}", split.name())), written.python(&mut stream))
     }
 
-    /// The function that somebody writes who is asked for one: where it is another, the tests tell.
+    /// The function that the example's program computes. If it is mistaken, the tests find out.
     fn written(&self, Tested { function, inputs, outputs }: &Tested, stream: &mut Stream) -> Function {
         for _ in 0..REDRAWS {
             let written = function.mistaken(stream, |stream| stream.uniform() < self.settings.mistakes);
@@ -226,6 +222,17 @@ impl Programs {
             }
         }
         function.clone()
+    }
+}
+
+impl TaskKind for Programs {
+    type Settings = ProgramsSettings;
+
+    const VERIFIER: VerifierName = VerifierName::Code;
+
+    fn new(settings: &ProgramsSettings) -> Result<Self> {
+        settings.check()?;
+        Ok(Self { settings: settings.clone() })
     }
 }
 

@@ -15,7 +15,8 @@ use std::path::Path;
 /// A new directory's results against an old one's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparisons {
-    /// What differs beside the model: seed, version, day, arithmetic and settings of the compared benchmarks, such as
+    /// Differences beside the model: seed, version, day, arithmetic and settings of the compared
+    /// benchmarks, such as
     /// `math500.max_tokens 4096 -> 8192`.
     pub settings: Vec<String>,
     /// The benchmarks by name, in the order of the new directory.
@@ -31,18 +32,19 @@ pub struct BenchmarkComparison {
     pub decoding: [Option<String>; 2],
     /// By the share of correct responses to each problem.
     pub accuracy: PairedTest,
-    /// By pass@k of each problem, for every k above 1 that both have responses for, by its name: "pass@8".
+    /// By pass@k of each problem, for every k above 1 that both have responses for, by its name:
+    /// "pass@8".
     pub pass: Vec<(String, PairedTest)>,
-    /// By whether the most frequent answer to each problem is correct, by its name: "maj@8". Only where both have the same
-    /// number of responses, more than one, and answers.
+    /// By whether the most frequent answer to each problem is correct, by its name: "maj@8". Only
+    /// where both have the same number of responses, more than one, and answers.
     pub majority: Option<(String, PairedTest)>,
     /// By the mean score of the responses to each problem; only if some score is neither 0 nor 1.
     pub score: Option<PairedTest>,
 }
 
 impl Comparisons {
-    /// Compares the benchmarks that are complete in both directories, on the problems that are in both: those with the same
-    /// prompt and ground truth.
+    /// Compares the benchmarks that are complete in both directories, on the problems that are in
+    /// both: those with the same prompt and ground truth.
     ///
     /// # Errors
     /// When one holds no results, or no benchmark is complete in both.
@@ -103,7 +105,7 @@ impl BenchmarkComparison {
                 (count > 0.0).then_some(value)
             })
         };
-        // Of all problems, since pass@k and maj@k are named by it.
+        // The count is over all problems, since pass@k and maj@k are named by it.
         let samples = |asked: &[Asked]| asked.iter().map(|(_, responses)| responses.len()).max().unwrap_or(0);
         let (before, after) = (samples(old), samples(new));
         let of_pass = |k: usize| Some((format!("pass@{k}"), of_problem(Statistic::Pass(k))?));
@@ -149,8 +151,8 @@ fn problems(path: &Path) -> Result<Vec<Asked>> {
     Ok(problems.into_values().collect())
 }
 
-/// The responses to the problems that are in both. Of repeated problems the first is paired with the first, the second with
-/// the second.
+/// The responses to the problems that are in both. Of repeated problems the first is paired with
+/// the first, the second with the second.
 fn paired<'a>(old: &'a [Asked], new: &'a [Asked]) -> Vec<(&'a [Outcome], &'a [Outcome])> {
     let mut known: HashMap<&str, VecDeque<&[Outcome]>> = HashMap::new();
     for (identity, responses) in old {
@@ -242,11 +244,12 @@ mod tests {
         let names: Vec<&str> = compared.pass.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["pass@2", "pass@4"]);
         let [(_, pass2), (_, pass4)] = &compared.pass[..] else { panic!() };
-        // Of six pairs of four responses, the third problem's of three with a verdict.
+        // Six pairs of four responses each; the third problem has three with a verdict.
         let (before, after) = ((0.5 + 0.0 + 2.0 / 3.0) / 3.0, (5.0 / 6.0 + 0.5 + 0.0) / 3.0);
         assert!((pass2.old - before).abs() < 1e-12 && (pass2.new - after).abs() < 1e-12, "{pass2:?}");
         assert_eq!((pass2.problems, pass2.better, pass2.worse), (3, 2, 1));
-        // The third problem has but three verdicts. One problem of two differs: both assignments are as far.
+        // The third problem has but three verdicts. One problem of two differs: both assignments
+        // are as far.
         assert_eq!((pass4.problems, pass4.old, pass4.new, pass4.p), (2, 0.5, 1.0, 1.0));
         let (name, majority) = compared.majority.as_ref().unwrap();
         assert_eq!((name.as_str(), majority.old, majority.better, majority.worse), ("maj@4", 0.0, 1, 0));
@@ -254,7 +257,8 @@ mod tests {
         assert_eq!((&json["pass@2"]["better"], &json["maj@4"]["new"]), (&json!(2), &json!(majority.new)));
         assert_eq!((json["problems"].clone(), json.get("score")), (json!(3), None));
 
-        // With other numbers of responses there is no majority to compare, and pass@k goes as far as both.
+        // With other numbers of responses there is no majority to compare, and pass@k goes as far
+        // as both.
         let fewer: Vec<Asked> = new.iter().map(|(name, all)| (name.clone(), all[..2].to_vec())).collect();
         let compared = BenchmarkComparison::of("set", &old, &fewer).unwrap();
         assert_eq!((compared.pass.len(), &compared.pass[0].0[..], compared.majority), (1, "pass@2", None));

@@ -27,8 +27,8 @@ pub struct Results {
 }
 
 impl Results {
-    /// The day that the chat template was told for the results in a directory, and is told by whoever goes on there. None
-    /// without results, and where the template asks for no day.
+    /// The day that the chat template was told for the results in a directory, and is told by
+    /// whoever goes on there. None without results, and where the template asks for no day.
     ///
     /// # Errors
     /// When its manifest cannot be read.
@@ -36,12 +36,13 @@ impl Results {
         date_of(dir)
     }
 
-    /// Opens a directory to continue in it, or makes it. `manifest` has `model`, `seed` and `benchmarks` by name, and may have
-    /// `date` and `arithmetic`, which is else f32; a benchmark that the directory has beside these is kept.
+    /// Opens a directory to continue in it, or makes it. `manifest` has `model`, `seed` and
+    /// `benchmarks` by name, and may have `date` and `arithmetic`, which is else f32; a benchmark
+    /// that the directory has beside these is kept.
     ///
     /// # Errors
-    /// [`Error::Refused`] when it holds something else, or results of another model, seed or settings, naming each
-    /// difference; [`Error::Io`].
+    /// [`Error::Refused`] when it holds something else, or results of another model, seed or
+    /// settings, naming each difference; [`Error::Io`].
     pub fn open(dir: &Path, manifest: Value) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
         let lock = lock_directory(dir, "writing")?;
@@ -62,8 +63,8 @@ impl Results {
         Ok(Self { dir: dir.to_owned(), manifest, _lock: lock })
     }
 
-    /// The log of a benchmark that is not complete; none when it is. A benchmark is not complete while responses to it could
-    /// not be judged; its numbers then leave results.json.
+    /// The log of a benchmark that is not complete; none when it is. A benchmark is not complete
+    /// while responses to it could not be judged; its numbers then leave results.json.
     ///
     /// # Errors
     /// When what is there cannot be read; [`Error::Io`].
@@ -253,7 +254,7 @@ pub(super) mod tests {
         for part in ["seed 0 -> 1", "a.samples 2 -> 4", "model.w \"1\" -> \"2\"", "--out"] {
             assert!(error.contains(part), "{error}");
         }
-        // What only the older manifest says is a difference too.
+        // A key of the older manifest alone is a difference too.
         let begun = tempfile::tempdir().unwrap();
         let mut special = manifest(&["a"], 0);
         special["arithmetic"] = json!("bf16");

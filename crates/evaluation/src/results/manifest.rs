@@ -1,4 +1,5 @@
-//! `manifest.json`: which model, seed, day, arithmetic and settings a directory's results were made with.
+//! `manifest.json`: which model, seed, day, arithmetic and settings a directory's results were made
+//! with.
 
 use super::setting_changes::{of_all_benchmarks, of_benchmark};
 use crate::error::{Error, Result};
@@ -31,14 +32,16 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
     }
 }
 
-/// The day that the chat template was told, if a directory holds results of a template that asks for one.
+/// The day that the chat template was told, if a directory holds results of a template that asks
+/// for one.
 pub(super) fn date_of(dir: &Path) -> Result<Option<Date>> {
     let manifest = read_manifest(dir)?.unwrap_or_default();
     let date = manifest.get("date").map(|date| date.as_str().unwrap_or_default().parse());
     date.transpose().map_err(|what| Error::invalid(&dir.join(MANIFEST), format!("date: {what}")))
 }
 
-/// How the responses to a benchmark with these settings are drawn, in words; none where they do not tell.
+/// How the responses to a benchmark with these settings are drawn, in words; none where they do not
+/// tell.
 pub(super) fn decoding_of(settings: &Value) -> Option<String> {
     let number = |key: &str| settings[key].as_f64().map(|number| number as f32);
     let off = Sampling::default();

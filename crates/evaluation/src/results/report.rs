@@ -18,15 +18,17 @@ pub struct BenchmarkSummary {
     pub problems: usize,
     /// Responses to each.
     pub samples: usize,
-    /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not tell.
+    /// How they were drawn, such as "temperature 0.6, top-p 0.95"; none where the manifest does not
+    /// tell.
     pub decoding: Option<String>,
-    /// Names as in docs/evaluation.md, with 95 % intervals.
+    /// Names as in docs/guides/evaluate.md, with 95 % intervals.
     pub estimates: BTreeMap<String, Estimate>,
     /// Whether some score is neither 0 nor 1.
     pub is_graded: bool,
     /// Responses by verdict.
     pub verdicts: BTreeMap<String, usize>,
-    /// What else the verifier has measured: the mean of each of its metrics over the judged responses that have it, with 95 %
+    /// The verifier's other metrics: the mean of each over the judged responses that have it, with
+    /// 95 %
     /// intervals.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Estimate>,

@@ -1,5 +1,5 @@
-//! The files of responses to benchmarks. They are written problem by problem, taken up again after an interruption or when
-//! responses could not be judged, and read for the numbers.
+//! The files of responses to benchmarks. They are written problem by problem, taken up again after
+//! an interruption or when responses could not be judged, and read for the numbers.
 
 use crate::error::{Error, Result};
 use crate::statistics::Outcome;
@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the responses to a benchmark are once they are complete.
+/// The file of a benchmark's responses once they are complete.
 pub(super) fn responses(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("responses/{name}.jsonl"))
 }
@@ -27,7 +27,8 @@ struct Position {
     verdict: Verdict,
 }
 
-/// Moves a complete file back among the unfinished ones, if it has responses that could not be judged.
+/// Moves a complete file back among the unfinished ones, if it has responses that could not be
+/// judged.
 pub(super) fn reopen(complete: &Path, partial: &Path) -> Result<bool> {
     let mut is_final = true;
     read_lines(complete, &mut |line| is_final &= line.outcome.verdict.is_scored())?;
@@ -44,15 +45,16 @@ pub struct ResponseLog {
     file: File,
     length: u64,
     problems: usize,
-    /// Where the lines of each finished problem are: offset and length.
+    /// Offset and length of each finished problem's lines.
     places: BTreeMap<usize, (u64, u64)>,
     /// How many responses could not be judged, by problem, when the file was taken up.
     unjudged: BTreeMap<usize, usize>,
 }
 
 impl ResponseLog {
-    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are removed. A problem with
-    /// responses that could not be judged counts as missing: its new lines come after its old ones, and replace them.
+    /// Takes up what an earlier process left. A torn last line and an incomplete last problem are
+    /// removed. A problem with responses that could not be judged counts as missing: its new lines
+    /// come after its old ones, and replace them.
     pub(super) fn open(complete: PathBuf, partial: PathBuf, problems: usize, samples: usize) -> Result<Self> {
         let failed = |e| Error::io(&partial, e);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
@@ -89,7 +91,8 @@ impl ResponseLog {
         Ok(log)
     }
 
-    /// How many responses could not be judged when the file was taken up. Their problems are missing.
+    /// How many responses could not be judged when the file was taken up. Their problems are
+    /// missing.
     pub fn unjudged(&self) -> usize {
         self.unjudged.values().sum()
     }
@@ -166,11 +169,11 @@ pub(super) fn read_lines(path: &Path, each: &mut dyn FnMut(Line)) -> Result<()> 
     Ok(())
 }
 
-/// What tells the parts of a benchmark apart.
+/// The keys that divide a benchmark into parts.
 pub(super) struct Asked {
     /// The problem's source, empty where it has none.
     pub data_source: String,
-    /// What the verifier compared with.
+    /// The ground truth that the verifier compared with.
     pub ground_truth: Value,
 }
 
@@ -203,7 +206,7 @@ mod tests {
         let error = log.finish().unwrap_err();
         let Error::Io { path, source } = &error else { panic!("{error}") };
         assert_eq!((path, source.kind()), (&complete, ErrorKind::UnexpectedEof));
-        // What is whole stays, and the next process goes on from it.
+        // Whole lines stay, and the next process goes on from them.
         assert!(!complete.exists());
         assert_eq!(open().missing(), [0]);
     }

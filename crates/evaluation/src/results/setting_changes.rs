@@ -1,4 +1,4 @@
-//! What differs between the settings of two evaluations.
+//! The differences between the settings of two evaluations.
 
 use isentrope_settings::differences;
 use serde_json::{Map, Value, json};
@@ -13,8 +13,8 @@ pub(super) fn of_all_benchmarks(before: &Value, now: &Value, changes: &mut Vec<S
     differences("arithmetic", &arithmetic(before), &arithmetic(now), changes);
 }
 
-/// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 -> 3`. Of files it says only
-/// that they differ, not their hashes.
+/// Adds the differences between a benchmark's settings in two manifests, such as `mine.limit 2 ->
+/// 3`. Of files it says only that they differ, not their hashes.
 pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mut Vec<String>) {
     let files = |settings: &Value| settings["files_sha256"].clone();
     if files(before) != files(now) {

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use isentrope_data::benchmark::{Benchmark, Choice};
 use isentrope_data::{FileHash, Problem, Report, Split};
-use isentrope_model::hub;
+use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::check_problem;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ impl BenchmarkFiles {
         Ok((problems, report))
     }
 
-    /// What is in the files now.
+    /// The contents of the files now.
     ///
     /// # Errors
     /// When one cannot be read.

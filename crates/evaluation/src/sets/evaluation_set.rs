@@ -26,8 +26,8 @@ pub struct EvaluationSet {
 }
 
 impl EvaluationSet {
-    /// Renders the problems' prompts. Problems whose prompts cannot be rendered are left out, as bad rows of the report.
-    /// `verifier` is the set's own.
+    /// Renders the problems' prompts. Problems whose prompts cannot be rendered are left out, as
+    /// bad rows of the report. `verifier` is the set's own.
     ///
     /// # Errors
     /// When no problem is left, or the verifier cannot be made.
@@ -70,7 +70,7 @@ impl EvaluationSet {
         Ok(Self { name: name.to_owned(), problems, decoding, judge, is_further: false })
     }
 
-    /// The same at a further temperature, under a name of its own.
+    /// This set at a further temperature, under a name of its own.
     pub fn at(&self, temperature: f32) -> Self {
         Self {
             name: name_at(&self.name, temperature),
@@ -81,7 +81,8 @@ impl EvaluationSet {
         }
     }
 
-    /// What was found in the set's files, a paragraph each. Characters that the tokenizer lacks were looked for only in the
+    /// Findings in the set's files, a paragraph each. Characters that the tokenizer lacks were
+    /// looked for only in the
     /// problems that are asked, which may be fewer than the usable rows.
     pub fn findings(&self, report: &Report) -> Vec<String> {
         let asked = self.problems.len();
@@ -99,17 +100,17 @@ impl EvaluationSet {
         }
     }
 
-    /// What tells the set's problems apart: their sources, and the ground truths.
+    /// The keys that divide the set's problems: their sources, and the ground truths.
     pub(crate) fn told_apart(&self) -> impl Iterator<Item = (&str, &Value)> + Clone {
         self.problems.iter().map(|(problem, _)| (&*problem.data_source, &problem.ground_truth))
     }
 
-    /// What to say of problems that differ in too many ways to be told apart.
+    /// A note if there are too many kinds of problems for numbers of each.
     pub fn undivided_note(&self) -> Option<String> {
         Some(format!("{}: {}", self.name, undivided(self.told_apart())?))
     }
 
-    /// What to say of prompts that leave no room in a context for a response.
+    /// A note on prompts that leave no room in a context for a response.
     pub fn too_long_note(&self, context: usize) -> Option<String> {
         let count = self.problems.iter().filter(|(_, tokens)| tokens.len() >= context).count();
         (count > 0).then(|| {
@@ -121,7 +122,8 @@ impl EvaluationSet {
         })
     }
 
-    /// What to say of problems that are among those which are trained on. A set at a further temperature has the problems of
+    /// A note on problems that are among those which are trained on. A set at a further temperature
+    /// has the problems of
     /// another one, which says it.
     pub fn trained_on_note(&self, trained: &Prompts) -> Option<String> {
         let problems = self.problems.iter().map(|(problem, _)| problem).filter(|_| !self.is_further);
@@ -135,7 +137,7 @@ impl EvaluationSet {
         ))
     }
 
-    /// What sampling the responses to all of some sets takes of a model, were they as long as they may be.
+    /// The work of sampling the responses to all of some sets, if they were as long as they may be.
     pub fn work(sets: &[Self], config: &ModelConfig) -> Tokens {
         let of_problem = |decoding: Decoding, prompt: usize| {
             let response = decoding.max_tokens.min(config.context().saturating_sub(prompt));
@@ -151,7 +153,8 @@ impl EvaluationSet {
         problems.map(|(decoding, (_, prompt))| of_problem(decoding, prompt.len())).sum()
     }
 
-    /// What sampling the responses to any of some sets takes: the longest prompt and response together, in tokens, and the
+    /// The sizes of sampling some sets: the longest prompt and response together, in tokens, and
+    /// the
     /// most responses at a time.
     pub fn demand(sets: &[Self], context: usize) -> (usize, usize) {
         let prompts = |set: &Self| {

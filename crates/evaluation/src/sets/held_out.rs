@@ -5,19 +5,21 @@ use super::evaluation_set::EvaluationSet;
 use crate::error::{Error, Result};
 use crate::settings::{EvaluationSettings, PROBLEMS};
 use isentrope_data::benchmark::{Benchmark, Choice, Decoding};
-use isentrope_data::{Place, Problem, Report, Split};
-use isentrope_model::hub;
+use isentrope_data::{DataLocation, Problem, Report, Split};
+use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
 use std::path::PathBuf;
 
-/// The sets that `eval` asks for: its files and benchmarks, or else the test problems of the built-in task, if `data` names
-/// it, each at every temperature of `eval`; none where it never evaluates. `max_tokens` is the longest response where neither
-/// `eval` nor a benchmark's definition says. `notes` gets what was found in the files. `progress` hears of downloads.
+/// The sets that `eval` asks for: its files and benchmarks, or else the test problems of the
+/// built-in task, if `data` names it, each at every temperature of `eval`; none where it never
+/// evaluates. `max_tokens` is the longest response where neither `eval` nor a benchmark's
+/// definition says. `notes` gets what was found in the files. `progress` hears of downloads.
 ///
 /// # Errors
-/// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is wrong with the data, or with
-/// a problem of it; that a prompt of a file does not fit the model's `context`.
+/// [`Error::Setting`] when `eval` names a file that is not there or two sets of one name; what is
+/// wrong with the data, or with a problem of it; that a prompt of a file does not fit the model's
+/// `context`.
 pub fn held_out_sets(
     data: &isentrope_data::DataSettings,
     (eval, max_tokens): (&EvaluationSettings, usize),
@@ -78,23 +80,25 @@ pub fn held_out_sets(
     Ok(sets)
 }
 
-/// The files of each set, with its name: every file of a pattern is a set, and so is a data set on the hub as a whole.
+/// The files of each set, with its name: every file of a pattern is a set, and so is a data set on
+/// the hub as a whole.
 fn named_files(entries: &[PathBuf], progress: &dyn hub::Progress) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let mut named = Vec::new();
-    for place in entries.iter().map(|entry| Place::of(entry)) {
+    for place in entries.iter().map(|entry| DataLocation::of(entry)) {
         let files = place.files(Split::Test, progress).map_err(|e| {
             Error::setting("eval.files", format!("names a place without data: {}", plainly(&e)))
         })?;
         match place {
-            Place::Hub { .. } => named.push((place.name(), files)),
-            _ => named.extend(files.into_iter().map(|file| (Place::File(file.clone()).name(), vec![file]))),
+            DataLocation::Hub { .. } => named.push((place.name(), files)),
+            _ => named
+                .extend(files.into_iter().map(|file| (DataLocation::File(file.clone()).name(), vec![file]))),
         }
     }
     Ok(named)
 }
 
-/// Reads those files of `eval` that are on this machine as far as that can be done without a model, and returns what was found
-/// in them.
+/// Reads those files of `eval` that are on this machine as far as that can be done without a model,
+/// and returns what was found in them.
 ///
 /// # Errors
 /// As [`held_out_sets`], for files.
@@ -103,7 +107,7 @@ pub fn check_held_out_files(
     eval: &EvaluationSettings,
     verifier: &VerifierSettings,
 ) -> Result<Vec<String>> {
-    let is_local = |entry: &&PathBuf| Place::of(entry).is_local();
+    let is_local = |entry: &&PathBuf| DataLocation::of(entry).is_local();
     let entries: Vec<PathBuf> = eval.files_read().iter().filter(is_local).cloned().collect();
     let problems = eval.problems.unwrap_or(PROBLEMS);
     let found = |(_, files): (String, Vec<PathBuf>)| {

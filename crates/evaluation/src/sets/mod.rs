@@ -1,4 +1,5 @@
-//! Sets of problems to measure on: [`EvaluationSet`], from a benchmark's files or as a recipe's `[eval]` says.
+//! Sets of problems to measure on: [`EvaluationSet`], from a benchmark's files or as a recipe's
+//! `[eval]` says.
 
 mod benchmark_files;
 mod evaluation_set;

@@ -1,8 +1,9 @@
-//! Confidence intervals: how far a number about a set could be off because the set has these problems and no others.
+//! Confidence intervals: how far a number about a set could be off because the set has these
+//! problems and no others.
 //!
-//! The percentile bootstrap (Efron 1979): problems are drawn with replacement, as many as there are, again and again; the
-//! interval holds the middle 95 % of the values that the number takes. Problems are drawn with all their responses, which are
-//! not drawn by themselves.
+//! The percentile bootstrap (Efron 1979): problems are drawn with replacement, as many as there
+//! are, again and again; the interval holds the middle 95 % of the values that the number takes.
+//! Problems are drawn with all their responses, which are not drawn by themselves.
 
 use isentrope_random::{Draws, Purpose};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// From the number and the values that it takes in sets drawn at random; without any, the interval is the number alone.
+    /// From the number and the values that it takes in sets drawn at random; without any, the
+    /// interval is the number alone.
     pub fn new(value: f64, mut drawn: Vec<f64>) -> Self {
         drawn.retain(|x| !x.is_nan());
         drawn.sort_by(f64::total_cmp);
@@ -37,17 +39,18 @@ impl Estimate {
         Self { value, low: end(tail), high: end(1.0 - tail) }
     }
 
-    /// Whether the number was the same in all drawn sets, as where every problem has come out alike. The interval then says
-    /// nothing: other problems need not come out so.
+    /// Whether the number was the same in all drawn sets, as where every problem has come out
+    /// alike. The interval then says nothing: other problems need not come out so.
     pub fn has_no_spread(&self) -> bool {
         self.high - self.low <= ROUNDING * self.value.abs()
     }
 }
 
-/// The values that numbers about a set of problems take in each of [`RESAMPLES`] sets drawn from it. Each number is a ratio of
-/// two sums over problems, given by every problem's numerator and denominator: `statistics` is `[numbers, problems]`, the
-/// result `[numbers, RESAMPLES]`, with NaN where the denominators add up to 0. Without problems nothing is drawn. The drawn
-/// sets are the same for all numbers; they depend on the set's name and the number of problems alone.
+/// The values that numbers about a set of problems take in each of [`RESAMPLES`] sets drawn from
+/// it. Each number is a ratio of two sums over problems, given by every problem's numerator and
+/// denominator: `statistics` is `[numbers, problems]`, the result `[numbers, RESAMPLES]`, with NaN
+/// where the denominators add up to 0. Without problems nothing is drawn. The drawn sets are the
+/// same for all numbers; they depend on the set's name and the number of problems alone.
 pub fn resampled(name: &str, statistics: &[Vec<(f64, f64)>]) -> Vec<Vec<f64>> {
     let problems = statistics.first().map_or(0, Vec::len);
     let mut drawn = vec![Vec::new(); statistics.len()];
@@ -80,8 +83,8 @@ pub(super) fn stream(name: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The value below which a share of the sorted values lies, interpolated between neighbours (Hyndman and Fan 1996, type
-/// 7).
+/// The value below which a share of the sorted values lies, interpolated between neighbours
+/// (Hyndman and Fan 1996, type 7).
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let place = share * sorted.len().checked_sub(1)? as f64;
     let below = place as usize;
@@ -102,7 +105,8 @@ mod tests {
         assert_eq!(quantile(&[], 0.5), None);
     }
 
-    /// The interval of a mean of n shares p is close to that of the normal approximation of the binomial distribution.
+    /// The interval of a mean of n shares p is close to that of the normal approximation of the
+    /// binomial distribution.
     #[test]
     fn the_interval_of_a_mean_is_that_of_the_binomial_distribution() {
         let (n, right) = (400, 120);

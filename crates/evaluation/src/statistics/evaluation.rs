@@ -9,7 +9,8 @@ use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a run calls the entropy of a set on the states from before its first step, and the policy's distance from then.
+/// The metrics of a set's entropy on the initial states, and of the policy's distance from the
+/// initial one.
 pub const ENTROPY_INITIAL_STATES: &str = "entropy_initial_states";
 /// See [`ENTROPY_INITIAL_STATES`].
 pub const KL_INITIAL: &str = "kl_initial";
@@ -19,12 +20,14 @@ pub const KL_INITIAL: &str = "kl_initial";
 pub struct Evaluation {
     /// The set.
     pub name: String,
-    /// Whether it is another set at a further temperature: it is recorded, and does not count in the mean of sets.
+    /// Whether it is another set at a further temperature: it is recorded, and does not count in
+    /// the mean of sets.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_further: bool,
     /// Responses to each problem.
     pub samples: usize,
-    /// Mean over problems of the share of correct responses; none where no response could be judged.
+    /// Mean over problems of the share of correct responses; none where no response could be
+    /// judged.
     pub mean: Option<f64>,
     /// The set's parts, where it has several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -36,16 +39,18 @@ pub struct Evaluation {
     pub is_graded: bool,
     /// (k, pass@k) for every power of two up to the number of responses, and that number.
     pub pass: Vec<(usize, f64)>,
-    /// Share of problems whose most frequent answer is correct; none where no response could be judged, or the verifier
-    /// tells no answers.
+    /// Share of problems whose most frequent answer is correct; none where no response could be
+    /// judged, or the verifier tells no answers.
     pub majority: Option<f64>,
-    /// Mean over responses of the mean entropy of their tokens, in nats; none where no response has a token.
+    /// Mean over responses of the mean entropy of their tokens, in nats; none where no response has
+    /// a token.
     pub entropy: Option<f64>,
     /// Mean length, in tokens.
     pub length: f64,
     /// Share of responses that were cut off.
     pub truncated: f64,
-    /// Share of responses that could not be judged; they are left out of everything above but the entropy and lengths.
+    /// Share of responses that could not be judged; they are left out of everything above but the
+    /// entropy and lengths.
     pub faults: f64,
     /// The mean of each of the verifier's own metrics over the judged responses that have it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -100,8 +105,8 @@ impl Evaluation {
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
     }
 
-    /// Every set's numbers under the names of docs/metrics.md, and the mean of the sets' accuracies where there are several;
-    /// what there is no number for is left out.
+    /// Every set's numbers under the names of docs/reference/metrics.md, and the mean of the sets'
+    /// accuracies where there are several; what there is no number for is left out.
     pub fn metrics(evaluations: &[Self]) -> Vec<(String, f64)> {
         let mut metrics: Vec<(String, f64)> = evaluations.iter().flat_map(Self::of_set).collect();
         if evaluations.iter().filter(|e| !e.is_further).count() > 1

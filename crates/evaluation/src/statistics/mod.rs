@@ -1,9 +1,10 @@
-//! What the responses to a set of problems amount to.
+//! Statistics of the responses to a set of problems.
 //!
-//! An `Outcome` is what counts of a response; a `Statistic` is a number about a set of them, [`Evaluation`] all that a run
-//! records, a [`Part`] what it records of some of the problems; `of_verifier.rs` has what verifiers measure beside. An
-//! [`Estimate`] is a number with its interval, a [`PairedTest`] compares two policies, and votes find the answers that are
-//! equal, for maj@k.
+//! An `Outcome` is what counts of a response; a `Statistic` is a number about a set of them,
+//! [`Evaluation`] all that a run records, a [`Part`] what it records of some of the problems;
+//! `of_verifier.rs` has what verifiers measure beside. An [`Estimate`] is a number with its
+//! interval, a [`PairedTest`] compares two policies, and votes find the answers that are equal, for
+//! maj@k.
 
 mod bootstrap;
 mod evaluation;

@@ -1,14 +1,14 @@
-//! What verifiers measure of responses beside the verdict, summed up for a set.
+//! The metrics of verifiers beside the verdict, summed up for a set.
 
 use super::evaluation::KL_INITIAL;
 use super::outcome::Outcome;
 use isentrope_reward::ByMetric;
 
-/// What numbers about a set are called, or begin with where more follows; those that a run adds included.
+/// The names of a set's numbers, or their beginnings, with those that a run adds.
 const TAKEN: [&str; 6] = ["score", "entropy", "length_mean", "truncated", "faults", KL_INITIAL];
 const TAKEN_BEGINNINGS: [&str; 4] = ["mean@", "pass@", "maj@", "entropy_"];
 
-/// What stands before the last part of a name that is taken.
+/// The prefix of the last part of a name that is taken.
 const MARK: &str = "reward_";
 
 /// A metric's sum and number of values, for each problem.
@@ -37,8 +37,9 @@ pub(crate) fn mean(sums: &Sums) -> f64 {
     sum / count
 }
 
-/// What a verifier's metric is called among the numbers about a set. A name whose last part could be one of theirs gets
-/// `reward_` in front of that part. So does one that looks as if it had got it, so that no two names become one.
+/// The name of a verifier's metric among the numbers about a set. A name whose last part could be
+/// one of theirs gets `reward_` in front of that part. So does one that looks as if it had got it,
+/// so that no two names become one.
 pub(crate) fn name_of_metric(name: &str) -> String {
     let (above, last) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
     let plain = last.trim_start_matches(MARK);

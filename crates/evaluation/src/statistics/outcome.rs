@@ -1,16 +1,17 @@
-//! What counts of a response, and of the responses to one problem.
+//! The outcome of a response, and of the responses to one problem.
 
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What counts of a response.
+/// The outcome of a response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What the verifier found.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The verifier's score. In files it is called the reward; the command has no penalties, so there the two are the same.
+    /// The verifier's score. In files it is called the reward; the command has no penalties, so
+    /// there the two are the same.
     #[serde(rename = "reward")]
     pub score: f64,
     /// The answer found.
@@ -24,7 +25,7 @@ pub struct Outcome {
     pub truncated: bool,
     /// Mean entropy over its tokens, in nats.
     pub entropy: f64,
-    /// What else the verifier has measured, by name.
+    /// The verifier's other metrics, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
 }
@@ -69,7 +70,8 @@ impl Outcome {
     }
 }
 
-/// The share of the responses to a problem that are correct, of those that could be judged; none without any.
+/// The share of the responses to a problem that are correct, of those that could be judged; none
+/// without any.
 pub fn accuracy(responses: &[Outcome]) -> Option<f64> {
     let counted = responses.iter().filter(|r| r.counts()).count();
     let right = responses.iter().filter(|r| r.is_correct()).count();
@@ -82,7 +84,8 @@ pub fn mean_score(responses: &[Outcome]) -> Option<f64> {
     (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64)
 }
 
-/// Whether some score is neither 0 nor 1: only then does their mean say more than the share of correct responses.
+/// Whether some score is neither 0 nor 1: only then does their mean say more than the share of
+/// correct responses.
 pub fn is_graded<'a>(responses: impl IntoIterator<Item = &'a Outcome>) -> bool {
     responses.into_iter().any(|r| r.counts() && r.score != 0.0 && r.score != 1.0)
 }

@@ -10,8 +10,8 @@ const EXACT_UP_TO: usize = 20;
 /// Assignments of signs that are drawn where there are too many to try.
 const DRAWN: u64 = 100_000;
 
-/// A difference that is a smaller share of the two numbers is rounding: it arises when the same scores are added in another
-/// order.
+/// A difference that is a smaller share of the two numbers is rounding: it arises when the same
+/// scores are added in another order.
 const ROUNDING: f64 = 1e-12;
 
 /// Two policies' accuracies, mean scores, pass@k or maj@k on the problems that both were asked.
@@ -21,24 +21,26 @@ pub struct PairedTest {
     pub problems: usize,
     /// Mean of that number over the problems, of the policy that the other is compared with.
     pub old: f64,
-    /// That of the other.
+    /// The name of the other.
     pub new: f64,
-    /// `new` - `old`, with the interval of the paired bootstrap, which draws a problem with both its numbers.
+    /// `new` - `old`, with the interval of the paired bootstrap, which draws a problem with both
+    /// its numbers.
     pub difference: Estimate,
     /// Problems on which the new one is better.
     pub better: usize,
     /// Problems on which the new one is worse.
     pub worse: usize,
-    /// The p-value of the two-sided sign-flip permutation test. If the two policies were alike, each problem's difference
-    /// could as well have the other sign. This is the share of all assignments of signs whose mean difference is at least as
-    /// far from 0 as the one found. For accuracies that are 0 or 1 it is the exact McNemar test.
+    /// The p-value of the two-sided sign-flip permutation test. If the two policies were alike,
+    /// each problem's difference could as well have the other sign. This is the share of all
+    /// assignments of signs whose mean difference is at least as far from 0 as the one found. For
+    /// accuracies that are 0 or 1 it is the exact McNemar test.
     pub p: f64,
     /// Whether all assignments of signs were tried; else 100,000 were drawn.
     pub exact: bool,
 }
 
 impl PairedTest {
-    /// Of (old, new) numbers per problem; none without problems.
+    /// Compares (old, new) numbers per problem; none without problems.
     pub fn of(name: &str, pairs: &[(f64, f64)]) -> Option<Self> {
         let count = pairs.len();
         if count == 0 {

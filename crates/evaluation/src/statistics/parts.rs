@@ -1,13 +1,15 @@
-//! The parts of a set whose numbers are told apart: its problems by source, or those of the built-in task by size.
+//! The parts of a set whose numbers are told apart: its problems by source, or those of the
+//! built-in task by size.
 
 use super::outcome::Outcome;
 use super::statistic::Statistic;
-use isentrope_data::countdown::given_numbers;
+use isentrope_data::problem_size;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most parts that a set is divided into: a column with a value of its own for every problem divides nothing.
+/// Most parts that a set is divided into: a column with a value of its own for every problem
+/// divides nothing.
 const MOST: usize = 32;
 
 /// Longest name of a part, in characters, but for what tells it from another.
@@ -35,7 +37,7 @@ impl Part {
         Self { name, mean, pass, entropy, length }
     }
 
-    /// What is measured of a part, and its name.
+    /// The measurements of a part, and its name.
     pub(crate) fn statistics(samples: usize) -> [(String, Statistic); 4] {
         [
             (format!("mean@{samples}"), Statistic::Mean),
@@ -53,16 +55,17 @@ impl Part {
     }
 }
 
-/// What tells the problems of a set apart, with the places of those that are alike.
+/// The keys that divide a set's problems, with the places of the problems of each.
 enum Division<'a> {
     /// Two sources or more.
     Sources(BTreeMap<&'a str, Vec<usize>>),
-    /// How many numbers problems of the built-in task give; nothing where a problem is of another task.
-    Sizes(BTreeMap<usize, Vec<usize>>),
+    /// Sizes of problems of the built-in tasks; empty if a problem is of no such task.
+    Sizes(BTreeMap<(usize, &'static str), Vec<usize>>),
 }
 
-/// The parts of a set, given by the source and the ground truth of each problem: their names, and the places of their
-/// problems. None unless there are 2 to 32. Problems without a source are in no part of those that have one.
+/// The parts of a set, given by the source and the ground truth of each problem: their names, and
+/// the places of their problems. None unless there are 2 to 32. Problems without a source are in no
+/// part of those that have one.
 pub(crate) fn parts<'a>(
     problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone,
 ) -> Vec<(String, Vec<usize>)> {
@@ -71,7 +74,7 @@ pub(crate) fn parts<'a>(
             safe_names(sources.keys().copied()).into_iter().zip(sources.into_values()).collect()
         }
         Division::Sizes(sizes) if (2..=MOST).contains(&sizes.len()) => {
-            sizes.into_iter().map(|(size, its)| (format!("{size}_numbers"), its)).collect()
+            sizes.into_iter().map(|((size, unit), its)| (format!("{size}_{unit}"), its)).collect()
         }
         _ => Vec::new(),
     }
@@ -96,9 +99,9 @@ fn division<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone) ->
     if sources.len() > 1 {
         return Division::Sources(sources);
     }
-    let mut sizes: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut sizes: BTreeMap<(usize, &'static str), Vec<usize>> = BTreeMap::new();
     for (place, (_, ground_truth)) in problems.enumerate() {
-        match given_numbers(ground_truth) {
+        match problem_size(ground_truth) {
             Some(size) => sizes.entry(size).or_default().push(place),
             None => return Division::Sizes(BTreeMap::new()),
         }
@@ -106,8 +109,8 @@ fn division<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone) ->
     Division::Sizes(sizes)
 }
 
-/// Names for sources, in their order, that are different and safe as part of a metric's name: a source is any text that
-/// somebody has put into a file.
+/// Names for sources, in their order, that are different and safe as part of a metric's name: a
+/// source is any text that somebody has put into a file.
 fn safe_names<'a>(sources: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
     let is_safe = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     let safe = |source: &str| -> String {

@@ -24,14 +24,16 @@ pub enum Statistic {
     Truncated,
     /// Mean length of responses, in tokens.
     Length,
-    /// Mean over responses of the mean entropy of their tokens, in nats. A response without tokens has none.
+    /// Mean over responses of the mean entropy of their tokens, in nats. A response without tokens
+    /// has none.
     Entropy,
     /// Share of responses that could not be judged.
     Faults,
 }
 
 impl Statistic {
-    /// What a problem adds to both sums. Responses that could not be judged add nothing to the first four.
+    /// A problem's contribution to both sums. Responses that could not be judged add nothing to the
+    /// first four.
     pub fn of(self, responses: &[Outcome]) -> (f64, f64) {
         let over_responses = |value: &dyn Fn(&Outcome) -> f64| {
             (responses.iter().map(value).sum::<f64>(), responses.len() as f64)
@@ -69,8 +71,8 @@ impl Statistic {
         if self == Self::Majority && !votes::are_told(problems.iter().flatten()) {
             return None;
         }
-        // Entropies are added one by one and not by problem, since the order of additions decides the last bits and
-        // metrics of earlier runs were added so.
+        // Entropies are added one by one and not by problem, since the order of additions decides
+        // the last bits and metrics of earlier runs were added so.
         let piece = if self == Self::Entropy { 1 } else { usize::MAX };
         let pieces = problems.iter().flat_map(|responses| responses.chunks(piece));
         let (sum, count) = pieces.map(|p| self.of(p)).fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
@@ -78,8 +80,8 @@ impl Statistic {
     }
 }
 
-/// Probability that of k responses drawn without replacement from n, c of them correct, one is correct: the unbiased
-/// estimate of pass@k (Chen et al., arXiv:2107.03374, equation 1).
+/// Probability that of k responses drawn without replacement from n, c of them correct, one is
+/// correct: the unbiased estimate of pass@k (Chen et al., arXiv:2107.03374, equation 1).
 pub fn pass_at(n: usize, c: usize, k: usize) -> f64 {
     if n - c < k {
         return 1.0;

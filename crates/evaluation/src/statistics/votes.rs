@@ -1,17 +1,19 @@
-//! Votes for the most frequent answer to a problem: equal answers are counted together, however they are spelt.
+//! Votes for the most frequent answer to a problem: equal answers are counted together, however
+//! they are spelt.
 //!
-//! Only the verifier knows which answers are equal, so votes are cast where responses are judged. A response keeps the
-//! spelling under which its answer is counted. Equality need not be transitive, since decimals approximate: each answer is
-//! compared with the first answer of every class, and goes to the first class with an equal one.
+//! Only the verifier knows which answers are equal, so votes are cast where responses are judged. A
+//! response keeps the spelling under which its answer is counted. Equality need not be transitive,
+//! since decimals approximate: each answer is compared with the first answer of every class, and
+//! goes to the first class with an equal one.
 
 use super::outcome::Outcome;
-use isentrope_reward::{BatchVerifier, Item, Verdict};
+use isentrope_reward::{Item, Verdict, Verifier};
 use isentrope_rollout::Response;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Sets the vote of each response whose answer equals an earlier one's in another spelling.
-pub fn cast_votes(verifier: &dyn BatchVerifier, item: &Item<'_>, responses: &mut [Response]) {
+pub fn cast_votes(verifier: &dyn Verifier, item: &Item<'_>, responses: &mut [Response]) {
     let mut firsts: Vec<String> = Vec::new();
     // The place in `firsts` of each spelling.
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
@@ -32,16 +34,18 @@ fn vote(response: &Outcome) -> Option<&String> {
     response.vote.as_ref().or(response.extracted.as_ref())
 }
 
-/// Whether the verifier extracts answers at all. A reward of the user's own may judge without naming an answer; then there is
-/// nothing to count. If the verifier does extract answers and no response has one, the majority is wrong.
+/// Whether the verifier extracts answers at all. A reward of the user's own may judge without
+/// naming an answer; then there is nothing to count. If the verifier does extract answers and no
+/// response has one, the majority is wrong.
 pub fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
     let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
     judged.iter().any(|r| vote(r).is_some()) || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
 }
 
-/// The first response with the most frequent answer; of equally frequent answers, the one given first.
+/// The first response with the most frequent answer; of equally frequent answers, the one given
+/// first.
 pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
-    // Of each answer, how many gave it, and the place of the first that did, the earlier the greater.
+    // By answer: how many gave it, and the place of the first that did, the earlier the greater.
     let mut votes: BTreeMap<&String, (usize, Reverse<usize>)> = BTreeMap::new();
     for (place, answer) in responses.iter().enumerate().filter_map(|(place, r)| Some((place, vote(r)?))) {
         votes.entry(answer).or_insert((0, Reverse(place))).0 += 1;
@@ -53,7 +57,7 @@ pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
 mod tests {
     use super::super::evaluation::Evaluation;
     use super::*;
-    use isentrope_reward::{Judgement, VerifierName, VerifierSettings};
+    use isentrope_reward::{Judgement, VerifierError, VerifierName, VerifierSettings};
     use serde_json::{Value, json};
 
     /// Judges boxed answers to a problem, and tells the votes and maj@k.
@@ -139,9 +143,9 @@ mod tests {
     #[test]
     fn every_answer_is_compared_with_the_first_of_a_class() {
         struct Near;
-        impl isentrope_reward::Verifier for Near {
-            fn verify(&self, _: &Item<'_>, response: &str) -> Judgement {
-                Judgement::new(Verdict::Wrong, Some(response.into()), "")
+        impl Verifier for Near {
+            fn verify_batch(&self, _: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+                Ok(Vec::new())
             }
             fn same_answer(&self, _: &Item<'_>, a: &str, b: &str) -> bool {
                 a.parse::<i32>().unwrap().abs_diff(b.parse().unwrap()) <= 1

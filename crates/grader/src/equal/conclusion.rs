@@ -1,7 +1,7 @@
 //! The value that equations arrive at, and whether they are false on the way.
 
 use super::super::answer::{Answer, Quantity};
-use super::super::expression::{Expression, Function};
+use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
 use super::super::relation::Relation;
 use super::super::value::Tolerance;
@@ -90,33 +90,10 @@ pub(super) fn named_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Op
     (is_rounded || others.into_iter().any(names)).then_some(value)
 }
 
-/// Whether an answer is a number, with or without a unit. Sines of plain numbers are left out: they may be of degrees.
+/// Whether an answer is a number, with or without a unit.
 pub(super) fn is_value(answer: &Answer) -> bool {
     match answer {
-        Answer::Quantity(Quantity { expression, .. }) => expression.is_number() && !has_angle(expression),
-        _ => false,
-    }
-}
-
-fn has_angle(expression: &Expression) -> bool {
-    match expression {
-        Expression::Function(
-            Function::Sin
-            | Function::Cos
-            | Function::Tan
-            | Function::Cot
-            | Function::Sec
-            | Function::Csc
-            | Function::Arcsin
-            | Function::Arccos
-            | Function::Arctan
-            | Function::Arccot,
-            _,
-        ) => true,
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
-            parts.iter().any(has_angle)
-        }
-        Expression::Power(power) => has_angle(&power.0) || has_angle(&power.1),
+        Answer::Quantity(Quantity { expression, .. }) => expression.is_number(),
         _ => false,
     }
 }

@@ -24,7 +24,7 @@ impl Comparison<'_> {
                     let other = of_name.next_back();
                     other.is_some_and(|other| kind.agrees(other))
                         || other.is_none()
-                            && !bounds(said, name)
+                            && !said.iter().any(|domain| matches!(domain, Domain::Condition(_)))
                             && (is_any_real(domain) || !is_condition(gold))
                 }
                 Domain::Condition(condition) => self.has_condition(condition, said)?,
@@ -44,9 +44,7 @@ impl Comparison<'_> {
                         || !is_condition(given)
                             && (names(given).contains(&**name) || *kind == NumberKind::Integers(Part::All))
                 }
-                Domain::Condition(condition) => {
-                    adds_nothing(condition, asked) || self.has_condition(condition, asked)?
-                }
+                Domain::Condition(condition) => self.has_condition(condition, asked)?,
             };
             if !is_asked {
                 return Ok(None);
@@ -97,31 +95,4 @@ fn is_any_real(domain: &Domain) -> bool {
 
 fn same_name(a: &Domain, b: &Domain) -> bool {
     matches!((a, b), (Domain::Kind(a, _), Domain::Kind(b, _)) if a == b)
-}
-
-/// Whether domains bound a name.
-fn bounds(domains: &[Domain], name: &str) -> bool {
-    domains.iter().any(|domain| match domain {
-        Domain::Condition(Answer::Chain(sides, relations)) => {
-            relations.iter().any(|relation| relation.is_order())
-                && sides.iter().filter_map(Answer::expression).any(|side| side.mentions(name))
-        }
-        _ => false,
-    })
-}
-
-/// Whether a condition says no more than where a value is attained (x = 2), or where there is one (x is not 0). Of a name
-/// whose kind is asked for it leaves something out.
-fn adds_nothing(condition: &Answer, asked: &[Domain]) -> bool {
-    let names = names(condition);
-    let is_asked = |domain: &Domain| {
-        matches!(domain, Domain::Kind(name, _) if names.contains(&**name)) && !is_any_real(domain)
-    };
-    match condition {
-        Answer::Chain(_, relations) => {
-            relations.iter().all(|relation| matches!(relation, Relation::Equal | Relation::NotEqual))
-                && !asked.iter().any(is_asked)
-        }
-        _ => false,
-    }
 }

@@ -5,20 +5,16 @@
 
 mod collection;
 mod conclusion;
-mod counting;
 mod domain;
-mod noncommuting;
 mod quantity;
 mod relation;
-mod remainder;
 mod spans;
 mod time_of_day;
 mod undone;
 
 use self::collection::{are_forms, by_coordinate, distinct, has_equation, is_reduced, quotient};
-use self::noncommuting::names_matrices;
-use self::quantity::{has_one_case, has_unit_apart};
-use self::time_of_day::{Clock, has_padded_minutes, is_time};
+use self::quantity::{has_unit_apart, names_matrices};
+use self::time_of_day::{Clock, is_time};
 use super::answer::{Answer, Brackets};
 use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
@@ -74,17 +70,17 @@ struct Comparison<'f> {
     is_left_undone: bool,
     /// What is left to spend.
     fuel: &'f mut Fuel,
-    /// Whether letters may be in the other case: not where an answer has a letter in both.
-    ignore_case: bool,
     /// Whether `a:b` is a time of day rather than a ratio.
     are_times: bool,
-    /// Whether the ground truth's letters are apart from its number, as those of a unit are.
-    has_unit_apart: bool,
     /// Whether amounts of money are among the response's values, which may equal what is none.
     has_money: bool,
     /// Whether capital letters are matrices, whose products have an order.
     has_matrices: bool,
-    /// In how many sets what is compared is an element.
+    /// Whether the response's answer is boxed: a fraction in a box is an answer even where it could be reduced.
+    is_boxed: bool,
+    /// Whether the ground truth's letters are apart from its number, as those of a unit are.
+    has_unit_apart: bool,
+    /// In how many sets the compared answers are elements.
     nesting: usize,
 }
 
@@ -100,11 +96,11 @@ impl<'f> Comparison<'f> {
             allow_undone: options.allow_undone,
             is_left_undone: false,
             fuel,
-            ignore_case: true,
             are_times: false,
-            has_unit_apart: false,
             has_money: false,
             has_matrices: false,
+            is_boxed: false,
+            has_unit_apart: false,
             nesting: 0,
         }
     }
@@ -120,7 +116,7 @@ impl<'f> Comparison<'f> {
         }
         let (asked, said) = (Clock::of(&gold.source), Clock::of(&given.source));
         if let (Some(asked), Some(said)) = (&asked, &said)
-            && (asked.is_certain() || said.is_certain())
+            && (asked.is_certain(&gold.source) || said.is_certain(&given.source))
         {
             return Ok(asked.is_same(said).then_some("the same time of day"));
         }
@@ -130,18 +126,17 @@ impl<'f> Comparison<'f> {
                 || given.predicate().is_some_and(|predicate| predicate == gold.text);
             return Ok(same.then_some("the same words"));
         }
-        let names_half = |clock: Option<Clock>| clock.is_some_and(|clock| clock.is_certain());
-        self.are_times = names_half(asked)
-            || names_half(said)
-            || is_time(&gold.source)
-            || has_padded_minutes(&given.source);
+        self.are_times = asked.is_some_and(|clock| clock.is_certain(&gold.source))
+            || said.is_some_and(|clock| clock.is_certain(&given.source))
+            || is_time(&gold.source, true)
+            || is_time(&given.source, false);
         self.has_matrices = [gold, given].iter().any(|reading| names_matrices(&reading.source));
+        self.is_boxed = given.is_boxed && (given.source.contains("frac") || given.source.contains('/'));
         self.has_unit_apart = has_unit_apart(&gold.source);
         self.has_money = given.source.contains("\\$");
         let mut out_of_fuel = None;
         for answer in &gold.answers {
             for other in &given.answers {
-                self.ignore_case = has_one_case(answer) && has_one_case(other);
                 match self.answers_done(answer, other) {
                     Ok(None) => {}
                     Ok(Some(rule)) => return Ok(Some(rule)),

@@ -1,27 +1,29 @@
 //! Expressions with their units.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use num_traits::Signed;
 
 use super::super::answer::{Answer, Quantity, Unit};
 use super::super::expression::{Constant, Expression};
 use super::super::fuel::OutOfFuel;
-use super::super::latex::{Commas, number_length};
 use super::super::phrases::units::is_unit_letter;
-use super::super::value::{Sameness, has_decimal, same_value};
-use super::counting::in_numbers;
-use super::noncommuting::word;
-use super::remainder::{parts, remainder};
+use super::super::value::{Tolerance, has_decimal, rational_value, same_value};
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two expressions. A ground truth without a decimal asks for an exact value: a rounding of it needs as many digits as
-    /// decimals must agree to.
+    /// Two expressions. A ground truth without a decimal asks for an exact value: if it has few decimals itself, they must
+    /// all be given, and none else; a rounding of any other needs as many digits as decimals must agree to.
     pub(super) fn expressions(&mut self, gold: &Expression, given: &Expression) -> Result<bool, OutOfFuel> {
         let mut tolerance = self.tolerance;
         if !has_decimal(gold) {
             tolerance.significant_digits = tolerance.significant_digits.max(tolerance.decimals);
+            let states = |value| tolerance.states(&value);
+            if has_decimal(given) && rational_value(gold, self.fuel)?.is_some_and(states) {
+                tolerance = Tolerance::EXACT;
+            }
         }
-        Ok(same_value(gold, given, tolerance, self.fuel)? == Sameness::Same)
+        same_value(gold, given, tolerance, self.fuel)
     }
 
     /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for what it is: 28% is
@@ -32,22 +34,16 @@ impl Comparison<'_> {
         given: &Quantity,
     ) -> Result<Option<Rule>, OutOfFuel> {
         let (a, b) = (&gold.expression, &given.expression);
-        if let (Some((c, m, is_congruence)), Some((d, n, _))) = (parts(a), parts(b)) {
-            if self.expressions(c, d)? && self.expressions(m, n)? {
-                return Ok(Some("the same number with the same modulus"));
+        let congruent = match (congruence(a), congruence(b)) {
+            (Some((c, m)), Some((d, n))) => {
+                let same = self.expressions(c, d)? && self.expressions(m, n)?;
+                return Ok(same.then_some("the same number with the same modulus"));
             }
-            if is_congruence {
-                return Ok(None);
-            }
-        }
-        // A congruence that is asked for stands as it is.
-        let asked = if parts(a).is_some_and(|(.., is_congruence)| is_congruence) {
-            None
-        } else {
-            remainder(a, self.fuel)?
+            // 5 (mod 7) says 5.
+            (None, Some((dividend, modulus))) if is_reduced(dividend, modulus) => dividend,
+            _ => b,
         };
-        let found = remainder(b, self.fuel)?;
-        let (a, b) = (asked.as_ref().unwrap_or(a), found.as_ref().unwrap_or(b));
+        let b = congruent;
         match (&gold.unit, &given.unit) {
             // To leave out the base is right; to change it is no answer to "in base 8".
             (Unit::Base(digits, _), Unit::None) => {
@@ -72,13 +68,8 @@ impl Comparison<'_> {
             }
             _ => {}
         }
-        if self.has_matrices
-            && let (Some(a), Some(b)) = (word(a), word(b))
-        {
+        if self.has_matrices && is_matrix_product(a) && is_matrix_product(b) {
             return Ok((a == b).then_some("the same product in the same order"));
-        }
-        if let Some((a, b)) = in_numbers(a, b) {
-            return Ok(self.expressions(&a, &b)?.then_some("the same number of choices"));
         }
         if self.expressions(a, b)? {
             return Ok(Some(if gold.unit == given.unit {
@@ -86,13 +77,6 @@ impl Comparison<'_> {
             } else {
                 "the same value, unit left out"
             }));
-        }
-        if self.ignore_case
-            && let Some(renamed) = in_case_of(a, b)
-        {
-            return Ok(self
-                .expressions(a, &renamed)?
-                .then_some("the same value, variables in the other case"));
         }
         if gold.unit == given.unit {
             if self.has_unit_apart
@@ -109,6 +93,44 @@ impl Comparison<'_> {
     }
 }
 
+/// The parts of `a \pmod m`, or of `a \bmod m`.
+pub(super) fn congruence(expression: &Expression) -> Option<(&Expression, &Expression)> {
+    match expression {
+        Expression::Unknown(name, parts) if matches!(&**name, "mod" | "pmod") => match &parts[..] {
+            [dividend, modulus] => Some((dividend, modulus)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether a number is from 0 to below the modulus.
+fn is_reduced(dividend: &Expression, modulus: &Expression) -> bool {
+    match (dividend, modulus) {
+        (Expression::Number(a), Expression::Number(m)) => a.is_integer() && !a.is_negative() && a < m,
+        _ => false,
+    }
+}
+
+/// Whether a text inverts or transposes a capital letter or a product, as is done with matrices.
+pub(super) fn names_matrices(source: &str) -> bool {
+    ["^{-1}", "^T", "^{T}", "^\\top", "^{\\top}", "^t", "^{t}"].iter().any(|mark| {
+        let is_capital = |c: char| c.is_ascii_uppercase() || c == ')';
+        source.match_indices(mark).any(|(place, _)| source[..place].ends_with(is_capital))
+    })
+}
+
+/// Whether an expression is a product of numbers, capital letters and their powers, which has an order.
+fn is_matrix_product(expression: &Expression) -> bool {
+    match expression {
+        Expression::Number(_) => true,
+        Expression::Symbol(name) => name.starts_with(|c: char| c.is_ascii_uppercase()),
+        Expression::Product(factors) => factors.iter().all(is_matrix_product),
+        Expression::Power(power) => is_matrix_product(&power.0),
+        _ => false,
+    }
+}
+
 /// Whether a multiple of pi is in an expression: the number of an angle in radians.
 fn mentions_pi(expression: &Expression) -> bool {
     match expression {
@@ -118,19 +140,12 @@ fn mentions_pi(expression: &Expression) -> bool {
     }
 }
 
-/// Whether a text is a number and, apart from it, a letter: `63 m`, `63 \, m^2`. The one in `63m` may be a variable.
+/// Whether a text is a number and, apart from it, a letter: `63 m`. The one in `63m` may be a variable.
 pub(super) fn has_unit_apart(source: &str) -> bool {
-    let unsigned = source.trim_start_matches(['$', '-', ' ']);
-    let after = &unsigned[number_length(unsigned, Commas::Group)..];
-    let mut letters = after;
-    while let Some(rest) =
-        [" ", "~", "\\,", "\\ ", "\\;", "\\:"].iter().find_map(|space| letters.strip_prefix(space))
-    {
-        letters = rest;
-    }
-    after.len() < unsigned.len()
-        && letters.len() < after.len()
-        && letters.starts_with(|c: char| c.is_ascii_alphabetic())
+    let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b',' | b'.' | b'\\');
+    source.trim_matches('$').split_once([' ', '~']).is_some_and(|(number, unit)| {
+        number.bytes().all(is_digit) && unit.starts_with(|c: char| c.is_ascii_alphabetic())
+    })
 }
 
 /// A quantity as a number without a unit.
@@ -192,44 +207,11 @@ pub(super) fn collect_names<'e>(expression: &'e Expression, names: &mut BTreeSet
     }
 }
 
-/// Whether no two names in an answer are the same letter in two cases.
-pub(super) fn has_one_case(answer: &Answer) -> bool {
-    let mut names = BTreeSet::new();
-    collect_names_of_answer(answer, &mut names);
-    let folded: BTreeSet<String> = names.iter().map(|name| name.to_lowercase()).collect();
-    folded.len() == names.len()
-}
-
 /// Adds the names of variables and functions in an answer.
 pub(super) fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeSet<&'a str>) {
     let (answers, formulas) = answer.parts();
     answers.into_iter().for_each(|part| collect_names_of_answer(part, names));
     formulas.into_iter().for_each(|formula| collect_names(formula, names));
-}
-
-/// The second expression with its variables in the case that the first has them in; `None` if that changes nothing, or if
-/// one letter is there in both cases.
-fn in_case_of(gold: &Expression, given: &Expression) -> Option<Expression> {
-    let (mut wanted, mut found) = (BTreeSet::new(), BTreeSet::new());
-    collect_names(gold, &mut wanted);
-    collect_names(given, &mut found);
-    if wanted == found || wanted.len() != found.len() {
-        return None;
-    }
-    let cases: BTreeMap<String, &str> = wanted.iter().map(|name| (folded(name), *name)).collect();
-    let found_cases: BTreeSet<String> = found.iter().map(|name| folded(name)).collect();
-    if cases.len() != wanted.len() || found_cases.len() != found.len() || !found_cases.iter().eq(cases.keys())
-    {
-        return None;
-    }
-    let mut renamed = given.clone();
-    renamed.rename(&|name| cases.get(&folded(name)).map(|name| (*name).into()));
-    Some(renamed)
-}
-
-/// A name in lower case; of a Greek letter both cases are names of their own.
-fn folded(name: &str) -> String {
-    if name.starts_with('\\') { name.to_owned() } else { name.to_lowercase() }
 }
 
 /// Whether an expression is no more than a name: a variable, a function of names, products and quotients of these.

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::super::answer::{Answer, Quantity};
+use super::super::answer::Answer;
 use super::super::expression::Expression;
 use super::super::fuel::OutOfFuel;
-use super::super::parse::triangle;
-use super::super::relation::{Named, Relation};
+use super::super::relation::Relation;
 use super::super::value::{FactorSign, constant_ratio};
 use super::collection::equations_of_tuple;
 use super::conclusion::{concluded_value, is_value, named_value, names};
@@ -92,12 +91,6 @@ impl Comparison<'_> {
         if gold.0.len() != given.0.len() {
             return Ok(false);
         }
-        if gold.1 == given.1
-            && let (Some(gold), Some(given)) = (correspondence(gold), correspondence(given))
-        {
-            let reversed = given.iter().map(|corners| corners.iter().rev().copied().collect()).collect();
-            return Ok(gold == given || gold == reversed);
-        }
         if gold.1 == given.1 && self.ordered(gold.0, given.0)? {
             return Ok(true);
         }
@@ -105,8 +98,7 @@ impl Comparison<'_> {
         if gold.1 != turned {
             return Ok(false);
         }
-        let mut reversed: Vec<_> = given.0.iter().rev().cloned().collect();
-        move_modulus_to_end(&mut reversed, gold.1);
+        let reversed: Vec<_> = given.0.iter().rev().cloned().collect();
         self.ordered(gold.0, &reversed)
     }
 
@@ -179,16 +171,6 @@ impl Comparison<'_> {
     }
 }
 
-/// Which corners of triangles belong together where the triangles are similar or congruent, in no order.
-fn correspondence<'a>((sides, relations): (&'a [Answer], &[Relation])) -> Option<BTreeSet<Vec<&'a str>>> {
-    if !relations.iter().all(|relation| relation.orders_corners()) {
-        return None;
-    }
-    let corners: Vec<_> = sides.iter().map(|side| triangle(side.expression()?)).collect::<Option<_>>()?;
-    let length = corners.first()?.len();
-    (0..length).map(|place| corners.iter().map(|of_side| of_side.get(place).copied()).collect()).collect()
-}
-
 /// What is said to be a member's set: S of "x in S"; any other answer is its own.
 fn set_of_member(answer: &Answer) -> Option<&Answer> {
     match answer {
@@ -198,23 +180,6 @@ fn set_of_member(answer: &Answer) -> Option<&Answer> {
         },
         answer => Some(answer),
     }
-}
-
-/// In `a \equiv b \pmod m` the modulus goes with the last side, whichever that is.
-fn move_modulus_to_end(sides: &mut [Answer], relations: &[Relation]) {
-    let is_congruence = matches!(relations, [Relation::Named(Named { name: "equiv", .. })]);
-    let [first, Answer::Quantity(last)] = sides else { return };
-    let Answer::Quantity(Quantity { expression: Expression::Unknown(name, parts), .. }) = first else {
-        return;
-    };
-    if !is_congruence || **name != *"pmod" || parts.len() != 2 {
-        return;
-    }
-    let value = parts.swap_remove(0);
-    let modulus = std::mem::take(parts).into_iter();
-    last.expression =
-        Expression::Unknown("pmod".into(), std::iter::once(last.expression.clone()).chain(modulus).collect());
-    *first = Answer::plain(value);
 }
 
 /// The names of the variables and functions in the sides of a chain.

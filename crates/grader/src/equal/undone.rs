@@ -11,9 +11,7 @@ use super::super::relation::Relation;
 use super::super::value::{has_decimal, rational_value};
 use super::Comparison;
 use super::conclusion::named_value;
-use super::counting::{choices, counted};
-use super::quantity::{is_name, without_unit_letters};
-use super::remainder::{self, remainder};
+use super::quantity::{congruence, is_name, without_unit_letters};
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
@@ -34,6 +32,8 @@ impl Comparison<'_> {
     /// Whether the quotient that a ratio is leaves some of the ground truth's number to be worked out.
     pub(super) fn is_division(&mut self, gold: &Quantity, quotient: &Expression) -> Result<bool, OutOfFuel> {
         let gold = &gold.expression;
+        // A ratio is no fraction.
+        self.is_boxed = false;
         let is_undone = !self.allow_undone && is_asked(gold) && self.has_arithmetic(quotient, &[gold])?;
         self.is_left_undone |= is_undone;
         Ok(is_undone)
@@ -42,7 +42,7 @@ impl Comparison<'_> {
     /// Whether this is so where the ground truth is numbers.
     fn leaves_undone(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         let mut asked = formulas(gold);
-        asked.retain(|formula| is_written_out(formula) && !has_decimal(formula));
+        asked.retain(|formula| is_written_out(formula));
         match (gold, given) {
             (_, Answer::Chain(sides, relations)) if are_equations(relations) => {
                 let number = match gold {
@@ -110,7 +110,8 @@ impl Comparison<'_> {
     fn has_arithmetic(&mut self, formula: &Expression, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
         let bare = without_unit_letters(formula);
         let formula = bare.as_ref().unwrap_or(formula);
-        if is_written_out(formula) || is_one_operation(formula) {
+        let is_quotient = self.is_boxed && is_integer_quotient(formula);
+        if is_written_out(formula) || is_one_operation(formula) || is_quotient {
             return Ok(false);
         }
         let Some(value) = self.rational(formula, asked)? else { return Ok(false) };
@@ -125,17 +126,14 @@ impl Comparison<'_> {
         formula: &Expression,
         asked: &[&Expression],
     ) -> Result<Option<BigRational>, OutOfFuel> {
-        if let Some(remainder) = remainder(formula, self.fuel)? {
-            return rational_value(&remainder, self.fuel);
-        }
-        let counted = counted(formula);
-        let formula = counted.as_ref().unwrap_or(formula);
         let value = rational_value(formula, self.fuel)?;
         if value.is_some() || is_name(formula) {
             return Ok(value);
         }
         for number in asked {
-            if self.expressions(number, formula)? {
+            // An irrational number may be what a decimal rounds; a formula with letters that cancel is not.
+            let may_be_rounded = has_decimal(number) && formula.is_number();
+            if !may_be_rounded && self.expressions(number, formula)? {
                 return rational_value(number, self.fuel);
             }
         }
@@ -233,6 +231,18 @@ fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
         && (divisor.abs().is_one() || !(numerator / divisor).is_integer())
 }
 
+/// Whether a formula is a fraction of two integers, whatever its value: 6/2.
+fn is_integer_quotient(formula: &Expression) -> bool {
+    let is_integer = |part: &Expression| matches!(part, Expression::Number(number) if number.is_integer());
+    match without_sign(formula) {
+        Expression::Product(factors) => match &factors[..] {
+            [numerator, divisor] => is_integer(numerator) && divisor.divisor().is_some_and(is_integer),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Whether a number that is written out is this integer: -1, -1.0, -1/1, \frac{2}{-2}.
 fn equals_integer(formula: &Expression, integer: i32) -> bool {
     let value = BigRational::from_integer(integer.into());
@@ -260,10 +270,7 @@ fn is_infinity(formula: &Expression) -> bool {
 fn is_one_operation(formula: &Expression) -> bool {
     use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
     let formula = without_sign(formula);
-    if let Some((_, arguments)) = choices(formula) {
-        return arguments.iter().all(is_written_out);
-    }
-    if let Some((dividend, modulus, _)) = remainder::parts(formula) {
+    if let Some((dividend, modulus)) = congruence(formula) {
         return is_digits(dividend) && is_digits(modulus);
     }
     match formula {
@@ -296,7 +303,7 @@ fn is_scientific(formula: &Expression) -> bool {
     }
 }
 
-/// Whether a formula is a fraction with such an operation above or below, and its value no integer: 3!/20, but not 84/2^2.
+/// Whether a formula is a fraction with such an operation above or below, and its value no integer: 3!/20.
 fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
     let Expression::Product(factors) = without_sign(formula) else { return false };
     let [numerator, reciprocal] = &factors[..] else { return false };

@@ -1,10 +1,10 @@
 //! What the words after an answer do to it: "5, no wait", "5 if n is even", "5, but I am not sure", "5. That is wrong."
 
-use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
     ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, FAULTS, FAULTY,
     FOUND, IN_DENIALS, MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
 };
+use super::super::phrases::{has, has_pair};
 use super::segments::segments;
 use super::sentence::sentence;
 
@@ -41,21 +41,13 @@ pub fn takes_back(after: &str) -> bool {
     let parts = parts(&next);
     let starts_over =
         matches!(word(&parts, 0), "scratch" | "correction" | "oops" | "sorry" | "strike" | "nope");
-    let hesitates = OPENERS.contains(&word(&parts, 0));
+    let hesitates = has(OPENERS, word(&parts, 0));
     starts_over
         || hesitates && owns_mistake(&parts)
         || is_about_answer(&parts)
             && (0..parts.len())
                 .take_while(|&place| !gives_reason(&parts, place))
                 .any(|place| denies(&parts, place))
-}
-
-/// Whether words after a number say that it holds in some cases only: "5 in most cases". Formulas say so by themselves.
-pub fn limits(after: &str) -> bool {
-    let lower = lower(after);
-    let parts = parts(&lower);
-    parts.iter().all(|part| matches!(part, Part::Word(_)))
-        && (0..parts.len()).any(|place| is_partial(&parts, place))
 }
 
 /// Where the sentence ends that a text begins in.
@@ -134,9 +126,9 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
     );
     let is_possible =
         MODALS.contains(&this) && next == "be" && matches!(parts.get(place + 2), Some(Part::Value(_)));
-    CONDITIONS.contains(&this) && before != "even" && !before.ends_with("thing")
+    has(CONDITIONS, this) && before != "even" && !before.ends_with("thing")
         || has_pair(DOUBTFUL_PAIRS, this, next)
-        || DOUBTFUL.contains(&this)
+        || has(DOUBTFUL, this)
         || is_partial(parts, place)
         || is_possible
         || faults(parts, place)
@@ -150,7 +142,7 @@ fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
     let (this, next) = (word(parts, place), word(parts, place + 1));
     let before = place.checked_sub(1).map_or("", |place| word(parts, place));
     let names_some = |part: &Part<'_>| {
-        matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if PARTIAL.contains(word))
+        matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if has(PARTIAL, word))
     };
     let is_some = || parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(names_some);
     match this {
@@ -164,7 +156,7 @@ fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
 /// Whether the word at a place says what is wrong with the answer: "fails", "but it ignores", "but I forgot".
 fn faults(parts: &[Part<'_>], place: usize) -> bool {
     let before = place.checked_sub(1).map_or("which", |place| word(parts, place));
-    FAULTS.contains(&word(parts, place)) && FAULTY.contains(&before)
+    has(FAULTS, word(parts, place)) && FAULTY.contains(&before)
 }
 
 /// Whether a clause says what the answer is: "it is 7", "the real answer is 7".
@@ -186,7 +178,7 @@ fn says_other(parts: &[Part<'_>]) -> bool {
 fn owns_mistake(parts: &[Part<'_>]) -> bool {
     parts.windows(2).any(|pair| {
         matches!(pair, [Part::Word("a" | "an"), Part::Word("mistake" | "error")])
-            || matches!(pair, [Part::Word("i"), Part::Word(verb)] if verb.starts_with("mis") || FAULTS.contains(verb))
+            || matches!(pair, [Part::Word("i"), Part::Word(verb)] if verb.starts_with("mis") || has(FAULTS, verb))
     })
 }
 
@@ -195,15 +187,15 @@ fn denies(parts: &[Part<'_>], place: usize) -> bool {
     let this = word(parts, place);
     let before = |steps: usize| place.checked_sub(steps).and_then(|place| parts.get(place)).copied();
     if matches!(this, "not" | "cannot" | "never") || this.ends_with("n't") {
-        let next = (place + 1..).find(|&next| !IN_DENIALS.contains(&word(parts, next))).unwrap_or(place);
+        let next = (place + 1..).find(|&next| !has(IN_DENIALS, word(parts, next))).unwrap_or(place);
         return match parts.get(next) {
             None | Some(Part::Break) => true,
-            Some(Part::Word(predicate)) => DENIED_PREDICATES.contains(predicate),
+            Some(Part::Word(predicate)) => has(DENIED_PREDICATES, predicate),
             // Another value is denied.
             Some(Part::Value(_)) => false,
         };
     }
-    if FALSE_PREDICATES.contains(&this) {
+    if has(FALSE_PREDICATES, this) {
         let is_said = match before(1) {
             None | Some(Part::Break) => true,
             Some(Part::Word("is" | "was" | "be" | "seems" | "looks" | "'s")) => match before(2) {
@@ -253,7 +245,7 @@ fn is_about_answer(parts: &[Part<'_>]) -> bool {
         rest = more;
     }
     while let [Part::Word(opener), more @ ..] = rest
-        && OPENERS.contains(opener)
+        && has(OPENERS, opener)
     {
         rest = more.strip_prefix(&[Part::Break]).unwrap_or(more);
     }
@@ -262,54 +254,5 @@ fn is_about_answer(parts: &[Part<'_>]) -> bool {
             SUBJECTS.contains(subject)
         }
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_follows_an_answer_may_take_it_back() {
-        for after in [
-            ", no wait, it is not",
-            "$, which is not correct",
-            " if n is even",
-            ", provided that n is even",
-            " only when n is odd",
-            " for $x > 0$",
-            ", but I am not sure",
-            ", I guess",
-            ", it could be 6",
-            " (wrong)",
-            "? No.",
-            ", correction: 6",
-            ", as long as n is even",
-            ". No wait, that is wrong.",
-            ".\n\nThat is not right.",
-        ] {
-            assert!(takes_back(after), "{after}");
-        }
-        for after in [
-            "",
-            ".",
-            ", not 6",
-            " and not 6",
-            " rather than 6",
-            ", since 3 is not right",
-            " because if n were odd it would be 6",
-            ", as x cannot be 0",
-            ", which is not divisible by 4",
-            ", even if n is odd",
-            " for all real x",
-            " when x = 2",
-            " in total, no more and no less",
-            ". Wait, let me verify that.",
-            ". It is not a prime.",
-            ".\n\nNote that 0 is not allowed.",
-            " (the root -1 is extraneous)",
-        ] {
-            assert!(!takes_back(after), "{after}");
-        }
     }
 }

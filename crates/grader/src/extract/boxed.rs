@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::super::phrases::has;
 use super::super::phrases::hedges::ANOTHER;
 use super::super::phrases::statements::{AND, ENDS_LIST, OR};
 use super::denial::denies_next;
@@ -147,7 +148,7 @@ fn joins(gap: &str) -> bool {
         match word.to_ascii_lowercase().as_str() {
             AND | OR => (joined, names_list) = (true, true),
             "quad" | "qquad" | "text" | "textbf" | "textrm" | "mathrm" | "mbox" => {}
-            word if ENDS_LIST.contains(&word) => return false,
+            word if has(ENDS_LIST, word) => return false,
             // The name of what comes next: x =.
             name if name.len() <= 2 => {}
             _ => words += 1,

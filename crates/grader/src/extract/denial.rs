@@ -4,9 +4,9 @@ use super::super::phrases::denials::{
     ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EQUAL, EXCLUDES, FALSE, GIVEN, OPINIONS, OTHERS,
     SUPPOSES, UNREAL,
 };
-use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{FALSE_PREDICATES, MODALS, POSSIBLE};
 use super::super::phrases::statements::ANSWER_NAMES;
+use super::super::phrases::{has, has_pair};
 
 /// Whether the end of a text denies what comes next, or makes something else of it.
 pub fn denies_next(before: &str) -> bool {
@@ -22,14 +22,13 @@ pub fn denies_next(before: &str) -> bool {
         .collect();
     if let [last, rest @ ..] = &words[..] {
         let altering = if *last == "of" { rest.first() } else { Some(last) };
-        if altering.is_some_and(|word| ALTERS.contains(word))
+        if altering.is_some_and(|word| has(ALTERS, word))
             || rest.first().is_some_and(|first| has_pair(EXCLUDES, first, last))
         {
             return true;
         }
     }
-    let skipped =
-        words.iter().take_while(|word| BEFORE_DENIED.contains(word) || OPINIONS.contains(word)).count();
+    let skipped = words.iter().take_while(|word| has(BEFORE_DENIED, word) || OPINIONS.contains(word)).count();
     // "The wrong answer is 5", but not "7 is wrong, the answer is 5".
     let names_answer = match words[..skipped].last() {
         Some(word) => ANSWER_NAMES.contains(word),
@@ -48,7 +47,7 @@ pub fn denies_next(before: &str) -> bool {
     let is_opinion = words[..skipped].iter().any(|word| OPINIONS.contains(word));
     words.get(skipped).is_some_and(|word| {
         DENIALS.contains(word)
-            || names_answer && FALSE_PREDICATES.contains(word)
+            || names_answer && has(FALSE_PREDICATES, word)
             || is_opinion && OTHERS.contains(word)
             || word.strip_suffix('s').is_some_and(|verb| verb != "mean" && OPINIONS.contains(&verb))
             || DENIAL_ENDINGS.iter().any(|ending| word.ends_with(ending))

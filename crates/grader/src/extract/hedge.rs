@@ -113,7 +113,7 @@ pub fn starts_with_word(text: &str, word: &str) -> bool {
 fn after_fillers(mut text: &str) -> &str {
     loop {
         text = text.trim_start_matches([' ', ',']);
-        match AFTER_OR.iter().find(|word| starts_with_word(text, word)) {
+        match AFTER_OR.split(' ').find(|word| starts_with_word(text, word)) {
             Some(word) => text = &text[word.len()..],
             None => return text,
         }

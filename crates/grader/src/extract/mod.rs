@@ -12,7 +12,6 @@ mod statement;
 
 pub use boxed::last_boxed;
 
-use super::choice::names_other;
 use super::latex::is_prose_letter;
 use super::options::Extraction;
 use super::phrases::statements::{CONCLUSIONS, NAME_VERBS};
@@ -148,10 +147,8 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
         }
         return Some((with_number_word(formula, rest), Origin::Formula));
     }
-    if let Some((start, end)) = last_number_outside(text, 0) {
-        return Some((with_number_word(&text[start..end], &text[end..]), Origin::Number));
-    }
-    last_choice(text).map(|choice| (choice.into(), Origin::Formula))
+    let (start, end) = last_number_outside(text, 0)?;
+    Some((with_number_word(&text[start..end], &text[end..]), Origin::Number))
 }
 
 /// The number that the words after a name say that it is.
@@ -180,15 +177,6 @@ fn after_foreign_prose(text: &str) -> Option<&str> {
     let tail = tail.trim_matches(|c: char| c.is_whitespace() || ":：。*".contains(c));
     let reading = Reading::of(tail).ok()?;
     (!reading.is_text() && !denies_next(prose)).then_some(tail)
-}
-
-/// The one letter of a multiple choice in brackets, of a text that is short enough to be about one.
-fn last_choice(text: &str) -> Option<&str> {
-    let place = text.rfind('(').filter(|_| text.len() <= MAX_WHOLE)?;
-    let choice = text.get(place..place + 3)?;
-    let reading = Reading::of(choice).ok()?;
-    let letter = reading.lone_choice()?;
-    (!names_other(text, letter) && !denies_next(&text[..place])).then_some(choice)
 }
 
 /// The last sentence that draws a conclusion.

@@ -5,7 +5,7 @@ use super::super::options::Options;
 use super::super::phrases::hedges::{ANOTHER, BEFORE_NAME};
 use super::super::phrases::numbers::changes_number;
 use super::super::phrases::statements::{ANSWER_NAMES, FINAL, REASONS, VERBS, WHY};
-use super::aftermath::{limits, takes_back};
+use super::aftermath::takes_back;
 use super::boxed::before_open_box;
 use super::denial::{denies_claim, denies_next, end_of, makes_operand};
 use super::hedge::{is_hedged, starts_with_word};
@@ -167,8 +167,7 @@ pub fn answer_in(sentence: &str) -> Option<String> {
     let whole = whole_answer(sentence);
     let sentence = bare_sentence(sentence);
     if let Some(whole) = whole {
-        let is_limited = leading_number(sentence).is_some_and(|end| limits(&sentence[end..]));
-        return Some(if is_limited { format!("{whole}{TAKEN_BACK}") } else { whole });
+        return Some(whole);
     }
     if sentence.ends_with('?') {
         return Some(sentence.into());

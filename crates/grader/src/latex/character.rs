@@ -1,155 +1,38 @@
 //! Characters beyond ASCII, as the LaTeX that means the same.
 
+/// Characters, and the LaTeX that means the same. A command is given with a space after it.
+const LATEX: &str = r"
+−–—‐‑－﹣ -; ＋ +; ×✕⨯ \times; ·⋅∙•∗ \cdot; ÷ \div; ／∕⁄ /; ＝ =; ≤⩽≦ \leq; ≥⩾≧ \geq; ≠ \neq;
+≈≃ \approx; ≅ \cong; ≡ \equiv; ≢ \not\equiv; ∼ \sim; ≁ \not\sim; ≮ \nless; ≯ \ngtr; ≰ \nleq;
+≱ \ngeq; ≪ \ll; ≫ \gg; ≺ \prec; ≻ \succ; ∝ \propto; ∥ \parallel; ∦ \nparallel; ⊥⟂ \perp;
+∤ \nmid; ⊂ \subset; ⊃ \supset; ⊆ \subseteq; ⊇ \supseteq; ⊊ \subsetneq; ⊋ \supsetneq;
+⊄ \not\subset; ⊅ \not\supset; ⊈ \nsubseteq; ⊉ \nsupseteq; ∋ \ni; ∉ \notin; ⊢ \vdash; ⊨ \models;
+¬ \neg; ∧ \land; ∨ \lor; ⊕ \oplus; ⊗ \otimes; ∘ \circ; ⇔⟺ \iff; ⇐⟸ \impliedby; ← \gets;
+↦ \mapsto; ↔ \leftrightarrow; ‰ \permille; ＜ <; ＞ >; ± \pm; ∓ \mp; √ \sqrt; ∛ \sqrt[3];
+∜ \sqrt[4]; ∞ \infty; ∪ \cup; ∩ \cap; ∈ \in; ∖ \setminus; ∅Øø \emptyset; ∑ \sum; ∏ \prod;
+∫ \int; ∠ \angle; △ \triangle; ⇒⟹ \implies; → \to; °º˚ ^\circ; ′’‘ '; ″ ''; ％ %; （ (; ） );
+［【 [; ］】 ]; ｛ {; ｝ }; ⟨〈 \langle; ⟩〉 \rangle; ⌊ \lfloor; ⌋ \rfloor; ⌈ \lceil; ⌉ \rceil; ｜∣ |;
+，、 ,; ：∶ :; 。 .; …⋯ \dots; ½ \frac12; ⅓ \frac13; ⅔ \frac23; ¼ \frac14; ¾ \frac34;
+⅕ \frac15; ⅖ \frac25; ⅗ \frac35; ⅘ \frac45; ⅙ \frac16; ⅚ \frac56; ⅛ \frac18; ⅜ \frac38;
+⅝ \frac58; ⅞ \frac78; ℝ \mathbb{R}; ℤ \mathbb{Z}; ℕ \mathbb{N}; ℚ \mathbb{Q}; ℂ \mathbb{C};
+α \alpha; β \beta; γ \gamma; δ \delta; Δ∆ \Delta; εϵ \epsilon; ζ \zeta; η \eta; θϑ \theta;
+κ \kappa; λ \lambda; μµ \mu; ν \nu; ξ \xi; π \pi; ρ \rho; σ \sigma; Σ \Sigma; τ \tau; φϕ \phi;
+Φ \Phi; χ \chi; ψ \psi; ω \omega; Ω \Omega; ℓ \ell";
+
 /// The LaTeX of a character; `None` where it has no other spelling.
 pub fn latex(character: char) -> Option<&'static str> {
-    Some(match character {
-        '−' | '–' | '—' | '‐' | '‑' | '－' | '﹣' => "-",
-        '＋' => "+",
-        '×' | '✕' | '⨯' => "\\times ",
-        '·' | '⋅' | '∙' | '•' | '∗' => "\\cdot ",
-        '÷' => "\\div ",
-        '／' | '∕' | '⁄' => "/",
-        '＝' => "=",
-        '≤' | '⩽' | '≦' => "\\leq ",
-        '≥' | '⩾' | '≧' => "\\geq ",
-        '≠' => "\\neq ",
-        '≈' | '≃' => "\\approx ",
-        '≅' => "\\cong ",
-        '≡' => "\\equiv ",
-        '≢' => "\\not\\equiv ",
-        '∼' => "\\sim ",
-        '≁' => "\\not\\sim ",
-        '≮' => "\\nless ",
-        '≯' => "\\ngtr ",
-        '≰' => "\\nleq ",
-        '≱' => "\\ngeq ",
-        '≪' => "\\ll ",
-        '≫' => "\\gg ",
-        '≺' => "\\prec ",
-        '≻' => "\\succ ",
-        '∝' => "\\propto ",
-        '∥' => "\\parallel ",
-        '∦' => "\\nparallel ",
-        '⊥' | '⟂' => "\\perp ",
-        '∤' => "\\nmid ",
-        '⊂' => "\\subset ",
-        '⊃' => "\\supset ",
-        '⊆' => "\\subseteq ",
-        '⊇' => "\\supseteq ",
-        '⊊' => "\\subsetneq ",
-        '⊋' => "\\supsetneq ",
-        '⊄' => "\\not\\subset ",
-        '⊅' => "\\not\\supset ",
-        '⊈' => "\\nsubseteq ",
-        '⊉' => "\\nsupseteq ",
-        '∋' => "\\ni ",
-        '∉' => "\\notin ",
-        '⊢' => "\\vdash ",
-        '⊨' => "\\models ",
-        '¬' => "\\neg ",
-        '∧' => "\\land ",
-        '∨' => "\\lor ",
-        '⊕' => "\\oplus ",
-        '⊗' => "\\otimes ",
-        '∘' => "\\circ ",
-        '⇔' | '⟺' => "\\iff ",
-        '⇐' | '⟸' => "\\impliedby ",
-        '←' => "\\gets ",
-        '↦' => "\\mapsto ",
-        '↔' => "\\leftrightarrow ",
-        '‰' => "\\permille ",
-        '＜' => "<",
-        '＞' => ">",
-        '±' => "\\pm ",
-        '∓' => "\\mp ",
-        '√' => "\\sqrt ",
-        '∛' => "\\sqrt[3] ",
-        '∜' => "\\sqrt[4] ",
-        '∞' => "\\infty ",
-        '∪' => "\\cup ",
-        '∩' => "\\cap ",
-        '∈' => "\\in ",
-        '∖' => "\\setminus ",
-        '∅' | 'Ø' | 'ø' => "\\emptyset ",
-        '∑' => "\\sum ",
-        '∏' => "\\prod ",
-        '∫' => "\\int ",
-        '∠' => "\\angle ",
-        '△' => "\\triangle ",
-        '⇒' | '⟹' => "\\implies ",
-        '→' => "\\to ",
-        '°' | 'º' | '˚' => "^\\circ ",
-        '′' | '’' | '‘' => "'",
-        '″' => "''",
-        '％' => "%",
-        '（' => "(",
-        '）' => ")",
-        '［' | '【' => "[",
-        '］' | '】' => "]",
-        '｛' => "{",
-        '｝' => "}",
-        '⟨' | '〈' => "\\langle ",
-        '⟩' | '〉' => "\\rangle ",
-        '⌊' => "\\lfloor ",
-        '⌋' => "\\rfloor ",
-        '⌈' => "\\lceil ",
-        '⌉' => "\\rceil ",
-        '｜' | '∣' => "|",
-        '，' | '、' => ",",
-        '；' => ";",
-        '：' | '∶' => ":",
-        '。' => ".",
-        '…' | '⋯' => "\\dots ",
-        '½' => "\\frac12",
-        '⅓' => "\\frac13",
-        '⅔' => "\\frac23",
-        '¼' => "\\frac14",
-        '¾' => "\\frac34",
-        '⅕' => "\\frac15",
-        '⅖' => "\\frac25",
-        '⅗' => "\\frac35",
-        '⅘' => "\\frac45",
-        '⅙' => "\\frac16",
-        '⅚' => "\\frac56",
-        '⅛' => "\\frac18",
-        '⅜' => "\\frac38",
-        '⅝' => "\\frac58",
-        '⅞' => "\\frac78",
-        'ℝ' => "\\mathbb{R}",
-        'ℤ' => "\\mathbb{Z}",
-        'ℕ' => "\\mathbb{N}",
-        'ℚ' => "\\mathbb{Q}",
-        'ℂ' => "\\mathbb{C}",
-        'α' => "\\alpha ",
-        'β' => "\\beta ",
-        'γ' => "\\gamma ",
-        'δ' => "\\delta ",
-        'Δ' | '∆' => "\\Delta ",
-        'ε' | 'ϵ' => "\\epsilon ",
-        'ζ' => "\\zeta ",
-        'η' => "\\eta ",
-        'θ' | 'ϑ' => "\\theta ",
-        'κ' => "\\kappa ",
-        'λ' => "\\lambda ",
-        'μ' | 'µ' => "\\mu ",
-        'ν' => "\\nu ",
-        'ξ' => "\\xi ",
-        'π' => "\\pi ",
-        'ρ' => "\\rho ",
-        'σ' => "\\sigma ",
-        'Σ' => "\\Sigma ",
-        'τ' => "\\tau ",
-        'φ' | 'ϕ' => "\\phi ",
-        'Φ' => "\\Phi ",
-        'χ' => "\\chi ",
-        'ψ' => "\\psi ",
-        'ω' => "\\omega ",
-        'Ω' | '\u{2126}' => "\\Omega ",
-        'ℓ' => "\\ell ",
-        '$' | '€' | '£' | '¥' | '￥' | '₹' | '₽' | '¢' => " ",
-        '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => "",
-        _ => return None,
-    })
+    match character {
+        '\u{2126}' => return Some("\\Omega "),
+        '$' | '€' | '£' | '¥' | '￥' | '₹' | '₽' | '¢' => return Some(" "),
+        '\u{200b}' | '\u{200c}' | '\u{200d}' | '\u{2060}' | '\u{feff}' => return Some(""),
+        '；' => return Some(";"),
+        _ => {}
+    }
+    let (_, latex) = LATEX
+        .split(';')
+        .filter_map(|entry| entry.trim_start().split_once(' '))
+        .find(|(characters, _)| characters.contains(character))?;
+    Some(latex)
 }
 
 /// The digit or sign that a superscript character raises.

@@ -1,60 +1,30 @@
 //! What commands are, and what comes with them.
 
+/// Commands that change nothing but looks.
+const ORNAMENTS: [&str; 39] = [
+    "big", "Big", "bigg", "Bigg", "bigl", "bigr", "Bigl", "Bigr", "biggl", "biggr", "Biggl", "Biggr", "tiny",
+    "small", "large", "Large", "LARGE", "huge", "Huge", "limits", "nolimits", "boxed", "fbox", "mathbf",
+    "mathit", "bm", "bf", "it", "pmb", "mathcal", "mathscr", "mathfrak", "vec", "hfill", "noindent",
+    "nonumber", "hline", "mathop", "mathord",
+];
+
 /// Whether a command changes nothing but looks.
 pub fn is_ornament(name: &str) -> bool {
-    matches!(
-        name,
-        "big"
-            | "Big"
-            | "bigg"
-            | "Bigg"
-            | "bigl"
-            | "bigr"
-            | "Bigl"
-            | "Bigr"
-            | "biggl"
-            | "biggr"
-            | "Biggl"
-            | "Biggr"
-            | "tiny"
-            | "footnotesize"
-            | "small"
-            | "normalsize"
-            | "large"
-            | "Large"
-            | "LARGE"
-            | "huge"
-            | "Huge"
-            | "displaystyle"
-            | "textstyle"
-            | "scriptstyle"
-            | "limits"
-            | "nolimits"
-            | "boxed"
-            | "fbox"
-            | "mathbf"
-            | "mathit"
-            | "mathnormal"
-            | "boldsymbol"
-            | "bm"
-            | "bf"
-            | "it"
-            | "pmb"
-            | "mathcal"
-            | "mathscr"
-            | "mathfrak"
-            | "vec"
-            | "underline"
-            | "hfill"
-            | "noindent"
-            | "nonumber"
-            | "hline"
-            | "ensuremath"
-            | "mathop"
-            | "mathord"
-            | "checkmark"
-            | "blacksquare"
-    )
+    ORNAMENTS.contains(&name)
+        || matches!(
+            name,
+            "footnotesize"
+                | "normalsize"
+                | "displaystyle"
+                | "textstyle"
+                | "scriptstyle"
+                | "mathnormal"
+                | "boldsymbol"
+                | "underline"
+                | "ensuremath"
+                | "checkmark"
+                | "blacksquare"
+        )
 }
 
 /// Whether the group after a command is no part of what is said: a colour, a distance.

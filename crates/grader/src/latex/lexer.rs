@@ -223,14 +223,7 @@ impl<'a> Lexer<'a> {
             Some("min") if after_number => self.push(Kind::Word(run), length),
             Some("%") => self.push(Kind::Mark('%'), length),
             Some(command) => self.push(Kind::Command(command), length),
-            None if is_word => match joined_name(run) {
-                Some((before, name, after)) => {
-                    self.each_letter(before)?;
-                    self.push(Kind::Command(name), name.len())?;
-                    self.each_letter(after)
-                }
-                None => self.push(Kind::Word(run), length),
-            },
+            None if is_word => self.push(Kind::Word(run), length),
             None => self.each_letter(run),
         }
     }
@@ -391,12 +384,4 @@ fn is_ascending(word: &str) -> bool {
 /// Whether what follows "in" is a set.
 fn opens_set(rest: &str) -> bool {
     rest.trim_start().starts_with(['[', '(', '{', '\\'])
-}
-
-/// A function's or constant's name with a variable before or after it that was written without a space: `xsin`, `sinx`.
-fn joined_name(run: &str) -> Option<(&str, &'static str, &str)> {
-    ["sqrt", "sin", "cos", "tan", "log", "ln", "pi"].into_iter().find_map(|name| {
-        let before = run.strip_suffix(name).filter(|rest| rest.len() == 1).map(|rest| (rest, name, ""));
-        before.or_else(|| run.strip_prefix(name).filter(|rest| rest.len() == 1).map(|rest| ("", name, rest)))
-    })
 }

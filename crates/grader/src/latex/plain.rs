@@ -59,7 +59,12 @@ fn to_ascii(source: &str) -> String {
         }
         match character::latex(character) {
             // A fraction after a digit is the rest of a mixed number; the digits are not to run together.
-            Some(latex) => text.push_str(latex),
+            Some(latex) => {
+                text.push_str(latex);
+                if latex.starts_with('\\') && latex.ends_with(|c: char| c.is_ascii_alphabetic()) {
+                    text.push(' ');
+                }
+            }
             None if character.is_whitespace() => text.push(' '),
             None => text.push(character::narrow(character).unwrap_or(character)),
         }

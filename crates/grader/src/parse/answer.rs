@@ -11,7 +11,7 @@ use super::super::relation::Relation;
 use super::chain::relation;
 use super::domain::{bracketed_clause, clauses, kind, split_domains};
 use super::expression::Parser;
-use super::names::{name_several, share_name, solutions};
+use super::names::name_several;
 use super::sets::{ends_in_set, names_reals, number_set};
 use super::slices::{between, is_enclosed, places, split};
 use super::value::Value;
@@ -112,10 +112,8 @@ impl Context {
             };
             self.item(slice, &mut answers)?;
         }
-        let (mut answers, conditions) = split_domains(answers);
+        let (answers, conditions) = split_domains(answers);
         domains.extend(conditions);
-        share_name(&mut answers);
-        let answers = solutions(answers);
         // "x = 1 or y = 2" gives no values to both.
         let has_or = places.iter().any(|&place| tokens[place].kind == Kind::Or);
         // "x < 1 or x > 2" is a union; "x < 1, x > 2" may be one too.

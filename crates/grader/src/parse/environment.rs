@@ -12,7 +12,7 @@ impl Parser<'_, '_, '_> {
     pub(super) fn environment(&mut self, name: &str) -> Result<Value, Unreadable> {
         let is_matrix = matches!(
             name,
-            "matrix" | "pmatrix" | "bmatrix" | "vmatrix" | "Bmatrix" | "Vmatrix" | "smallmatrix" | "array"
+            "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "Vmatrix" | "smallmatrix" | "array"
         );
         let end = closing(self.tokens, self.place).filter(|_| is_matrix).ok_or(Unreadable::NotMath)?;
         let mut content = &self.tokens[self.place + 1..end];
@@ -33,9 +33,6 @@ impl Parser<'_, '_, '_> {
         })?;
         self.place = end + 1;
         let matrix = Matrix::new(rows).ok_or(Unreadable::NotMath)?;
-        match name {
-            "vmatrix" => self.context.copies.determinant(&matrix).map(Value::Scalar),
-            _ => Ok(Value::Matrix(matrix)),
-        }
+        Ok(Value::Matrix(matrix))
     }
 }

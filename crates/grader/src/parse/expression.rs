@@ -3,8 +3,7 @@
 use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
 use super::super::phrases::units::ORDINALS;
-use super::matrices::{Copies, transposed};
-use super::operations::operation;
+use super::matrices::Copies;
 use super::slices::{closing, split};
 use super::value::{Value, divided, negated, plus, times};
 use super::{Context, Unreadable};
@@ -55,7 +54,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     /// A fraction with `\over`, or a sum.
     pub fn formula(&mut self) -> Result<Value, Unreadable> {
         let is_outer = |token: &Token<'_>| match token.kind {
-            Kind::Command(name) => matches!(name, "over" | "choose") || operation(name).is_some(),
+            Kind::Command(name) => matches!(name, "over" | "choose"),
             _ => false,
         };
         if self.tokens.iter().any(is_outer) {
@@ -249,13 +248,6 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 self.place += length;
                 Ok(value)
             }
-            (
-                Some((Kind::Letter('T') | Kind::Command("top" | "intercal"), length)),
-                Value::Matrix(matrix),
-            ) => {
-                self.place += length;
-                transposed(matrix).map(Value::Matrix)
-            }
             (_, value) => {
                 let exponent = self.exponent()?;
                 Ok(Value::Scalar(Expression::power(value.scalar()?, exponent)))
@@ -324,9 +316,6 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 }));
             }
         }
-        if let Some(value) = self.operated(tokens)? {
-            return Ok(value);
-        }
         let mut inner = Parser::new(tokens, self.context);
         let value = inner.sum()?;
         if inner.rest().is_empty() { Ok(value) } else { Err(Unreadable::NotMath) }
@@ -341,6 +330,15 @@ fn vectors_product(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unr
         }
         (a, b) => times(a, b, copies),
     }
+}
+
+/// Whether a command is an operation on statements, functions or sets, of which nothing is known.
+pub(super) fn is_operation(command: &str) -> bool {
+    matches!(command, "lor" | "vee" | "bigvee" | "land" | "wedge" | "bigwedge" | "oplus" | "veebar")
+        || matches!(
+            command,
+            "bigoplus" | "ominus" | "otimes" | "odot" | "star" | "diamond" | "bullet" | "circ"
+        )
 }
 
 /// Whether a token starts a factor, so that the one before is multiplied by it.
@@ -362,7 +360,7 @@ fn starts_factor(kind: Kind<'_>) -> bool {
                     | "Vert"
                     | "mid"
                     | "langle"
-            ) && operation(name).is_none()
+            ) && !is_operation(name)
         }
         _ => false,
     }

@@ -43,16 +43,6 @@ pub fn of_corners(figure: &'static str, tokens: &[Token<'_>]) -> Expression {
     Expression::Unknown(figure.into(), names.iter().map(|name| Expression::symbol(name)).collect())
 }
 
-/// The names of a triangle's corners, as they are written.
-pub fn triangle(expression: &Expression) -> Option<Vec<&str>> {
-    let Expression::Unknown(figure, corners) = expression else { return None };
-    let names = corners.iter().map(|corner| match corner {
-        Expression::Symbol(name) => Some(&**name),
-        _ => None,
-    });
-    if **figure == *TRIANGLE { names.collect() } else { None }
-}
-
 /// An answer in which no triangle's corners have an order.
 pub fn without_order(mut answer: Answer) -> Answer {
     if let Answer::Quantity(quantity) = &mut answer

@@ -3,7 +3,7 @@
 use super::super::expression::{Constant, Expression, Function};
 use super::super::latex::{Kind, Token};
 use super::Unreadable;
-use super::expression::Parser;
+use super::expression::{Parser, is_operation};
 use super::figures::{corners, figure, of_corners};
 use super::slices::{closing, split, text};
 use super::value::product;
@@ -66,6 +66,7 @@ impl<'a> Parser<'_, 'a, '_> {
                 self.decorated(format!("{name} {of}"))
             }
             "right" | "left" | "not" | "cup" | "cap" | "setminus" => Err(Unreadable::NotMath),
+            _ if is_operation(name) => Err(Unreadable::NotMath),
             _ => self.decorated(format!("\\{name}")),
         }
     }

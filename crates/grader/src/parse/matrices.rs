@@ -1,5 +1,5 @@
-//! The arithmetic of matrices. Nothing is evaluated: each entry becomes a formula of the operands' entries. A product copies
-//! these several times, so that a chain of products is exponentially longer than its text; the copies of one parse are counted.
+//! Sums of matrices and their products with numbers. Nothing is evaluated: each entry becomes a formula of the operands'
+//! entries. A factor is copied for each entry; the copies of one parse are counted. Products of matrices are not read.
 
 use num_rational::BigRational;
 
@@ -8,7 +8,7 @@ use super::super::matrix::Matrix;
 use super::Unreadable;
 use super::value::{product, sum};
 
-/// Most that one parse copies, in parts of formulas. A product of two matrices of 20 rows copies 16 000.
+/// Most that one parse copies, in parts of formulas.
 pub const MAX_COPIES: u64 = 100_000;
 
 /// What one parse may still copy, in parts of formulas.
@@ -33,49 +33,6 @@ impl Copies {
         let rows = matrix.into_rows().into_iter();
         matrix_of(rows.map(|row| row.into_iter().map(&mut scaled).collect()).collect::<Result<_, _>>()?)
     }
-
-    /// a times b; an error if their sizes do not fit.
-    pub fn times(&mut self, a: &Matrix, b: &Matrix) -> Result<Matrix, Unreadable> {
-        let (above, below) = (a.rows(), b.rows());
-        if above[0].len() != below.len() {
-            return Err(Unreadable::NotMath);
-        }
-        let mut entry = |row: &[Expression], column: usize| {
-            let mut terms = Vec::with_capacity(row.len());
-            for (a, b) in row.iter().zip(below) {
-                terms.push(product(self.copy(a)?, self.copy(&b[column])?));
-            }
-            terms.into_iter().reduce(sum).ok_or(Unreadable::NotMath)
-        };
-        let columns = 0..below[0].len();
-        let rows = above.iter().map(|row| columns.clone().map(|column| entry(row, column)).collect());
-        matrix_of(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// The determinant; an error unless there are as many rows as columns, and few.
-    pub fn determinant(&mut self, matrix: &Matrix) -> Result<Expression, Unreadable> {
-        const MOST_ROWS: usize = 4;
-        let rows = matrix.rows();
-        if rows.len() > MOST_ROWS || rows[0].len() != rows.len() {
-            return Err(Unreadable::NotMath);
-        }
-        self.expanded(&rows.iter().map(|row| row.iter().collect()).collect::<Vec<_>>())
-    }
-
-    /// A determinant, along its first row.
-    fn expanded(&mut self, rows: &[Vec<&Expression>]) -> Result<Expression, Unreadable> {
-        let (first, rest) = rows.split_first().ok_or(Unreadable::NotMath)?;
-        if let [only] = first[..] {
-            return self.copy(only);
-        }
-        let term = |column: usize| {
-            let minor: Vec<_> =
-                rest.iter().map(|row| [&row[..column], &row[column + 1..]].concat()).collect();
-            let term = Expression::Product(vec![self.copy(first[column])?, self.expanded(&minor)?]);
-            Ok(if column % 2 == 1 { term.negated() } else { term })
-        };
-        (0..first.len()).map(term).collect::<Result<_, _>>().map(Expression::Sum)
-    }
 }
 
 /// a + b; an error if they differ in size.
@@ -86,13 +43,6 @@ pub fn plus(a: Matrix, b: Matrix) -> Result<Matrix, Unreadable> {
     }
     let rows = a.into_rows().into_iter().zip(b.into_rows());
     matrix_of(rows.map(|(a, b)| a.into_iter().zip(b).map(|(a, b)| sum(a, b)).collect()).collect())
-}
-
-/// A matrix with its rows as columns.
-pub fn transposed(matrix: Matrix) -> Result<Matrix, Unreadable> {
-    let columns = 0..matrix.rows()[0].len();
-    let mut rows: Vec<_> = matrix.into_rows().into_iter().map(Vec::into_iter).collect();
-    matrix_of(columns.map(|_| rows.iter_mut().filter_map(Iterator::next).collect()).collect())
 }
 
 fn matrix_of(rows: Vec<Vec<Expression>>) -> Result<Matrix, Unreadable> {

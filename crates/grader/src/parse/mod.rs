@@ -10,7 +10,6 @@ mod function;
 mod matrices;
 mod names;
 mod number;
-mod operations;
 mod sets;
 mod slices;
 mod symbol;
@@ -21,7 +20,6 @@ use super::answer::Answer;
 use super::latex::{Commas, TooLong, plain, tokenise};
 use matrices::{Copies, MAX_COPIES};
 
-pub use figures::triangle;
 pub use number::integer;
 
 /// Commands for vectors.
@@ -43,7 +41,7 @@ pub enum Unreadable {
     /// Too many brackets within each other.
     #[error("is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Matrices that are multiplied, or determinants within each other, which are too long as one formula.
+    /// A matrix times a formula that is too long to be copied to each entry.
     #[error("has matrices whose arithmetic is longer than {MAX_COPIES} terms when written out")]
     TooManyCopies,
     /// Sets with ± within others, which are too long with every choice of signs.

@@ -5,7 +5,7 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
 
 use super::super::answer::{Quantity, Unit};
-use super::super::expression::{Decimal, Expression, power_of_ten};
+use super::super::expression::{Decimal, Expression, Function, power_of_ten};
 use super::super::latex::{Commas, Kind, Token};
 use super::super::phrases::numbers::number;
 use super::expression::Parser;
@@ -84,7 +84,7 @@ impl<'a> Parser<'_, 'a, '_> {
         };
         let of_which = integer(of_which)?;
         self.place += 2;
-        Some(Expression::Unknown(letter.to_string().into(), vec![of, of_which]))
+        Some(named_call(letter.to_string().into(), vec![of, of_which]))
     }
 
     /// The number of choices that begins with its first number as a script: `{}_5C_2`, `^5C_2`.
@@ -103,7 +103,7 @@ impl<'a> Parser<'_, 'a, '_> {
         let of = script(self)?;
         let Some(Kind::Letter(letter @ ('C' | 'P'))) = self.peek() else { return Err(Unreadable::NotMath) };
         self.advance();
-        Ok(Expression::Unknown(letter.to_string().into(), vec![of, script(self)?]))
+        Ok(named_call(letter.to_string().into(), vec![of, script(self)?]))
     }
 
     /// The value of a decimal whose last digits repeat: `0.1\overline{6}`, `0.\dot{3}`, `0.(3)`.
@@ -162,6 +162,16 @@ impl<'a> Parser<'_, 'a, '_> {
         }
         self.place += 3;
         Ok(Some(Value::Scalar(Expression::Number(integer + BigRational::new(numerator, denominator)))))
+    }
+}
+
+/// A function of the problem's; C and P of two arguments are numbers of choices.
+pub(super) fn named_call(name: Box<str>, arguments: Vec<Expression>) -> Expression {
+    let is_count = |part: &Expression| matches!(part, Expression::Number(value) if value.is_integer());
+    match (&*name, arguments.len()) {
+        ("C", 2) => Expression::Function(Function::Binomial, arguments),
+        ("P", 2) if arguments.iter().all(is_count) => Expression::Function(Function::Permutations, arguments),
+        _ => Expression::Unknown(name, arguments),
     }
 }
 

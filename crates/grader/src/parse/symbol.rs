@@ -5,6 +5,7 @@ use super::super::latex::{Kind, Token};
 use super::Unreadable;
 use super::expression::Parser;
 use super::function::is_simple;
+use super::number::named_call;
 use super::slices::{closing, split, text};
 
 impl Parser<'_, '_, '_> {
@@ -53,22 +54,11 @@ impl Parser<'_, '_, '_> {
                     name.push('_');
                     name.push_str(text(&self.tokens[start..=end]).trim_matches(['{', '}']));
                 }
-                Some(Kind::Mark('^')) if self.primes() > 0 => {
-                    let primes = self.primes();
-                    name.extend(std::iter::repeat_n('\'', primes));
-                    self.place +=
-                        if self.tokens[self.place + 1].kind == Kind::Mark('{') { primes + 3 } else { 2 };
-                }
                 _ => break,
             }
         }
-        let inverse = self.inverse();
-        if self.is_function(&name, self.place + inverse) {
-            self.place += inverse;
-            if inverse > 0 {
-                name.push_str("^-1");
-            }
-            return Ok(Expression::Unknown(name.into(), self.arguments()?));
+        if self.is_function(&name, self.place) {
+            return Ok(named_call(name.into(), self.arguments()?));
         }
         Ok(Expression::Symbol(name.into()))
     }
@@ -97,36 +87,6 @@ impl Parser<'_, '_, '_> {
             && joined + 1 >= FEWEST
             && is_apart(rest.get(joined + 1)))
         .then_some(joined + 1)
-    }
-
-    /// How many primes an exponent consists of.
-    fn primes(&self) -> usize {
-        let rest = &self.rest()[1..];
-        match rest {
-            [Token { kind: Kind::Command("prime"), .. }, ..] => 1,
-            [Token { kind: Kind::Mark('{'), .. }, inner @ ..] => {
-                let primes = inner.iter().take_while(|token| token.kind == Kind::Command("prime")).count();
-                let closes = inner.get(primes).is_some_and(|token| token.kind == Kind::Mark('}'));
-                if closes { primes } else { 0 }
-            }
-            _ => 0,
-        }
-    }
-
-    /// Length of an exponent -1, in braces.
-    fn inverse(&self) -> usize {
-        let is_inverse = matches!(
-            self.rest(),
-            [
-                Token { kind: Kind::Mark('^'), .. },
-                Token { kind: Kind::Mark('{'), .. },
-                Token { kind: Kind::Mark('-'), .. },
-                Token { kind: Kind::Number("1"), .. },
-                Token { kind: Kind::Mark('}'), .. },
-                ..
-            ]
-        );
-        if is_inverse { 5 } else { 0 }
     }
 
     /// Whether a name before an open bracket is that of a function rather than a factor. f, g and h are functions; other

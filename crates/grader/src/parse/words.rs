@@ -2,12 +2,12 @@
 
 use super::super::latex::{Kind, Token};
 use super::super::phrases::denials::{DISCARDED, is_negation};
-use super::super::phrases::has_pair;
 use super::super::phrases::numbers::{changes_number, number};
 use super::super::phrases::statements::{
     CONDITIONS, LABEL_COMPUTES, LABEL_VERBS, LABELS, OF, RESULTS, SEQUENCE_NAMES,
 };
 use super::super::phrases::units::{RADIANS, REMARKS, is_no_unit, is_short_unit, multiplies};
+use super::super::phrases::{has, has_pair};
 use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.
@@ -60,7 +60,7 @@ pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
 /// minus one".
 fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
-    let is_operation = words.iter().any(|word| LABEL_COMPUTES.contains(&word.as_str()));
+    let is_operation = words.iter().any(|word| has(LABEL_COMPUTES, word.as_str()));
     // "The final answer" and "the answer to (a)", but not "the root of the answer".
     let answer = words.iter().position(|word| RESULTS.contains(&word.as_str()));
     is_operation || answer.is_some_and(|answer| words[..answer].iter().any(|word| word == OF))
@@ -80,7 +80,7 @@ pub fn is_name(tokens: &[Token<'_>]) -> bool {
 /// but not `\text{outside } (3, 4)`.
 pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_noun = |token: &&Token<'_>| match token.kind {
-        Kind::Upright(word) => SEQUENCE_NAMES.contains(&word.to_ascii_lowercase().as_str()),
+        Kind::Upright(word) => has(SEQUENCE_NAMES, word.to_ascii_lowercase().as_str()),
         _ => false,
     };
     let rest = &tokens[tokens.iter().take_while(is_noun).count()..];

@@ -1,27 +1,13 @@
 //! Texts that are answers by themselves. They are looked up as `reading.rs` makes them: without spaces, articles and
 //! punctuation.
 
+use super::has;
 /// The empty set.
-const NONE: &[&str] = &[
-    "none",
-    "nosolution",
-    "nosolutions",
-    "nosolutionexists",
-    "nosolutionsexist",
-    "norealsolution",
-    "norealsolutions",
-    "noanswer",
-    "nosuchnumber",
-    "emptyset",
-    "theemptyset",
-    "thereisnosolution",
-    "therearenosolutions",
-    "therearenorealsolutions",
-    "norealroots",
-    "noroots",
-    "nointegersolutions",
-    "nosuchvalues",
-];
+const NONE: &str = "\
+    none nosolution nosolutions nosolutionexists nosolutionsexist norealsolution \
+    norealsolutions noanswer nosuchnumber emptyset theemptyset thereisnosolution \
+    therearenosolutions therearenorealsolutions norealroots noroots nointegersolutions \
+    nosuchvalues";
 
 /// Infinity.
 const INFINITE: &[&str] =
@@ -37,7 +23,7 @@ const UNDEFINED: &[&str] =
 
 /// Whether a text says that there is no answer.
 pub fn says_none(text: &str) -> bool {
-    NONE.contains(&text)
+    has(NONE, text)
 }
 
 /// Whether a text says that there are infinitely many.

@@ -19,10 +19,8 @@ pub const DENIALS: &[&str] =
 pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
 
 /// Words that may stand between such a word and what it denies: "it cannot be equal to 5".
-pub const BEFORE_DENIED: &[&str] = &[
-    "be", "equal", "to", "the", "choice", "simply", "just", "is", "are", "answer", "answers", "that",
-    "final", "textbf", "boxed",
-];
+pub const BEFORE_DENIED: &str = "\
+    be equal to the choice simply just is are answer answers that final textbf boxed";
 
 /// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and what is denied: "one might
 /// think that it is 5".
@@ -39,53 +37,11 @@ pub const SUPPOSES: &[&str] = &["suppose", "supposing", "assume", "assuming", "i
 pub const UNREAL: &[&str] = &["if", "had", "were", "without", "otherwise"];
 
 /// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe 5".
-pub const ALTERS: &[&str] = &[
-    "root",
-    "square",
-    "cube",
-    "reciprocal",
-    "factorial",
-    "logarithm",
-    "log",
-    "digits",
-    "factor",
-    "factors",
-    "divisor",
-    "divisors",
-    "multiple",
-    "multiples",
-    "inverse",
-    "opposite",
-    "conjugate",
-    "near",
-    "exceeds",
-    "twice",
-    "thrice",
-    "double",
-    "triple",
-    "half",
-    "third",
-    "quarter",
-    "over",
-    "under",
-    "above",
-    "below",
-    "nearly",
-    "almost",
-    "negative",
-    "minus",
-    "beyond",
-    "than",
-    "maybe",
-    "perhaps",
-    "possibly",
-    "probably",
-    "presumably",
-    "except",
-    "besides",
-    "excluding",
-    "without",
-];
+pub const ALTERS: &str = "\
+    root square cube reciprocal factorial logarithm log digits factor factors divisor divisors \
+    multiple multiples inverse opposite conjugate near exceeds twice thrice double triple half \
+    third quarter over under above below nearly almost negative minus beyond than maybe perhaps \
+    possibly probably presumably except besides excluding without";
 
 /// Words before "to" and a value that say that it is the same.
 pub const EQUAL: &[&str] =
@@ -96,17 +52,9 @@ pub const GIVEN: &[&str] =
     &["given", "represented", "described", "expressed", "obtained", "increased", "decreased"];
 
 /// Two words right before a number that exclude it.
-pub const EXCLUDES: &[&str] = &[
-    "anything but",
-    "everything but",
-    "all but",
-    "nothing but",
-    "other than",
-    "apart from",
-    "different from",
-    "close to",
-    "divisible by",
-];
+pub const EXCLUDES: &str = "\
+    anything but|everything but|all but|nothing but|other than|apart from|different from|\
+    close to|divisible by";
 
 /// What denies a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
 pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];
@@ -115,10 +63,8 @@ pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true"
 pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "that"];
 
 /// Words that, beside negations, leave nothing of what a sentence says of its subject: "No function is odd."
-pub const DENYING_WORDS: &[&str] = &[
-    "no", "none", "neither", "nor", "nothing", "nobody", "nowhere", "hardly", "scarcely", "few", "unless",
-    "if",
-];
+pub const DENYING_WORDS: &str = "\
+    no none neither nor nothing nobody nowhere hardly scarcely few unless if";
 
 /// All that is said of a choice that is none: "C: no". In these cases.
 pub const NO: &[&str] = &["no", "No", "NO"];

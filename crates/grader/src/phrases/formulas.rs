@@ -1,5 +1,6 @@
 //! Words within formulas.
 
+use super::has;
 /// The command that a word of plain text stands for, in the cases given: `sqrt`, `pi`, `infinity`.
 pub fn command(word: &str) -> Option<&'static str> {
     Some(match word {
@@ -64,14 +65,13 @@ pub fn is_short_word(word: &str) -> bool {
 }
 
 /// Commands that compute with the number before or after them.
-const OPERATORS: &[&str] = &[
-    "times", "cdot", "div", "ast", "pm", "mp", "over", "frac", "dfrac", "tfrac", "cfrac", "sqrt", "binom",
-    "dbinom", "tbinom", "overline", "log", "ln", "sin", "cos", "tan", "bmod", "pmod", "mod",
-];
+const OPERATORS: &str = "\
+    times cdot div ast pm mp over frac dfrac tfrac cfrac sqrt binom dbinom tbinom overline log \
+    ln sin cos tan bmod pmod mod";
 
 /// Whether a command computes with the number before or after it.
 pub fn is_operator(command: &str) -> bool {
-    OPERATORS.contains(&command)
+    has(OPERATORS, command)
 }
 
 #[cfg(test)]

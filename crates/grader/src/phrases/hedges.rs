@@ -10,44 +10,17 @@ pub const BETWEEN: &str = "between";
 pub const DOUBTS: &[&str] = &["perhaps", "maybe", "possibly"];
 
 /// Words that may stand between "or" or a doubt and the other value: "4, or it could even be 5".
-pub const AFTER_OR: &[&str] = &[
-    "alternatively",
-    "rather",
-    "i",
-    "think",
-    "it",
-    "could",
-    "might",
-    "may",
-    "can",
-    "be",
-    "is",
-    "even",
-    "also",
-    "else",
-    "maybe",
-    "perhaps",
-    "possibly",
-    "just",
-];
+pub const AFTER_OR: &str = "\
+    alternatively rather i think it could might may can be is even also else maybe perhaps \
+    possibly just";
 
 /// Words after "or" that make a bound of the value before it: "4 or more".
 pub const MORE_OR_LESS: &[&str] = &["more", "less", "fewer", "greater", "above", "below"];
 
 /// How a bound begins: "at least 4".
-pub const BOUNDS: &[&str] = &[
-    "at least",
-    "at most",
-    "less than",
-    "more than",
-    "fewer than",
-    "greater than",
-    "smaller than",
-    "larger than",
-    "lower than",
-    "higher than",
-    "bigger than",
-];
+pub const BOUNDS: &str = "\
+    at least|at most|less than|more than|fewer than|greater than|smaller than|larger than|\
+    lower than|higher than|bigger than";
 
 /// Words that may stand before a bound: "no more than 4".
 pub const BEFORE_BOUND: &[&str] = &["no", "not", "strictly", "much", "slightly", "a", "any", "something"];
@@ -97,76 +70,23 @@ pub const RATHER: &str = "rather";
 pub const THAN: &str = "than";
 
 /// Words after an answer by which it holds in some cases only: "5 if n is even".
-pub const CONDITIONS: &[&str] = &[
-    "if",
-    "unless",
-    "provided",
-    "providing",
-    "assuming",
-    "except",
-    "excepting",
-    "depending",
-    "otherwise",
-    "else",
-    "suppose",
-    "supposing",
-    "whenever",
-    "until",
-    "long",
-];
+pub const CONDITIONS: &str = "\
+    if unless provided providing assuming except excepting depending otherwise else suppose \
+    supposing whenever until long";
 
 /// Words after "when", "for" and "only" that name some cases of several: "5 for odd n".
-pub const PARTIAL: &[&str] = &[
-    "odd",
-    "even",
-    "positive",
-    "negative",
-    "nonnegative",
-    "some",
-    "certain",
-    "small",
-    "large",
-    "most",
-    "many",
-    "few",
-    "if",
-    "when",
-];
+pub const PARTIAL: &str = "\
+    odd even positive negative nonnegative some certain small large most many few if when";
 
 /// Words after an answer that doubt it.
-pub const DOUBTFUL: &[&str] = &[
-    "maybe",
-    "perhaps",
-    "possibly",
-    "probably",
-    "presumably",
-    "hopefully",
-    "tentatively",
-    "guess",
-    "guessing",
-    "unsure",
-    "uncertain",
-    "doubt",
-    "doubtful",
-    "unclear",
-    "apparently",
-    "supposedly",
-];
+pub const DOUBTFUL: &str = "\
+    maybe perhaps possibly probably presumably hopefully tentatively guess guessing unsure \
+    uncertain doubt doubtful unclear apparently supposedly";
 
 /// Two words that do the same.
-pub const DOUBTFUL_PAIRS: &[&str] = &[
-    "i think",
-    "i believe",
-    "i suppose",
-    "i suspect",
-    "at least",
-    "at most",
-    "or more",
-    "or less",
-    "second thought",
-    "with probability",
-    "leaves out",
-];
+pub const DOUBTFUL_PAIRS: &str = "\
+    i think|i believe|i suppose|i suspect|at least|at most|or more|or less|second thought|\
+    with probability|leaves out";
 
 /// Verbs of what is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
@@ -175,82 +95,22 @@ pub const MODALS: &[&str] = &["might", "could", "may", "would"];
 pub const POSSIBLE: &[&str] = &["might", "could", "may"];
 
 /// Words between a negation and what is denied.
-pub const IN_DENIALS: &[&str] = &[
-    "be",
-    "the",
-    "a",
-    "an",
-    "that",
-    "this",
-    "really",
-    "actually",
-    "quite",
-    "so",
-    "yet",
-    "entirely",
-    "completely",
-    "even",
-    "all",
-    "at",
-];
+pub const IN_DENIALS: &str = "\
+    be the a an that this really actually quite so yet entirely completely even all at";
 
 /// What is denied of an answer that is taken back: "it is not right".
-pub const DENIED_PREDICATES: &[&str] = &[
-    "right",
-    "correct",
-    "true",
-    "valid",
-    "sure",
-    "certain",
-    "final",
-    "answer",
-    "it",
-    "accurate",
-    "acceptable",
-    "confident",
-    "bet",
-    "case",
-    "solution",
-    "hold",
-    "work",
-    "possible",
-];
+pub const DENIED_PREDICATES: &str = "\
+    right correct true valid sure certain final answer it accurate acceptable confident bet \
+    case solution hold work possible";
 
 /// What is said of an answer that is taken back.
-pub const FALSE_PREDICATES: &[&str] = &[
-    "wrong",
-    "incorrect",
-    "false",
-    "invalid",
-    "mistaken",
-    "impossible",
-    "untrue",
-    "erroneous",
-    "rejected",
-    "off",
-];
+pub const FALSE_PREDICATES: &str = "\
+    wrong incorrect false invalid mistaken impossible untrue erroneous rejected off";
 
 /// What an answer does that is taken back, and those who made it.
-pub const FAULTS: &[&str] = &[
-    "fails",
-    "contradicts",
-    "violates",
-    "ignores",
-    "neglects",
-    "misses",
-    "omits",
-    "overcounts",
-    "undercounts",
-    "overlooks",
-    "forgets",
-    "forget",
-    "forgot",
-    "overlooked",
-    "missed",
-    "neglected",
-    "ignored",
-    "miscounted",
-];
+pub const FAULTS: &str = "\
+    fails contradicts violates ignores neglects misses omits overcounts undercounts overlooks \
+    forgets forget forgot overlooked missed neglected ignored miscounted";
 
 /// Words before these by which they are about the answer.
 pub const FAULTY: &[&str] = &["which", "that", "this", "it", "they", "i"];
@@ -267,10 +127,8 @@ pub const RETRACTIONS: &[&str] =
     &["wait", "nope", "oops", "scratch", "correction", "sorry", "hmm", "hm", "strike", "ignore"];
 
 /// Words before the subject of a sentence that may take the answer before it back.
-pub const OPENERS: &[&str] = &[
-    "no", "wait", "but", "however", "actually", "hmm", "oops", "sorry", "hold", "on", "oh", "well", "yet",
-    "though", "or",
-];
+pub const OPENERS: &str = "\
+    no wait but however actually hmm oops sorry hold on oh well yet though or";
 
 /// Subjects of such a sentence.
 pub const SUBJECTS: &[&str] = &["that", "this", "it", "answer", "result", "that's", "it's", "which"];

@@ -9,7 +9,13 @@ pub mod numbers;
 pub mod statements;
 pub mod units;
 
-/// Whether two words are a phrase of a table's.
-pub fn has_pair(table: &[&str], first: &str, second: &str) -> bool {
-    table.iter().any(|phrase| phrase.split_once(' ') == Some((first, second)))
+/// Whether a word is in a table of words with spaces between.
+pub fn has(table: &str, word: &str) -> bool {
+    let is_word = |entry: &[u8]| entry.first() == word.as_bytes().first() && entry == word.as_bytes();
+    table.as_bytes().split(|byte| *byte == b' ').any(is_word)
+}
+
+/// Whether two words are a phrase of a table of phrases with bars between.
+pub fn has_pair(table: &str, first: &str, second: &str) -> bool {
+    table.split('|').any(|phrase| phrase.split_once(' ') == Some((first, second)))
 }

@@ -31,29 +31,9 @@ pub const REASONS: &[&str] = &[" because ", " since ", ", not ", " and not "];
 pub const WHY: &[&str] = &[" because ", " since "];
 
 /// Words between two boxes that end a list of answers: only the boxes after them count.
-pub const ENDS_LIST: &[&str] = &[
-    "no",
-    "not",
-    "so",
-    "then",
-    "thus",
-    "therefore",
-    "hence",
-    "but",
-    "is",
-    "are",
-    "gives",
-    "get",
-    "which",
-    "wait",
-    "answer",
-    "because",
-    "since",
-    "we",
-    "instead",
-    "rather",
-    "boxed",
-];
+pub const ENDS_LIST: &str = "\
+    no not so then thus therefore hence but is are gives get which wait answer because since we \
+    instead rather boxed";
 
 /// Between a subject and what a sentence of words says of it: odd, of "The function is odd." In this order.
 pub const SUBJECT_VERBS: &[&str] = &[" is ", " are "];
@@ -68,28 +48,9 @@ pub const LABEL_VERBS: &[&str] = &["is", "are", "equals"];
 pub const NAME_VERBS: &[&str] = &["is ", "are ", "equals ", "must be ", "should be ", "must equal "];
 
 /// Words of a label by which it names what is only computed with the answer: "twice the answer".
-pub const LABEL_COMPUTES: &[&str] = &[
-    "minus",
-    "plus",
-    "twice",
-    "thrice",
-    "double",
-    "triple",
-    "half",
-    "more",
-    "less",
-    "fewer",
-    "increased",
-    "decreased",
-    "reduced",
-    "multiplied",
-    "divided",
-    "squared",
-    "cubed",
-    "doubled",
-    "tripled",
-    "halved",
-];
+pub const LABEL_COMPUTES: &str = "\
+    minus plus twice thrice double triple half more less fewer increased decreased reduced \
+    multiplied divided squared cubed doubled tripled halved";
 
 /// What an answer is called in a label; with [`OF`] before it something else is named: "the root of the answer".
 pub const RESULTS: &[&str] = &["answer", "result", "solution"];
@@ -102,42 +63,13 @@ pub const LABELS: &[&str] =
     &["about", "approximately", "only", "rs", "usd", "eur", "gbp", "rmb", "is", "exactly", "answer"];
 
 /// Words before a tuple or an interval that say no more than what kind of thing it is.
-pub const SEQUENCE_NAMES: &[&str] = &[
-    "the",
-    "a",
-    "an",
-    "is",
-    "are",
-    "at",
-    "point",
-    "points",
-    "ordered",
-    "pair",
-    "pairs",
-    "triple",
-    "tuple",
-    "vector",
-    "coordinates",
-    "vertex",
-    "center",
-    "centre",
-    "focus",
-    "midpoint",
-    "origin",
-    "intersection",
-    "position",
-    "interval",
-    "open",
-    "closed",
-    "domain",
-    "range",
-    "set",
-    "solution",
-    "answer",
-];
+pub const SEQUENCE_NAMES: &str = "\
+    the a an is are at point points ordered pair pairs triple tuple vector coordinates vertex \
+    center centre focus midpoint origin intersection position interval open closed domain range \
+    set solution answer";
 
 /// How a clause begins that says for what the answer holds, and is left out: "for all x".
-pub const CONDITIONS: &[&str] = &["for all", "for any", "for every", "for each"];
+pub const CONDITIONS: &str = "for all|for any|for every|for each";
 
 /// Words that begin a clause which says for what an answer holds: "2n for n > 0".
 pub const CLAUSE_WORDS: &[&str] = &["for", "where", "with", "when", "if"];

@@ -1,5 +1,6 @@
 //! What is said of a number right after it.
 
+use super::has;
 /// Units of two or three letters, sorted. In these cases.
 const SHORT_UNITS: &[&str] = &[
     "AM", "AU", "Bq", "GB", "GHz", "GPa", "Hz", "KB", "MB", "MHz", "MJ", "MPa", "MW", "Mpc", "Nm", "PM",
@@ -25,95 +26,14 @@ pub fn is_unit_letter(symbol: &str) -> bool {
 
 /// Words that are in no unit, since they join clauses, compare, doubt or deny: "5 if x > 0", "5 at least", "5 maybe". Nouns are
 /// without number, but these are few.
-const NO_UNITS: &[&str] = &[
-    "above",
-    "actually",
-    "although",
-    "apart",
-    "assuming",
-    "be",
-    "been",
-    "before",
-    "below",
-    "besides",
-    "but",
-    "can",
-    "cannot",
-    "choose",
-    "conditional",
-    "could",
-    "depending",
-    "doubtful",
-    "either",
-    "else",
-    "except",
-    "excluding",
-    "given",
-    "guess",
-    "guessed",
-    "hopefully",
-    "if",
-    "instead",
-    "is",
-    "least",
-    "likely",
-    "maximum",
-    "may",
-    "maybe",
-    "might",
-    "minimum",
-    "minus",
-    "mod",
-    "modulo",
-    "most",
-    "must",
-    "neither",
-    "never",
-    "no",
-    "nor",
-    "not",
-    "or",
-    "otherwise",
-    "over",
-    "perhaps",
-    "plus",
-    "point",
-    "possibly",
-    "presumably",
-    "probably",
-    "provided",
-    "providing",
-    "questionable",
-    "rather",
-    "remainder",
-    "short",
-    "should",
-    "so",
-    "suppose",
-    "supposing",
-    "sure",
-    "tentatively",
-    "than",
-    "though",
-    "too",
-    "uncertain",
-    "unless",
-    "unlikely",
-    "unsure",
-    "until",
-    "upward",
-    "upwards",
-    "wait",
-    "was",
-    "were",
-    "whenever",
-    "whereas",
-    "while",
-    "will",
-    "without",
-    "would",
-    "mille",
-];
+const NO_UNITS: &str = "\
+    above actually although apart assuming be been before below besides but can cannot choose \
+    conditional could depending doubtful either else except excluding given guess guessed \
+    hopefully if instead is least likely maximum may maybe might minimum minus mod modulo most \
+    must neither never no nor not or otherwise over perhaps plus point possibly presumably \
+    probably provided providing questionable rather remainder short should so suppose supposing \
+    sure tentatively than though too uncertain unless unlikely unsure until upward upwards wait \
+    was were whenever whereas while will without would mille";
 
 /// Words after "times" with which it multiplies: "5 times as many".
 const MULTIPLIED: &[&str] =
@@ -121,7 +41,7 @@ const MULTIPLIED: &[&str] =
 
 /// Whether a word right after a number, or after its unit, is no part of what the number counts.
 pub fn is_no_unit(word: &str) -> bool {
-    NO_UNITS.contains(&word)
+    has(NO_UNITS, word)
 }
 
 /// Whether two words after a number multiply it.
@@ -140,15 +60,6 @@ pub const PM: &str = "pm";
 
 /// Hundredths.
 pub const PERCENT: &[&str] = &["percent", "per cent"];
-
-/// The middle of the day.
-pub const NOON: &str = "noon";
-
-/// The end of the day, and its beginning.
-pub const MIDNIGHT: &str = "midnight";
-
-/// After a whole hour.
-pub const O_CLOCK: &str = "o'clock";
 
 /// Words for the unit of angles that is the radius.
 pub const RADIANS: &[&str] = &["radian", "radians", "rad", "rads"];

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
-use super::number::Exponent;
+use super::exact::Exponent;
 use super::real::Real;
 
 /// A complex number.
@@ -19,11 +19,12 @@ pub struct Complex {
     pub im: Real,
 }
 
-/// Pi and the natural logarithm of 2.
+/// Pi, e and the natural logarithm of 2.
 static PI: LazyLock<Real> = LazyLock::new(|| {
     // Machin: pi/4 = 4 arctan(1/5) - arctan(1/239).
     fraction(&(arctan_of_inverse(5, true) * 16 - arctan_of_inverse(239, true) * 4))
 });
+static E: LazyLock<Complex> = LazyLock::new(|| Complex::integer(1).exp().unwrap_or(Complex::ZERO));
 static LN_2: LazyLock<Real> = LazyLock::new(|| fraction(&(arctan_of_inverse(3, false) * 2)));
 
 /// 1/n for n from 1, as many as the series of the exponential function needs.
@@ -79,6 +80,16 @@ impl Complex {
         Self::real(*PI)
     }
 
+    /// Base of the natural logarithm.
+    pub fn e() -> Self {
+        *E
+    }
+
+    /// Whether the number is known to be zero.
+    pub fn is_exact_zero(self) -> bool {
+        self.re.is_exact_zero() && self.im.is_exact_zero()
+    }
+
     /// Whether the imaginary part is certainly zero.
     pub fn is_real(self) -> bool {
         self.im.is_exact_zero()
@@ -105,7 +116,7 @@ impl Complex {
     }
 
     /// Times 2^power, exactly.
-    fn scaled(self, power: i64) -> Self {
+    pub fn scaled(self, power: i64) -> Self {
         Self { re: self.re.scaled(power), im: self.im.scaled(power) }
     }
 
@@ -203,7 +214,7 @@ impl Complex {
         if denominator == 1 && numerator.unsigned_abs() <= 64 {
             return self.small_power(numerator);
         }
-        if self.re.is_exact_zero() && self.im.is_exact_zero() {
+        if self.is_exact_zero() {
             return (numerator > 0).then_some(Self::ZERO);
         }
         if self.is_real() && self.re.sign()? == Ordering::Less && denominator % 2 == 1 {
@@ -218,9 +229,12 @@ impl Complex {
     }
 
     fn small_power(self, exponent: i64) -> Option<Self> {
-        let mut power = Self::integer(1);
-        for _ in 0..exponent.unsigned_abs() {
-            power = power * self;
+        let (mut power, exponent_bits) = (Self::integer(1), exponent.unsigned_abs());
+        for place in (0..u64::BITS - exponent_bits.leading_zeros()).rev() {
+            power = power * power;
+            if exponent_bits >> place & 1 == 1 {
+                power = power * self;
+            }
         }
         if exponent < 0 { power.reciprocal() } else { Some(power) }
     }
@@ -241,6 +255,13 @@ impl Complex {
             return Some(Self::real(power.re));
         }
         Some((power + power.reciprocal()?).scaled(-1))
+    }
+
+    /// Hyperbolic sine, or cosine.
+    pub fn hyperbolic(self, is_cosine: bool) -> Option<Self> {
+        let power = self.exp()?;
+        let inverse = power.reciprocal()?;
+        Some((if is_cosine { power + inverse } else { power - inverse }).scaled(-1))
     }
 
     /// Inverse sine: -i ln(i z + sqrt(1 - z^2)).
@@ -289,6 +310,3 @@ impl std::ops::Mul for Complex {
         Self { re: self.re * other.re - self.im * other.im, im: self.re * other.im + self.im * other.re }
     }
 }
-
-#[cfg(test)]
-mod tests;

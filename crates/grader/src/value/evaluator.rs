@@ -1,23 +1,19 @@
-//! Numeric evaluation of canonical forms, of constants or at a pseudo-random point.
+//! Numeric evaluation of expressions, of constants or at a pseudo-random point.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use super::complex::Complex;
-use super::failure::Failure;
-use super::form::Form;
-use super::monomial::{Atom, Shared};
-use super::number::{self, Exponent};
-use super::polynomial::Polynomial;
+use super::exact::{self, Exponent, MAX_DEPTH, as_exponent, rational};
 use super::real::Real;
-use crate::expression::Function;
-use crate::fuel::Fuel;
+use crate::expression::{Constant, Expression, Function};
+use crate::fuel::{Fuel, OutOfFuel};
 
-/// Points at which forms are evaluated: the range of the variables' magnitudes, in 1024ths, and which signs they take.
-pub const POINTS: [(u64, u64, Signs); 10] = [
+/// Points at which expressions are evaluated: the range of the variables' magnitudes, in 1024ths, and their signs.
+pub const POINTS: [(u64, u64, Signs); 13] = [
     (1, 1024, Signs::Positive),
     (1024, 4096, Signs::Positive),
     (4096, 40960, Signs::Positive),
@@ -28,6 +24,10 @@ pub const POINTS: [(u64, u64, Signs); 10] = [
     (1, 128, Signs::Positive),
     (1024, 8192, Signs::Mixed),
     (4096, 40960, Signs::Negative),
+    // High powers stay near 1 here.
+    (768, 1280, Signs::Positive),
+    (768, 1280, Signs::Mixed),
+    (768, 1280, Signs::Negative),
 ];
 
 /// Magnitudes from here on, in 1024ths, are whole numbers.
@@ -36,11 +36,14 @@ const WHOLE: u64 = 4096;
 /// Bits after the point that must be zero in what is taken for an integer.
 const WHOLE_BITS: i64 = 96;
 
-/// Largest and smallest binary exponent of a value that is used further.
+/// Largest binary exponent of a value that is used further.
 const MAX_EXPONENT: i64 = 1 << 48;
 
 /// The cost of an elementary function.
 const FUNCTION_COST: u64 = 100;
+
+/// Most factors of a binomial whose upper number is not an integer.
+const MAX_FACTORS: u64 = 50;
 
 /// Which signs variables take.
 #[derive(Clone, Copy)]
@@ -50,114 +53,118 @@ pub enum Signs {
     Mixed,
 }
 
-/// A form's values at the points where it has one.
+/// The value of an expression.
+#[derive(Clone, Copy)]
+pub struct Value {
+    /// The number.
+    pub number: Complex,
+    /// Binary exponent of the largest number on the way to it. After cancellation it is larger than the number's.
+    pub scale: i64,
+}
+
+impl Value {
+    /// The number, of which so many leading bits were cancelled; of zero the scale says how large it was before.
+    fn cancelled(number: Complex, bits: i64, scale: i64) -> Self {
+        let is_zero = number.re.is_zero() && number.im.is_zero();
+        Self { number, scale: if is_zero { scale } else { number.exponent().saturating_add(bits) } }
+    }
+
+    /// How many leading bits were cancelled.
+    fn cancelled_bits(self) -> i64 {
+        self.scale.saturating_sub(self.number.exponent()).max(0)
+    }
+}
+
+impl From<Complex> for Value {
+    fn from(number: Complex) -> Self {
+        Self { number, scale: number.exponent() }
+    }
+}
+
+/// Evaluates expressions at one point.
 pub struct Evaluator<'a> {
-    /// Index of the point.
     point: usize,
     /// Names of the variables that are positive integers.
-    whole: &'a BTreeSet<Box<str>>,
-    /// Whether a root or logarithm of what is not positive has been taken, which has other values as well.
+    whole: &'a BTreeSet<&'a str>,
+    /// Whether a root or logarithm of a varying number was taken that is not positive: it has several values.
     pub branched: bool,
-    values: BTreeMap<&'a Shared, Option<Complex>>,
+    depth: u32,
 }
 
 impl<'a> Evaluator<'a> {
-    /// For constants and the variables' values at a point.
-    pub fn at(point: usize, whole: &'a BTreeSet<Box<str>>) -> Self {
-        Self { point, whole, branched: false, values: BTreeMap::new() }
+    /// An evaluator for constants and for the variables' values at a point.
+    pub fn at(point: usize, whole: &'a BTreeSet<&'a str>) -> Self {
+        Self { point, whole, branched: false, depth: 0 }
     }
 
-    /// The form's value.
-    pub fn form(&mut self, form: &'a Form, fuel: &mut Fuel) -> Result<Option<Complex>, Failure> {
-        let Some((numerator, _)) = self.polynomial(form.numerator(), fuel)? else { return Ok(None) };
-        if form.as_polynomial().is_some() {
-            return Ok(Some(numerator));
+    /// The value of an expression, if it has one here.
+    ///
+    /// # Errors
+    /// [`OutOfFuel`].
+    pub fn value(&mut self, expression: &Expression, fuel: &mut Fuel) -> Result<Option<Value>, OutOfFuel> {
+        if self.depth == MAX_DEPTH {
+            return Err(OutOfFuel);
         }
-        let denominator = self.polynomial(form.denominator(), fuel)?;
-        Ok(denominator.and_then(|(value, _)| value.reciprocal()).map(|inverse| numerator * inverse))
+        self.depth += 1;
+        let value = self.nested(expression, fuel);
+        self.depth -= 1;
+        Ok(value?.filter(|value| value.number.exponent() < MAX_EXPONENT))
     }
 
-    /// The polynomial's value, and the binary exponent of its largest term.
-    pub fn polynomial(
-        &mut self,
-        polynomial: &'a Polynomial,
-        fuel: &mut Fuel,
-    ) -> Result<Option<(Complex, i64)>, Failure> {
-        let mut sum = Complex::ZERO;
-        let mut scale = Real::ZERO.exponent();
-        for (monomial, coefficient) in polynomial.terms() {
-            fuel.spend(monomial.weight().saturating_add(2 + number::bits(coefficient) / 64))?;
-            let mut term = Complex::real(Real::rational(coefficient));
-            for (atom, exponent) in &monomial.0 {
-                let Some(value) = self.atom(atom, fuel)? else { return Ok(None) };
-                let Some(power) = self.atom_power(atom, value, *exponent, fuel)? else { return Ok(None) };
-                term = term * power;
-            }
-            scale = scale.max(term.exponent());
-            sum = sum + term;
-        }
-        Ok((scale < MAX_EXPONENT).then_some((sum, scale)))
-    }
-
-    fn atom_power(
-        &mut self,
-        atom: &Atom,
-        value: Complex,
-        exponent: Exponent,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Complex>, Failure> {
-        if exponent == Exponent::from_integer(1) {
-            return Ok(Some(value));
-        }
-        fuel.spend(if exponent.is_integer() { 64 } else { 2 * FUNCTION_COST })?;
-        if matches!(atom, Atom::Integer(integer) if integer.sign() == num_bigint::Sign::Minus) {
-            let angle = BigRational::new((*exponent.numer()).into(), (*exponent.denom()).into());
-            let angle = Complex::real(Real::rational(&angle)) * Complex::pi();
-            return Ok(match (exponent.numer(), exponent.denom()) {
-                (1, 2) => Some(Complex::i()),
-                _ => (angle * Complex::i()).exp(),
-            });
-        }
-        if !exponent.is_integer() && !has_real_root(value, exponent) && varies(atom) {
-            self.branched = true;
-        }
-        Ok(value.power(exponent).filter(|power| power.exponent().abs() < MAX_EXPONENT || is_zero(*power)))
-    }
-
-    fn atom(&mut self, atom: &'a Shared, fuel: &mut Fuel) -> Result<Option<Complex>, Failure> {
-        match &**atom {
-            Atom::Integer(value) => {
-                return Ok(Some(Complex::real(Real::rational(&BigRational::from_integer(value.clone())))));
-            }
-            Atom::Pi => return Ok(Some(Complex::pi())),
-            Atom::Infinity => return Ok(None),
-            Atom::Symbol(name) => return Ok(Some(self.symbol(name))),
-            _ => {}
-        }
-        if let Some(value) = self.values.get(atom) {
-            return Ok(*value);
-        }
-        fuel.spend(FUNCTION_COST)?;
-        let value = match &**atom {
-            Atom::E => Complex::integer(1).exp(),
-            Atom::Power(base, exponent) => self.power(base, exponent, fuel)?,
-            Atom::Group(polynomial) => self.polynomial(polynomial, fuel)?.map(|(value, _)| value),
-            Atom::Function(function, arguments) => match self.all(arguments, fuel)? {
-                Some(values) => self.function(*function, arguments, &values, fuel)?,
-                None => None,
+    fn nested(&mut self, expression: &Expression, fuel: &mut Fuel) -> Result<Option<Value>, OutOfFuel> {
+        fuel.spend(2)?;
+        Ok(match expression {
+            Expression::Number(value) => Some(real(value, fuel)?.into()),
+            Expression::Decimal(decimal) => Some(real(&decimal.value, fuel)?.into()),
+            Expression::Constant(constant) => match constant {
+                Constant::Pi => Some(Complex::pi().into()),
+                Constant::E => Some(Complex::e().into()),
+                Constant::I => Some(Complex::i().into()),
+                Constant::Degree => {
+                    let degrees = BigRational::new(1.into(), 180.into());
+                    Some((Complex::pi() * real(&degrees, fuel)?).into())
+                }
+                Constant::Infinity => None,
             },
-            Atom::Unknown(name, arguments) => {
-                self.all(arguments, fuel)?.and_then(|values| unknown(name, &values))
+            Expression::Symbol(name) => Some(self.symbol(name).into()),
+            Expression::Sum(terms) => {
+                let mut sum = Value { number: Complex::ZERO, scale: Complex::ZERO.exponent() };
+                for term in terms {
+                    let Some(term) = self.value(term, fuel)? else { return Ok(None) };
+                    // Sums that differ by a lost term must not pass for equal.
+                    if sum.number.re.loses(term.number.re) || sum.number.im.loses(term.number.im) {
+                        return Ok(None);
+                    }
+                    sum.number = sum.number + term.number;
+                    sum.scale = sum.scale.max(term.scale);
+                }
+                Some(sum)
             }
-            Atom::Integer(_) | Atom::Pi | Atom::Infinity | Atom::Symbol(_) => None,
-        };
-        let value = value.filter(|value| value.exponent() < MAX_EXPONENT);
-        self.values.insert(atom, value);
-        Ok(value)
+            Expression::Product(factors) => {
+                let (mut product, mut bits, mut scale) = (Complex::integer(1), 0i64, 0i64);
+                for factor in factors {
+                    let Some(factor) = self.value(factor, fuel)? else { return Ok(None) };
+                    product = product * factor.number;
+                    bits = bits.saturating_add(factor.cancelled_bits());
+                    scale = scale.saturating_add(factor.scale.saturating_sub(1));
+                }
+                Some(Value::cancelled(product, bits, scale))
+            }
+            Expression::Power(power) => self.power(&power.0, &power.1, fuel)?,
+            Expression::Function(function, arguments) => {
+                let Some(values) = self.all(arguments, fuel)? else { return Ok(None) };
+                self.function(*function, arguments, &values, fuel)?
+            }
+            Expression::Unknown(name, arguments) => {
+                let Some(values) = self.all(arguments, fuel)? else { return Ok(None) };
+                fuel.spend(FUNCTION_COST * (1 + values.len() as u64))?;
+                unknown(name, &values).map(Value::from)
+            }
+        })
     }
 
-    fn all(&mut self, arguments: &'a [Form], fuel: &mut Fuel) -> Result<Option<Vec<Complex>>, Failure> {
-        arguments.iter().map(|argument| self.form(argument, fuel)).collect()
+    fn all(&mut self, arguments: &[Expression], fuel: &mut Fuel) -> Result<Option<Vec<Value>>, OutOfFuel> {
+        arguments.iter().map(|argument| self.value(argument, fuel)).collect()
     }
 
     fn symbol(&self, name: &str) -> Complex {
@@ -179,75 +186,131 @@ impl<'a> Evaluator<'a> {
 
     fn power(
         &mut self,
-        base: &'a Form,
-        exponent: &'a Form,
+        base: &Expression,
+        exponent: &Expression,
         fuel: &mut Fuel,
-    ) -> Result<Option<Complex>, Failure> {
-        fuel.spend(2 * FUNCTION_COST)?;
-        let (Some(base_value), Some(exponent)) = (self.form(base, fuel)?, self.form(exponent, fuel)?) else {
+    ) -> Result<Option<Value>, OutOfFuel> {
+        if let Some(exponent) = rational(exponent, fuel)?.and_then(|exponent| as_exponent(&exponent)) {
+            let Some(value) = self.value(base, fuel)? else { return Ok(None) };
+            self.branched |= !exponent.is_integer() && !has_real_root(value.number, exponent) && varies(base);
+            return raised(value, exponent, fuel);
+        }
+        let (Some(value), Some(exponent)) = (self.value(base, fuel)?, self.value(exponent, fuel)?) else {
             return Ok(None);
         };
-        self.branched |= !is_positive(base_value) && !base.is_constant();
-        if matches!(base.as_atom(), Some(Atom::E)) {
-            return Ok(exponent.exp());
+        fuel.spend(2 * FUNCTION_COST)?;
+        if *base == Expression::Constant(Constant::E) {
+            return Ok(exponent.number.exp().map(Value::from));
         }
-        Ok(base_value.ln().and_then(|logarithm| (logarithm * exponent).exp()))
+        if let Some(whole) = exact_integer(exponent.number) {
+            return raised(value, Exponent::from_integer(whole), fuel);
+        }
+        self.branched |= !is_positive(value.number) && varies(base);
+        Ok(value.number.ln().and_then(|logarithm| (logarithm * exponent.number).exp()).map(Value::from))
     }
 
     fn function(
         &mut self,
         function: Function,
-        arguments: &[Form],
-        values: &[Complex],
+        arguments: &[Expression],
+        values: &[Value],
         fuel: &mut Fuel,
-    ) -> Result<Option<Complex>, Failure> {
-        fuel.spend(FUNCTION_COST)?;
-        let reals = || values.iter().map(|value| value.as_real()).collect::<Option<Vec<Real>>>();
-        Ok(match (function, values) {
+    ) -> Result<Option<Value>, OutOfFuel> {
+        fuel.spend(2 * FUNCTION_COST)?;
+        let numbers: Vec<Complex> = values.iter().map(|value| value.number).collect();
+        let reals = || numbers.iter().map(|number| number.as_real()).collect::<Option<Vec<Real>>>();
+        let integers = || reals()?.into_iter().map(integer_of).collect::<Option<Vec<BigInt>>>();
+        let quarter_turn = || Complex::pi().scaled(-1);
+        let mut branches = false;
+        let number = match (function, &numbers[..]) {
             (Function::Sin, [x]) => x.sin(),
             (Function::Cos, [x]) => x.cos(),
-            (Function::Arctan, [x]) => x.arctan(),
-            (Function::Arcsin, [x]) => {
+            (Function::Tan, [x]) => quotient(x.sin(), x.cos()),
+            (Function::Cot, [x]) => quotient(x.cos(), x.sin()),
+            (Function::Sec, [x]) => x.cos().and_then(Complex::reciprocal),
+            (Function::Csc, [x]) => x.sin().and_then(Complex::reciprocal),
+            (Function::Arcsin | Function::Arccos, [x]) => {
                 let arc = x.arcsin();
-                self.branched |= arc.is_some_and(|arc| !arc.is_real()) && !arguments[0].is_constant();
-                arc
+                branches = arc.is_some_and(|arc| !arc.is_real());
+                if function == Function::Arcsin { arc } else { arc.map(|arc| quarter_turn() - arc) }
             }
+            (Function::Arctan, [x]) => x.arctan(),
+            (Function::Arccot, [x]) => x.arctan().map(|arc| quarter_turn() - arc),
+            (Function::Sinh, [x]) => x.hyperbolic(false),
+            (Function::Cosh, [x]) => x.hyperbolic(true),
+            (Function::Tanh, [x]) => quotient(x.hyperbolic(false), x.hyperbolic(true)),
             (Function::Ln, [x]) => {
-                self.branched |= !is_positive(*x) && !arguments[0].is_constant();
+                branches = !is_positive(*x);
                 x.ln()
+            }
+            (Function::Log, [x, base]) => {
+                branches = !is_positive(*x) || !is_positive(*base);
+                quotient(x.ln(), base.ln())
             }
             (Function::Abs, [x]) => x.magnitude().map(Complex::real),
             (Function::Floor, [x]) => x.as_real().and_then(floor_of).map(|floor| from_integer(&floor)),
-            (Function::Factorial, [x]) => match x.as_real().and_then(integer_of) {
-                Some(n) => number::factorial(&n, fuel)?.map(|value| from_integer(&value)),
+            (Function::Ceiling, [x]) => {
+                x.as_real().and_then(|x| floor_of(-x)).map(|floor| from_integer(&-floor))
+            }
+            (Function::Factorial, [_]) => match integers() {
+                Some(n) => exact::factorial(&n[0], fuel)?.map(|value| from_integer(&value)),
                 None => None,
             },
-            (Function::Gcd | Function::Lcm, _) => {
-                let integers: Option<Vec<BigInt>> =
-                    reals().and_then(|reals| reals.into_iter().map(integer_of).collect());
-                match integers {
-                    Some(integers) => {
-                        let value = number::gcd_or_lcm(&integers, function == Function::Lcm, fuel)?;
-                        Some(from_integer(&value))
-                    }
-                    None => None,
+            (Function::Binomial, [n, k]) => match (integers().as_deref(), exact_integer(*k)) {
+                (Some([n, k]), _) => exact::binomial(n, k, fuel)?.map(|value| from_integer(&value)),
+                (_, Some(count)) if (0..=MAX_FACTORS as i64).contains(&count) => {
+                    fuel.spend(2 * count as u64)?;
+                    (0..count).try_fold(Complex::integer(1), |product, step| {
+                        let factor = *n - Complex::integer(step);
+                        Some(product * factor * Complex::integer(step + 1).reciprocal()?)
+                    })
                 }
-            }
+                _ => None,
+            },
+            (Function::Gcd | Function::Lcm, _) => match integers() {
+                Some(integers) => {
+                    exact::gcd_or_lcm(&integers, function, fuel)?.map(|value| from_integer(&value))
+                }
+                None => None,
+            },
             (Function::Min | Function::Max, _) => {
                 reals().and_then(|reals| extreme(&reals, function == Function::Max)).map(Complex::real)
             }
             _ => None,
-        })
+        };
+        self.branched |= branches && arguments.iter().any(varies);
+        let largest = match function {
+            Function::Abs | Function::Min | Function::Max => values.iter().map(|value| value.scale).max(),
+            _ => None,
+        };
+        let scale = |number: Complex| number.exponent().max(largest.unwrap_or(0));
+        Ok(number.map(|number| Value { number, scale: scale(number) }))
     }
 }
 
-/// Whether the atom's value depends on a variable or an unknown function.
-fn varies(atom: &Atom) -> bool {
-    atom.any(&mut |atom| matches!(atom, Atom::Symbol(_) | Atom::Unknown(..)))
+fn real(value: &BigRational, fuel: &mut Fuel) -> Result<Complex, OutOfFuel> {
+    fuel.spend(exact::bits(value) / 64)?;
+    Ok(Complex::real(Real::rational(value)))
 }
 
-fn is_zero(value: Complex) -> bool {
-    value.re.is_zero() && value.im.is_zero()
+/// A value to a rational power.
+fn raised(value: Value, exponent: Exponent, fuel: &mut Fuel) -> Result<Option<Value>, OutOfFuel> {
+    fuel.spend(if exponent.is_integer() { 20 } else { 2 * FUNCTION_COST })?;
+    let Some(number) = value.number.power(exponent) else { return Ok(None) };
+    let is_zero = number.re.is_zero() && number.im.is_zero();
+    let times = if exponent.is_integer() { (*exponent.numer()).max(0) } else { 0 };
+    let (bits, scale) = (value.cancelled_bits().saturating_mul(times), value.scale.saturating_mul(times));
+    Ok((is_zero || number.exponent().abs() < MAX_EXPONENT)
+        .then(|| Value::cancelled(number, bits, scale.saturating_sub(times))))
+}
+
+fn quotient(a: Option<Complex>, b: Option<Complex>) -> Option<Complex> {
+    Some(a? * b?.reciprocal()?)
+}
+
+/// Whether the expression's value depends on a variable or an unknown function.
+fn varies(expression: &Expression) -> bool {
+    !expression.is_number()
 }
 
 fn is_positive(value: Complex) -> bool {
@@ -261,6 +324,13 @@ fn has_real_root(value: Complex, exponent: Exponent) -> bool {
 
 fn from_integer(value: &BigInt) -> Complex {
     Complex::real(Real::rational(&BigRational::from_integer(value.clone())))
+}
+
+/// The small integer that a number is without any error.
+fn exact_integer(value: Complex) -> Option<i64> {
+    let is_exact = value.is_real() && value.re.error() == Real::ZERO.error();
+    let exact = value.re.to_rational(2 * MAX_BITS).filter(|exact| is_exact && exact.is_integer())?;
+    as_exponent(&exact).map(|exponent| *exponent.numer())
 }
 
 /// The floor of a number that is certainly between two integers, or exactly one.
@@ -293,13 +363,14 @@ fn extreme(values: &[Real], greatest: bool) -> Option<Real> {
 }
 
 /// Values of a function of which nothing is known: of one that no identity holds for.
-fn unknown(name: &str, arguments: &[Complex]) -> Option<Complex> {
+fn unknown(name: &str, arguments: &[Value]) -> Option<Complex> {
     let coefficient =
         |index: u64| Complex::real(Real::integer((hash(name, index) % 1024) as i64 + 512).scaled(-10));
     let mut sum = coefficient(0);
-    for (index, &argument) in arguments.iter().enumerate() {
+    for (index, argument) in arguments.iter().enumerate() {
         let index = 2 * index as u64;
-        sum = sum + argument * (coefficient(index + 1) + coefficient(index + 2) * argument.sin()?);
+        let factor = coefficient(index + 1) + coefficient(index + 2) * argument.number.sin()?;
+        sum = sum + argument.number * factor;
     }
     Some(sum * sum + sum.cos()?)
 }

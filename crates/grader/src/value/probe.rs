@@ -1,37 +1,32 @@
-//! Decisions by numeric evaluation: of constants, and of everything else at fixed pseudo-random points.
+//! Decisions by evaluation: of constants, and of everything else at fixed pseudo-random points.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use num_bigint::BigInt;
 use num_traits::Signed;
 
 use super::complex::Complex;
-use super::evaluator::{Evaluator, POINTS, floor_of};
-use super::failure::Failure;
-use super::form::Form;
-use super::monomial::Atom;
-use super::number;
-use super::polynomial::Polynomial;
+use super::evaluator::{Evaluator, POINTS, Value};
+use super::exact::{self, rational};
 use super::real::Real;
-use crate::expression::Function;
-use crate::fuel::Fuel;
+use crate::expression::{Expression, Function};
+use crate::fuel::{Fuel, OutOfFuel};
 
 /// Points with a zero difference that are enough.
 const ENOUGH_ZEROS: u32 = 6;
 
 /// At least one point in so many must have a value.
-const FEWEST_DEFINED: u32 = 5;
+const FEWEST_DEFINED: u32 = 7;
 
-/// How much more points a step function takes: two that differ may agree nearly everywhere.
+/// How many times more points a step function takes: two that differ may agree nearly everywhere.
 const STEP_ROUNDS: u32 = 10;
 
 /// Bits that must be right beyond the leading one before a difference without any is taken for zero.
 const CONVINCING_BITS: i64 = 96;
 
-/// What is known of a number.
+/// What is known of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
+enum Finding {
     /// It is zero as far as some thirty digits can tell.
     Zero,
     /// It is certainly not zero.
@@ -40,115 +35,100 @@ pub enum Finding {
     Unclear,
 }
 
-/// The variables that stand for integers: those in factorials, and in exponents of negative numbers as in (-1)^n.
-fn integer_variables(polynomials: &[&Polynomial]) -> BTreeSet<Box<str>> {
+/// The variables that stand for integers: those in factorials and the like, and in exponents of negative numbers.
+fn integer_variables<'e>(
+    expressions: &[&'e Expression],
+    fuel: &mut Fuel,
+) -> Result<BTreeSet<&'e str>, OutOfFuel> {
+    use Function::{Binomial, Factorial, Gcd, Lcm};
     let mut names = BTreeSet::new();
-    for polynomial in polynomials {
-        polynomial.any_atom(&mut |atom| {
-            let integers = match atom {
-                Atom::Function(Function::Factorial | Function::Gcd | Function::Lcm, arguments) => arguments,
-                Atom::Power(base, exponent) if base.as_rational().is_some_and(|base| base.is_negative()) => {
-                    std::slice::from_ref(exponent)
-                }
-                _ => return false,
-            };
-            for form in integers {
-                form.any_atom(&mut |atom| {
-                    if let Atom::Symbol(name) = atom {
-                        names.insert(name.clone());
-                    }
-                    false
-                });
+    let mut open: Vec<(&Expression, bool)> =
+        expressions.iter().map(|&expression| (expression, false)).collect();
+    while let Some((expression, is_integer)) = open.pop() {
+        fuel.spend(1)?;
+        match expression {
+            Expression::Symbol(name) if is_integer => {
+                names.insert(&**name);
             }
-            false
-        });
-    }
-    names
-}
-
-/// The value of a constant form.
-pub fn constant(form: &Form, fuel: &mut Fuel) -> Result<Option<Complex>, Failure> {
-    Evaluator::at(0, &BTreeSet::new()).form(form, fuel)
-}
-
-/// The sign of a constant form, if it is a real number and its sign is clear.
-pub fn sign(form: &Form, fuel: &mut Fuel) -> Result<Option<Ordering>, Failure> {
-    let no_names = BTreeSet::new();
-    let mut evaluator = Evaluator::at(0, &no_names);
-    if finding(&mut evaluator, form.numerator(), form.denominator(), fuel)? == Finding::Zero {
-        return Ok(Some(Ordering::Equal));
-    }
-    Ok(constant(form, fuel)?.and_then(Complex::as_real).and_then(Real::sign))
-}
-
-/// The floor of a constant form, if it is a real number and clearly between two integers.
-pub fn floor(form: &Form, fuel: &mut Fuel) -> Result<Option<BigInt>, Failure> {
-    Ok(constant(form, fuel)?.and_then(Complex::as_real).and_then(floor_of))
-}
-
-fn finding<'a>(
-    evaluator: &mut Evaluator<'a>,
-    numerator: &'a Polynomial,
-    denominator: &'a Polynomial,
-    fuel: &mut Fuel,
-) -> Result<Finding, Failure> {
-    let Some((value, scale)) = evaluator.polynomial(numerator, fuel)? else {
-        return Ok(Finding::Unclear);
-    };
-    if denominator.as_rational().is_none() {
-        let denominator = evaluator.polynomial(denominator, fuel)?;
-        if !denominator.is_some_and(|(value, _)| value.is_clearly_nonzero()) {
-            return Ok(Finding::Unclear);
+            Expression::Power(power) => {
+                let base = if power.1.is_number() { None } else { rational(&power.0, fuel)? };
+                open.push((&power.0, is_integer));
+                open.push((&power.1, is_integer || base.is_some_and(|base| base.is_negative())));
+            }
+            Expression::Function(function, parts) => {
+                let is_integer = is_integer || matches!(function, Binomial | Factorial | Gcd | Lcm);
+                open.extend(parts.iter().map(|part| (part, is_integer)));
+            }
+            Expression::Sum(parts) | Expression::Product(parts) | Expression::Unknown(_, parts) => {
+                open.extend(parts.iter().map(|part| (part, is_integer)));
+            }
+            Expression::Symbol(_)
+            | Expression::Number(_)
+            | Expression::Decimal(_)
+            | Expression::Constant(_) => {}
         }
     }
-    if value.is_clearly_nonzero() {
-        return Ok(Finding::Nonzero);
-    }
-    // Long numbers can come close to each other by construction: a zero must be that much nearer.
-    let bits = if is_constant(numerator) { longest_number(numerator, fuel)? as i64 } else { 0 };
-    Ok(if value.error() < scale - CONVINCING_BITS - bits { Finding::Zero } else { Finding::Unclear })
+    Ok(names)
 }
 
-/// Bits of the longest number in a polynomial, without a common factor.
-fn longest_number(polynomial: &Polynomial, fuel: &mut Fuel) -> Result<u64, Failure> {
-    let mut longest = 0;
-    polynomial.any_atom(&mut |atom| {
-        if let Atom::Integer(value) = atom {
-            longest = longest.max(value.bits());
-        }
-        for form in atom.forms() {
-            let polynomials = [form.numerator(), form.denominator()];
-            let coefficients = polynomials.into_iter().flat_map(Polynomial::terms);
-            longest = coefficients.fold(longest, |longest, (_, value)| longest.max(number::bits(value)));
-        }
-        false
-    });
-    let content = polynomial.content(fuel)?;
-    for (_, coefficient) in polynomial.terms() {
-        longest = longest.max(number::bits(&number::multiply(coefficient, &content.recip(), fuel)?));
-    }
-    Ok(longest)
+/// The value of a constant expression.
+pub fn constant(expression: &Expression, fuel: &mut Fuel) -> Result<Option<Complex>, OutOfFuel> {
+    Ok(Evaluator::at(0, &BTreeSet::new()).value(expression, fuel)?.map(|value| value.number))
 }
 
-/// Whether a quotient is zero wherever it is defined. Points where a root or logarithm is taken of what is not positive
-/// count only if there are no others.
-pub fn vanishes(
-    numerator: &Polynomial,
-    denominator: &Polynomial,
-    fuel: &mut Fuel,
-) -> Result<Finding, Failure> {
-    if is_constant(numerator) {
-        return finding(&mut Evaluator::at(0, &BTreeSet::new()), numerator, denominator, fuel);
+/// The order of two constant expressions, if they are real numbers and it is clear.
+pub fn order(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<Ordering>, OutOfFuel> {
+    let (difference, finding) = difference(a, b, fuel)?;
+    Ok(match finding {
+        Finding::Zero => Some(Ordering::Equal),
+        _ => difference.and_then(Complex::as_real).and_then(Real::sign),
+    })
+}
+
+/// Whether two values at one point are equal. Expressions with long numbers can come close to each other by construction:
+/// their difference must be that much nearer to zero.
+fn finding(a: Value, b: Value, longest_number: u64) -> Finding {
+    let difference = a.number - b.number;
+    if difference.is_clearly_nonzero() {
+        Finding::Nonzero
+    } else if difference.is_exact_zero()
+        || difference.error() < a.scale.max(b.scale).saturating_sub(CONVINCING_BITS + longest_number as i64)
+    {
+        Finding::Zero
+    } else {
+        Finding::Unclear
     }
-    let whole = integer_variables(&[numerator, denominator]);
+}
+
+/// Bits of the longest number that is written in a constant; 0 in anything else.
+fn longest_number(expression: &Expression) -> u64 {
+    let of_all = |parts: &[Expression]| parts.iter().map(longest_number).max().unwrap_or(0);
+    match expression {
+        Expression::Number(value) => exact::bits(value),
+        Expression::Decimal(decimal) => exact::bits(&decimal.value),
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => of_all(parts),
+        Expression::Power(power) => longest_number(&power.0).max(longest_number(&power.1)),
+        Expression::Constant(_) | Expression::Symbol(_) | Expression::Unknown(..) => 0,
+    }
+}
+
+/// Whether two expressions are equal wherever both have a value. Points where a root or logarithm is taken of what is not
+/// positive count only if there are no others.
+pub fn are_equal(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    if a.is_number() && b.is_number() {
+        return Ok(difference(a, b, fuel)?.1 == Finding::Zero);
+    }
+    let whole = integer_variables(&[a, b], fuel)?;
     let (mut zeros, mut branched) = (0, Finding::Unclear);
-    let has_steps = numerator
-        .any_atom(&mut |atom| matches!(atom, Atom::Function(Function::Floor | Function::Ceiling, _)));
-    let rounds = if has_steps { STEP_ROUNDS } else { 1 };
-    for point in 0..POINTS.len() * rounds as usize {
+    let rounds = if has_steps(a) || has_steps(b) { STEP_ROUNDS } else { 1 };
+    let tried = POINTS.len() as u32 * rounds;
+    for point in 0..tried as usize {
         let mut evaluator = Evaluator::at(point, &whole);
-        match finding(&mut evaluator, numerator, denominator, fuel)? {
-            Finding::Nonzero if !evaluator.branched => return Ok(Finding::Nonzero),
+        let (Some(left), Some(right)) = (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?) else {
+            continue;
+        };
+        match finding(left, right, 0) {
+            Finding::Nonzero if !evaluator.branched => return Ok(false),
             Finding::Nonzero => branched = Finding::Nonzero,
             Finding::Zero if !evaluator.branched => zeros += 1,
             Finding::Zero if branched == Finding::Unclear => branched = Finding::Zero,
@@ -159,43 +139,75 @@ pub fn vanishes(
         }
     }
     // C(n, k) and C(k, n) agree where both have a value, which is where n is k.
-    let tried = POINTS.len() as u32 * rounds;
-    Ok(if zeros * FEWEST_DEFINED >= tried || zeros >= ENOUGH_ZEROS { Finding::Zero } else { branched })
+    let is_enough = zeros * FEWEST_DEFINED >= tried || zeros >= ENOUGH_ZEROS;
+    Ok(is_enough || branched == Finding::Zero)
 }
 
-fn is_constant(polynomial: &Polynomial) -> bool {
-    !polynomial.any_atom(&mut |atom| matches!(atom, Atom::Symbol(_) | Atom::Unknown(..)))
+/// The difference of two constants, and whether it is zero.
+fn difference(
+    a: &Expression,
+    b: &Expression,
+    fuel: &mut Fuel,
+) -> Result<(Option<Complex>, Finding), OutOfFuel> {
+    let no_names = BTreeSet::new();
+    let mut evaluator = Evaluator::at(0, &no_names);
+    Ok(match (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?) {
+        (Some(left), Some(right)) => {
+            let finding = finding(left, right, longest_number(a).max(longest_number(b)));
+            (Some(left.number - right.number), finding)
+        }
+        _ => (None, Finding::Unclear),
+    })
 }
 
-/// The values of two forms at each point where both have one, without a choice of branch.
-pub fn pairs(a: &Form, b: &Form, fuel: &mut Fuel) -> Result<Vec<(Complex, Complex)>, Failure> {
-    let whole = integer_variables(&[a.numerator(), a.denominator(), b.numerator(), b.denominator()]);
-    let constant = a.is_constant() && b.is_constant();
+fn has_steps(expression: &Expression) -> bool {
+    match expression {
+        Expression::Function(Function::Floor | Function::Ceiling, _) => true,
+        Expression::Sum(parts)
+        | Expression::Product(parts)
+        | Expression::Function(_, parts)
+        | Expression::Unknown(_, parts) => parts.iter().any(has_steps),
+        Expression::Power(power) => has_steps(&power.0) || has_steps(&power.1),
+        _ => false,
+    }
+}
+
+/// The values of two expressions at each point where both have one, without a choice of branch.
+pub fn pairs(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Vec<(Complex, Complex)>, OutOfFuel> {
+    let whole = integer_variables(&[a, b], fuel)?;
+    let is_constant = a.is_number() && b.is_number();
     let mut pairs = Vec::new();
-    for point in 0..if constant { 1 } else { POINTS.len() } {
+    for point in 0..if is_constant { 1 } else { POINTS.len() } {
         let mut evaluator = Evaluator::at(point, &whole);
-        let values = (evaluator.form(a, fuel)?, evaluator.form(b, fuel)?);
+        let values = (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?);
         if let ((Some(a), Some(b)), false) = (values, evaluator.branched) {
-            pairs.push((a, b));
+            pairs.push((a.number, b.number));
         }
     }
     Ok(pairs)
 }
 
-/// The value of a form that has the same at all points, of which at least two must be defined.
-pub fn common_value(form: &Form, fuel: &mut Fuel) -> Result<Option<Complex>, Failure> {
+/// The c of a = c b that is the same at all points, of which at least two must be defined unless both are constants.
+pub fn ratio(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<Complex>, OutOfFuel> {
+    let needed = if a.is_number() && b.is_number() { 1 } else { 2 };
     let mut first: Option<Complex> = None;
     let mut agreeing = 0;
-    for (value, _) in pairs(form, &Form::integer(0), fuel)? {
-        let Some(first) = first else {
-            first = Some(value);
+    for (a, b) in pairs(a, b, fuel)? {
+        if !a.is_clearly_nonzero() {
+            if b.is_clearly_nonzero() {
+                return Ok(None);
+            }
             continue;
-        };
-        let difference = value - first;
+        }
+        let Some(value) = b.reciprocal().map(|inverse| a * inverse) else { return Ok(None) };
+        let difference = value - *first.get_or_insert(value);
         if difference.is_clearly_nonzero() {
             return Ok(None);
         }
-        agreeing += u32::from(difference.error() < first.exponent() - CONVINCING_BITS);
+        agreeing += u32::from(
+            difference.is_exact_zero()
+                || difference.error() < value.exponent().saturating_sub(CONVINCING_BITS),
+        );
     }
-    Ok(first.filter(|_| agreeing > 0))
+    Ok(first.filter(|_| agreeing >= needed))
 }

@@ -135,6 +135,12 @@ impl Real {
         }
     }
 
+    /// Whether the smaller of two numbers, which is not zero, is lost in the rounding of their sum.
+    pub fn loses(self, other: Self) -> bool {
+        let small = if self.exponent < other.exponent { self } else { other };
+        small.sign().is_some_and(Ordering::is_ne) && small.exponent <= (self + other).error()
+    }
+
     /// The number with this error bound instead of its own.
     pub fn with_noise(self, noise: i64) -> Self {
         Self { noise, ..self }

@@ -9,7 +9,7 @@ use num_rational::BigRational;
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
 use super::complex::Complex;
-use super::number;
+use super::exact;
 use crate::expression::{Decimal, Expression};
 
 /// How far decimals may be from what they stand for.
@@ -30,6 +30,9 @@ impl Default for Tolerance {
 }
 
 impl Tolerance {
+    /// Only what is equal to a thousand digits agrees.
+    pub const EXACT: Self = Self { decimals: 1000, significant_digits: 1000 };
+
     /// Whether two numbers of which a decimal is a part agree when rounded.
     pub fn agree(self, a: &BigRational, b: &BigRational) -> bool {
         self.agree_at(a, b, self.unit(&[a, b], 0))
@@ -64,7 +67,7 @@ impl Tolerance {
         const MAX_BITS: u64 = 64;
         let decimals = self.decimals.min(1000);
         // A divisor of 10^k has no more than 4k bits.
-        number::bits(value) <= MAX_BITS.max(4 * u64::from(decimals))
+        exact::bits(value) <= MAX_BITS.max(4 * u64::from(decimals))
             && (value * power_of_ten(decimals.into())).is_integer()
     }
 
@@ -162,6 +165,6 @@ fn small_power(expression: &Expression) -> Option<BigRational> {
         },
         _ => return None,
     };
-    let is_small = number::bits(base) <= MAX_BITS && u64::from(exponent.unsigned_abs()) <= MAX_EXPONENT;
+    let is_small = exact::bits(base) <= MAX_BITS && u64::from(exponent.unsigned_abs()) <= MAX_EXPONENT;
     (is_small && !base.is_zero()).then(|| base.pow(exponent))
 }

@@ -1,4 +1,5 @@
-//! `isentrope examples`: the recipes and what they need, for those who have the program and not its repository.
+//! `isentrope examples`: the recipes and what they need, for those who have the program and not its
+//! repository.
 
 use crate::standard_output::print_text;
 use anyhow::{Context, Result, anyhow};
@@ -8,10 +9,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Write the recipes, the base models of the built-in tasks, and examples: own problems, an own reward, jobs of clusters
+/// Write the recipes, the base models of the built-in tasks, and examples: own problems, an own
+/// reward, jobs of clusters
 ///
-/// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in them are relative to the
-/// directory that they are written to. A file that is there already is left as it is.
+/// They are what the repository has in recipes/, experiments/, assets/ and examples/, and paths in
+/// them are relative to the directory that they are written to. A file that is there already is
+/// left as it is.
 #[derive(Args)]
 pub struct Examples {
     /// The directory to write to; it is made if need be

@@ -3,15 +3,15 @@
 mod prompts;
 
 use crate::interrupt::{self, Interrupted};
-use crate::loaded_model::{Loaded, ModelArguments, ModelJob};
+use crate::loaded_model::{Loaded, ModelArguments};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
+use crate::sampling_flags::SamplingFlags;
 use crate::standard_output::print_text;
 use crate::trace::TraceFile;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use isentrope_kernels::Backend;
 use isentrope_model::KvCache;
 use isentrope_model::generation_config::{GenerationConfig, eos_tokens};
 use isentrope_rollout::{Completion, Engine, Event, Key, Limits, Request, Sampling};
@@ -26,16 +26,18 @@ use std::time::Instant;
 
 /// Sample responses from a model
 ///
-/// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample, text, tokens, logprobs,
-/// entropies (in nats) and finish_reason ("stop" or "length"). A prompts line is {"prompt": text or list of messages},
-/// {"messages": [...]} or {"tokens": [ids]}, with an optional "id"; data sets may also call the prompt problem or question.
+/// One prompt's response streams to the terminal; otherwise results are JSON lines with id, sample,
+/// text, tokens, logprobs, entropies (in nats) and finish_reason ("stop" or "length"). A prompts
+/// line is {"prompt": text or list of messages}, {"messages": [...]} or {"tokens": [ids]}, with an
+/// optional "id"; data sets may also call the prompt problem or question.
 ///
-/// Sampling settings that are not given come from the model's generation_config.json where it asks for sampling (do_sample),
-/// else temperature 1 without truncation. A response depends on the weights, its prompt, the seed, the prompt's place in the
-/// file and its own number, and on nothing else: not on what is sampled beside it, nor on threads or memory.
+/// Sampling settings that are not given come from the model's generation_config.json where it asks
+/// for sampling (do_sample), else temperature 1 without truncation. A response depends on the
+/// weights, its prompt, the seed, the prompt's place in the file and its own number, and on nothing
+/// else: not on what is sampled beside it, nor on threads or memory.
 ///
-/// Prompts are put to the model as training puts them: through its chat template if it has one, unless --template says
-/// otherwise.
+/// Prompts are put to the model as training puts them: through its chat template if it has one,
+/// unless --template says otherwise.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Generate {
@@ -50,40 +52,22 @@ pub struct Generate {
     /// Longest response, in tokens
     #[arg(long, value_name = "N", default_value_t = 256)]
     max_tokens: usize,
-    /// Divisor of the logits; 0 takes the most likely token
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    temperature: Option<f32>,
-    /// Samples among the most likely tokens that together have this probability
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    top_p: Option<f32>,
-    /// Samples among this many most likely tokens; 0 is all
-    #[arg(long, value_name = "K")]
-    top_k: Option<usize>,
-    /// Samples among tokens at least this many times as likely as the likeliest
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    min_p: Option<f32>,
+    #[command(flatten)]
+    drawing: SamplingFlags,
     /// Divides the positive logits of tokens that have occurred, multiplies the negative ones
     #[arg(long, value_name = "R", allow_negative_numbers = true)]
     repetition_penalty: Option<f32>,
-    /// Of the random numbers
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
-    /// Ends a response where this text occurs, or this special token (repeatable)
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    stop: Vec<String>,
     /// Ends a response after this token (repeatable)
     #[arg(long, value_name = "ID")]
     stop_token: Vec<u32>,
-    /// Goes on after end-of-sequence tokens
+    /// Continues after end-of-sequence tokens
     #[arg(long)]
     ignore_eos: bool,
-    /// Where JSON lines go; - is standard output, where they go without a name
+    /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Memory for keys and values, in MiB [default: half of what is available]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
-    kv_memory: Option<u64>,
-    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev opens (docs/trace.md)
+    /// Writes where the time goes, in Chrome's trace event format, which https://ui.perfetto.dev
+    /// opens (docs/reference/commands.md)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
@@ -113,7 +97,8 @@ enum Display {
 
 impl Generate {
     pub fn run(self) -> Result<()> {
-        // Everything that can be wrong with the input is found before the model is loaded, or before it runs.
+        // Everything that can be wrong with the input is found before the model is loaded, or
+        // before it runs.
         let asked = self.prompts.read()?;
         let trace = self.trace.as_deref().map(|path| TraceFile::new(path, 0, 1)).transpose()?;
         let single = asked.count() == 1 && self.n == 1;
@@ -122,13 +107,13 @@ impl Generate {
             (None, true) => Display::Headed,
             (out, _) => Display::Lines(Output::create(out.as_deref())?),
         };
-        self.model.run(Sampler { command: &self, asked, display, trace })
+        self.model.run(|loaded| Sampler { command: &self, asked, display, trace }.run(loaded))
     }
 
     /// Runs the engine to the end, showing what happens.
-    fn drive<B: Backend>(
+    fn drive(
         &self,
-        engine: &mut Engine<'_, B>,
+        engine: &mut Engine<'_>,
         prompts: &[NamedPrompt],
         display: &mut Display,
     ) -> Result<String> {
@@ -194,8 +179,9 @@ impl Generate {
         ))
     }
 
-    /// The settings given, else the model's own; and words that say where they are from, if the model's own are among them.
-    fn sampling<B: Backend>(&self, loaded: &Loaded<B>) -> Result<(Sampling, &'static str)> {
+    /// The settings given, else the model's own; and words that say where they are from, if the
+    /// model's own are among them.
+    fn sampling(&self, loaded: &Loaded) -> Result<(Sampling, &'static str)> {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
         let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
@@ -207,10 +193,10 @@ impl Generate {
             ));
         }
         let used = [
-            self.temperature.is_none() && its.temperature.is_some(),
-            self.top_k.is_none() && its.top_k.is_some(),
-            self.top_p.is_none() && its.top_p.is_some(),
-            self.min_p.is_none() && its.min_p.is_some(),
+            self.drawing.temperature.is_none() && its.temperature.is_some(),
+            self.drawing.top_k.is_none() && its.top_k.is_some(),
+            self.drawing.top_p.is_none() && its.top_p.is_some(),
+            self.drawing.min_p.is_none() && its.min_p.is_some(),
             self.repetition_penalty.is_none() && its.repetition_penalty.is_some(),
         ];
         let source = if used.contains(&true) {
@@ -219,10 +205,10 @@ impl Generate {
             ""
         };
         let sampling = Sampling {
-            temperature: self.temperature.or(its.temperature.map(|t| t as f32)).unwrap_or(1.0),
-            top_k: self.top_k.or(its.top_k.map(|k| k as usize)).unwrap_or(0),
-            top_p: self.top_p.or(its.top_p.map(|p| p as f32)).unwrap_or(1.0),
-            min_p: self.min_p.or(its.min_p.map(|p| p as f32)).unwrap_or(0.0),
+            temperature: self.drawing.temperature.or(its.temperature.map(|t| t as f32)).unwrap_or(1.0),
+            top_k: self.drawing.top_k.or(its.top_k.map(|k| k as usize)).unwrap_or(0),
+            top_p: self.drawing.top_p.or(its.top_p.map(|p| p as f32)).unwrap_or(1.0),
+            min_p: self.drawing.min_p.or(its.min_p.map(|p| p as f32)).unwrap_or(0.0),
             repetition_penalty: self
                 .repetition_penalty
                 .or(its.repetition_penalty.map(|r| r as f32))
@@ -232,7 +218,7 @@ impl Generate {
             ignore_eos: self.ignore_eos,
             ..Sampling::default()
         };
-        let sampling = sampling.ending_at(&eos_tokens, &self.stop, tokenizer);
+        let sampling = sampling.ending_at(&eos_tokens, &self.drawing.stop, tokenizer);
         sampling.check().map_err(|e| self.blame(&e, &loaded.dir))?;
         if let Some(token) = self.stop_token.iter().find(|&&t| t as usize >= vocabulary) {
             bail!("--stop-token: token {token} is outside the model's vocabulary of {vocabulary}");
@@ -243,8 +229,10 @@ impl Generate {
     /// A setting that is out of range, with the place it comes from.
     fn blame(&self, error: &isentrope_rollout::Error, dir: &Path) -> anyhow::Error {
         let given = match error {
-            isentrope_rollout::Error::Setting { name: "temperature", .. } => self.temperature.is_some(),
-            isentrope_rollout::Error::Setting { name: "top-p", .. } => self.top_p.is_some(),
+            isentrope_rollout::Error::Setting { name: "temperature", .. } => {
+                self.drawing.temperature.is_some()
+            }
+            isentrope_rollout::Error::Setting { name: "top-p", .. } => self.drawing.top_p.is_some(),
             isentrope_rollout::Error::Setting { name: "repetition-penalty", .. } => {
                 self.repetition_penalty.is_some()
             }
@@ -257,18 +245,15 @@ impl Generate {
         }
     }
 
-    fn limits<B: Backend>(
-        &self,
-        loaded: &Loaded<B>,
-        prompts: &[NamedPrompt],
-        sampling: &Sampling,
-    ) -> Result<Limits> {
-        let budget = loaded.cache_bytes(self.kv_memory)?;
+    fn limits(&self, loaded: &Loaded, prompts: &[NamedPrompt], sampling: &Sampling) -> Result<Limits> {
+        let budget = loaded.cache_bytes(self.drawing.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
-            .map(|p| KvCache::<B>::pages_for(p.tokens.len().saturating_add(sampling.max_tokens)) + 1)
+            .map(|p| {
+                KvCache::pages_for(&loaded.model, p.tokens.len().saturating_add(sampling.max_tokens)) + 1
+            })
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })
     }
@@ -282,8 +267,8 @@ struct Sampler<'a> {
     trace: Option<TraceFile>,
 }
 
-impl ModelJob for Sampler<'_> {
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+impl Sampler<'_> {
+    fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, asked, mut display, trace } = self;
         let (sampling, source) = command.sampling(loaded)?;
         let sampling = Arc::new(sampling);
@@ -293,7 +278,7 @@ impl ModelJob for Sampler<'_> {
         let mut engine = Engine::new(&loaded.model, loaded.tokenizer.as_ref(), limits)?;
         for (i, prompt) in prompts.iter().enumerate() {
             let request = Request {
-                key: Key { seed: command.seed, step: 0, prompt: i as u64 },
+                key: Key { seed: command.drawing.seed, step: 0, prompt: i as u64 },
                 prompt: prompt.tokens.clone(),
                 samples: (0..command.n as usize).collect(),
                 sampling: sampling.clone(),

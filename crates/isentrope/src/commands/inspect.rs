@@ -8,11 +8,12 @@ use clap::Args;
 use isentrope_lab::inspect::{Inspection, StepChoice};
 use std::path::{Path, PathBuf};
 
-/// Show which tokens of a step have large covariance, in tables and on a page with every recorded token
+/// Show which tokens of a step have large covariance, in tables and on a page with every recorded
+/// token
 ///
-/// A run keeps the numbers of some responses of each step in RUN/tokens (lab.record_tokens in its recipe says how many). The
-/// page shows them token by token, coloured by covariance, entropy, advantage or change of log-prob; it is one file that
-/// needs no network.
+/// A run keeps the numbers of some responses of each step in RUN/tokens (lab.record_tokens in its
+/// recipe says how many). The page shows them token by token, coloured by covariance, entropy,
+/// advantage or change of log-prob; it is one file that needs no network.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope inspect runs/quickstart
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 pub struct Inspect {
     /// Directory of a run
     run: PathBuf,
-    /// Which step: its number, or last
+    /// The step: its number, or last
     #[arg(long, value_name = "N", default_value = "last")]
     step: StepChoice,
     /// The page; - is standard output, without the tables [default: RUN/inspect-step-N.html]

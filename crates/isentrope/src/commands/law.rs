@@ -14,10 +14,11 @@ use std::path::PathBuf;
 
 /// Fit the entropy law R = -a exp(H) + b to runs, and predict where they end
 ///
-/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run: a, b and the ceiling b - a with
-/// 95 % intervals, what the beginning of the run predicts of its rest beside forms that fit as easily, and a plot. Where the law
-/// does not hold, the reasons stand instead of its numbers. Runs whose accuracy and entropy have the same names are fitted
-/// together as well. docs/law.md explains all of it.
+/// Accuracy R is bought with entropy H (arXiv:2505.22617). For every evaluation set of every run:
+/// a, b and the ceiling b - a with 95 % intervals, what the beginning of the run predicts of its
+/// rest beside forms that fit as easily, and a plot. Where the law does not hold, the reasons stand
+/// instead of its numbers. Runs whose accuracy and entropy have the same names are fitted together
+/// as well. docs/concepts/entropy.md explains all of it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope law runs/quickstart
@@ -44,7 +45,7 @@ pub struct Law {
     /// Prints one JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Of the bootstrap's random numbers; the default is what train, show and report draw with
+    /// Seed of the bootstrap's random numbers; train, show and report use the default
     #[arg(long, value_name = "S", default_value_t = SEED)]
     seed: u64,
 }
@@ -86,7 +87,7 @@ impl Law {
                     studied.extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
                 }
                 Err(why) if *is_alone => return Err(why),
-                // Of a directory nobody can leave one out, such as a run of a sweep that has just begun.
+                // A directory may hold a run that has just begun, and nobody can leave it out.
                 Err(why) => without_points.push(why),
             }
         }
@@ -103,7 +104,7 @@ impl Law {
         print(&table::text(&studied, &together))
     }
 
-    /// What a run has measured, as far as it is asked for.
+    /// The metrics of a run that the flags select.
     fn measured(&self, log: &RunLog) -> Result<Vec<Measured>> {
         let path = log.path.display();
         let all = match self.set.as_deref() {
@@ -144,8 +145,9 @@ impl Law {
         Studied { run, measured, study }
     }
 
-    /// Those of the same accuracy and entropy, where there are several. The same points do not count twice: of runs that have
-    /// them, as those of one seed do after their first evaluation, the first is taken.
+    /// Those of the same accuracy and entropy, where there are several. The same points do not
+    /// count twice: of runs that have them, as those of one seed do after their first evaluation,
+    /// the first is taken.
     fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {

@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// Show one run or several on a web page: summary, entropy law, curves
 ///
-/// The page is one file that fetches nothing, so it can be mailed, put on a server or kept beside the run. It has a summary in
-/// words, accuracy against entropy with the fitted law, how early entropy and gain were spent, all curves of the runs over one
-/// another, and the settings in which they differ. A run that is still going on, or was interrupted, is shown as far as it is.
+/// The page is one file that fetches nothing, so it can be mailed, put on a server or kept beside
+/// the run. It has a summary in words, accuracy against entropy with the fitted law, how early
+/// entropy and gain were spent, all curves of the runs over one another, and the settings in which
+/// they differ. A run that is still going on, or was interrupted, is shown as far as it is.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  isentrope report runs/grpo\n  isentrope report runs/grpo runs/kl-cov --out methods.html\n  \
@@ -23,7 +24,8 @@ pub struct Report {
     /// Runs: directories that `train` and `sft` write, or logs of TRL and verl
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The page; `-` is standard output [default: report.html in the run, for several runs in the current directory]
+    /// The page; `-` is standard output [default: report.html in the run, for several runs in the
+    /// current directory]
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
 }
@@ -64,8 +66,8 @@ pub fn write(report: &report::Report, path: &Path) -> Result<usize> {
     Ok(html.len())
 }
 
-/// In the directory of a single run. Here for several, also where one directory holds them, as that of a sweep does, whose own
-/// report says what it compares with what; and for a log that is a file.
+/// In the directory of a single run. Here for several, also where one directory holds them, as that
+/// of a sweep does, whose own report says what it compares with what; and for a log that is a file.
 fn default_place(runs: &[PathBuf], report: &report::Report) -> PathBuf {
     match runs {
         [run] if report.is_of_directory(run) => run.join("report.html"),

@@ -2,7 +2,7 @@
 
 use crate::interrupt::{self, Interrupted};
 use crate::lines::{self, Line};
-use crate::loaded_model::{Loaded, ModelArguments, ModelJob, warn_of_losses};
+use crate::loaded_model::{Loaded, ModelArguments, warn_of_losses};
 use crate::messages;
 use crate::output::Output;
 use crate::progress::Work;
@@ -10,7 +10,6 @@ use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use isentrope_data::DataSettings;
-use isentrope_kernels::Backend;
 use isentrope_model::chat_template::{ChatTemplate, Date};
 use isentrope_model::{Packed, Scores, Sequence};
 use isentrope_rollout::template_variables;
@@ -29,14 +28,16 @@ const RATIO_TOLERANCE: f64 = 0.1;
 
 /// Log-probs and entropies of texts under a model
 ///
-/// Each input line is {"tokens": [ids]}, {"prompt": text, "response": text} or {"messages": [...]}. Each output line has
-/// "tokens", "logprobs" and "entropies" (in nats); entry i belongs to tokens[i+1] given tokens[..=i]. With prompt and
-/// response, and where a tokens line says {"prompt_tokens": K}, only the response's entries are given; "prompt_tokens" then
-/// counts the tokens before it. A line may say at which temperature: the token records of a run (RUN/tokens) do, so that they
-/// are scored as they were sampled.
+/// Each input line is {"tokens": [ids]}, {"prompt": text, "response": text} or {"messages": [...]}.
+/// Each output line has "tokens", "logprobs" and "entropies" (in nats); entry i belongs to
+/// tokens[i+1] given tokens[..=i]. With prompt and response, and where a tokens line says
+/// {"prompt_tokens": K}, only the response's entries are given; "prompt_tokens" then counts the
+/// tokens before it. A line may say at which temperature: the token records of a run (RUN/tokens)
+/// do, so that they are scored as they were sampled.
 ///
-/// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean and max |difference|, and
-/// the share of probability ratios outside [0.9, 1.1]; a total follows at the end.
+/// If a line carries another engine's "logprobs", one per entry, the output adds "mismatch": mean
+/// and max |difference|, and the share of probability ratios outside [0.9, 1.1]; a total follows at
+/// the end.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Score {
@@ -45,7 +46,7 @@ pub struct Score {
     /// JSON lines to score, or another data file with these columns; - is standard input
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
-    /// Where JSON lines go; - is standard output, where they go without a name
+    /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -129,7 +130,7 @@ impl Score {
         }
         let lines = lines::read(&self.input)?;
         let output = Output::create(self.out.as_deref())?;
-        self.model.run(Scorer { command: &self, lines, output })
+        self.model.run(|loaded| Scorer { command: &self, lines, output }.run(loaded))
     }
 }
 
@@ -140,8 +141,8 @@ struct Scorer<'a> {
     output: Output,
 }
 
-impl ModelJob for Scorer<'_> {
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+impl Scorer<'_> {
+    fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, lines, mut output } = self;
         let items = understand(loaded, &lines, &command.template_flags.settings(), command.temperature)?;
 
@@ -234,8 +235,8 @@ struct Chats {
     template: Option<ChatTemplate>,
 }
 
-fn understand<B: Backend>(
-    loaded: &Loaded<B>,
+fn understand(
+    loaded: &Loaded,
     lines: &[Line],
     settings: &DataSettings,
     temperature: Option<f32>,
@@ -255,8 +256,8 @@ fn understand<B: Backend>(
     Ok(items)
 }
 
-fn item<B: Backend>(
-    loaded: &Loaded<B>,
+fn item(
+    loaded: &Loaded,
     line: &Line,
     index: usize,
     temperature: Option<f32>,
@@ -313,7 +314,8 @@ fn item<B: Backend>(
     Ok(Item { id, tokens, from, split, temperature, theirs })
 }
 
-/// What runs and evaluations keep of all responses has no tokens, and not the prompt that the model has seen.
+/// What runs and evaluations keep of all responses has no tokens, and not the prompt that the model
+/// has seen.
 fn refuse_responses_of_runs(line: &Line) -> Result<()> {
     let is_count = line.get("tokens").is_some_and(Value::is_u64);
     if is_count && line.get("response").is_some() && line.get("verdict").is_some() {
@@ -338,7 +340,8 @@ fn temperature_of(line: &Line) -> Result<f32> {
 }
 
 fn other_logprobs(line: &Line, value: &Value, expected: usize) -> Result<Vec<f32>> {
-    // As f32, which engines compute in: the few digits that a file has for one stand for that very number.
+    // As f32, which engines compute in: the few digits that a file has for one stand for that very
+    // number.
     let number =
         |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite());
     let numbers: Option<Vec<f32>> = value.as_array().and_then(|a| a.iter().map(number).collect());

@@ -27,15 +27,6 @@ use std::sync::{Arc, OnceLock};
 /// The GPUs of this process, which `main` is given.
 static GPUS: OnceLock<Box<dyn Gpus>> = OnceLock::new();
 
-/// What is done on a device, whichever it is.
-pub trait Job {
-    /// What comes of it.
-    type Output;
-
-    /// Does it.
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<Self::Output>;
-}
-
 /// A device that is ready to compute.
 #[derive(Clone)]
 pub struct Device {
@@ -206,17 +197,14 @@ fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize), NoGpu> {
 }
 
 impl Device {
-    /// Does a job on it.
+    /// Calls `job` with the device's backend.
     ///
     /// # Errors
-    /// The job's; that the GPU has failed or has too little memory, which ends jobs on it.
-    pub fn run<J: Job>(&self, job: J) -> Result<J::Output> {
+    /// The job's; that the GPU has failed or has too little memory, which ends the job.
+    pub fn run<T>(&self, job: impl FnOnce(Arc<dyn Backend>) -> Result<T>) -> Result<T> {
         match &self.computes {
-            Computes::Cpu(cpu) => job.run(Arc::clone(cpu), self),
-            Computes::Gpu { backend, .. } => {
-                let backend = Arc::clone(backend);
-                contained(|| job.run(backend, self))
-            }
+            Computes::Cpu(cpu) => job(cpu.clone()),
+            Computes::Gpu { backend, .. } => contained(|| job(backend.clone())),
         }
     }
 
@@ -312,7 +300,7 @@ impl Device {
 
     /// What manifests say of it.
     pub fn manifest(&self) -> Value {
-        let gradients = "do not depend on micro-batches"; // docs/numerics.md, of every arithmetic
+        let gradients = "do not depend on micro-batches"; // docs/concepts/numerics.md, of every arithmetic
         let mut said =
             json!({ "dtype": self.dtype, "arithmetic": self.arithmetic(), "gradients": gradients });
         match &self.computes {
@@ -346,7 +334,8 @@ impl Device {
     }
 }
 
-/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores (docs/numerics.md).
+/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores
+/// (docs/concepts/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
 }

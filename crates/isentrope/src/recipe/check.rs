@@ -189,13 +189,13 @@ impl Check<'_> {
         self.problem(node, &format!("unknown key `{full}`{hint}"));
     }
 
-    /// What to say of a key in a table that recipes do not have.
+    /// The hint for a key in a table that recipes do not have.
     fn advice(&self, path: &str, node: &Node) -> Option<String> {
         foreign::hint(path, node, self.root).or_else(|| self.of_the_name(last(path)))
     }
 
-    /// The only key of this name, in whatever table; of tables within tables the outermost's, `optimizer.beta1` and not
-    /// `prime.optimizer.beta1`.
+    /// The only key of this name, in whatever table; of tables within tables the outermost's,
+    /// `optimizer.beta1` and not `prime.optimizer.beta1`.
     fn of_the_name(&self, name: &str) -> Option<String> {
         let keys: Vec<&String> = self.keys.iter().filter(|path| last(path) == name).collect();
         let ends_all = |path: &&&String| keys.iter().all(|key| foreign::ends(key, path));
@@ -299,7 +299,7 @@ fn keys(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<String>) {
     }
 }
 
-/// What a value is, as it follows "found".
+/// A value's description, as it follows "found".
 fn found(value: &Value) -> String {
     match value {
         Value::Table(_) => "a table".to_owned(),

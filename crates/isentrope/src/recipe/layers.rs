@@ -4,8 +4,9 @@ use super::overrides;
 use super::tree::{Node, Value};
 use isentrope_settings::Shape;
 
-/// Lays settings over others: tables are joined key by key, anything else takes the place of what was there. So does a table of
-/// another kind, whose keys are others than those of the table below; the shape of the recipe says which tables have kinds.
+/// Lays settings over others: tables are joined key by key, anything else takes the place of what
+/// was there. So does a table of another kind, whose keys are others than those of the table below;
+/// the shape of the recipe says which tables have kinds.
 pub fn lay(below: &mut Node, above: &Node, shape: Option<&Shape>) {
     match (&mut below.value, &above.value) {
         (Value::Table(entries), Value::Table(new))

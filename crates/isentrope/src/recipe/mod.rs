@@ -1,10 +1,11 @@
 //! Recipes: a run's settings as a TOML file, checked strictly and printed in full.
 //!
-//! The settings' types say everything: [`Shape`] has the keys, defaults, ranges and documentation that they state, and
-//! [`load`], [`render()`] and [`reference()`] follow it. A type of settings derives `Serialize`, `Deserialize` and
-//! `JsonSchema`, carries `#[serde(default, deny_unknown_fields)]`, and states ranges by `#[schemars(range(..))]`.
-//! Enums are kebab-case; one whose variants have settings of their own is internally tagged
-//! (`#[serde(tag = "kind")]`), or untagged where each of the tables has a required key that the others lack.
+//! The settings' types say everything: [`Shape`] has the keys, defaults, ranges and documentation
+//! that they state, and [`load`], [`render()`] and [`reference()`] follow it. A type of settings
+//! derives `Serialize`, `Deserialize` and `JsonSchema`, carries `#[serde(default,
+//! deny_unknown_fields)]`, and states ranges by `#[schemars(range(..))]`. Enums are kebab-case; one
+//! whose variants have settings of their own is internally tagged (`#[serde(tag = "kind")]`), or
+//! untagged where each of the tables has a required key that the others lack.
 
 mod check;
 mod foreign;
@@ -34,8 +35,8 @@ use std::path::Path;
 /// Reads a recipe and sets the keys of `sets`, each `key.path=value`, over it.
 ///
 /// # Errors
-/// When the file cannot be read or is not TOML, when a `--set` cannot be applied, or with one line for each unknown
-/// key, missing key and value that the types do not allow.
+/// When the file cannot be read or is not TOML, when a `--set` cannot be applied, or with one line
+/// for each unknown key, missing key and value that the types do not allow.
 pub fn load<T: DeserializeOwned + JsonSchema>(path: &Path, sets: &[String]) -> Result<T> {
     let mut root = read(path)?;
     apply(&mut root, sets)?;
@@ -45,8 +46,8 @@ pub fn load<T: DeserializeOwned + JsonSchema>(path: &Path, sets: &[String]) -> R
 /// One setting outside a recipe, written as it would be in one; a bare word is a string.
 ///
 /// # Errors
-/// When it is not TOML, or with one line for each unknown key, missing key and value that the type does not allow; `name`
-/// is what the setting is called.
+/// When it is not TOML, or with one line for each unknown key, missing key and value that the type
+/// does not allow; `name` is what the setting is called.
 pub fn setting<T: DeserializeOwned + JsonSchema>(name: &str, text: &str) -> Result<T> {
     #[derive(Deserialize, JsonSchema)]
     struct Table<T> {
@@ -86,7 +87,7 @@ pub fn settings<T: DeserializeOwned + JsonSchema>(mut root: Node, from: &str) ->
     if !problems.is_empty() {
         bail!(problems.join("\n"));
     }
-    // What the schema does not say, a type's own Deserialize may still demand.
+    // A type's own Deserialize may demand more than the schema states.
     toml::Value::from(root)
         .try_into()
         .map_err(|e| anyhow!("{from}: {}", e.to_string().trim().replace('\n', " ")))

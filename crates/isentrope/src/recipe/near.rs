@@ -1,13 +1,14 @@
-//! The nearest of some names to one that was misspelt. Algorithms differ by single letters (grpo, gspo, opo), so what is proposed
-//! must be the same name with a slip of the pen, never another that looks like it.
+//! The nearest of some names to one that was misspelt. Algorithms differ by single letters (grpo,
+//! gspo, opo), so what is proposed must be the same name with a slip of the pen, never another that
+//! looks like it.
 
 use strsim::damerau_levenshtein;
 
 /// Longest name that is compared, in bytes; nothing is near to a longer one.
 const LONGEST: usize = 64;
 
-/// The known key that was most likely meant: each of its words with at most a third of its letters wrong, or left out at
-/// the end, or put there; none if several are as near.
+/// The known key that was most likely meant: each of its words with at most a third of its letters
+/// wrong, or left out at the end, or put there; none if several are as near.
 pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'a String> {
     nearest(name, known, |known| {
         let (a, b) = (words(name), words(known));
@@ -25,9 +26,9 @@ pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'
     })
 }
 
-/// The known choice that was most likely meant: the same but for case and separators, or with one letter too many, missing,
-/// swapped with the next or, in names of six and more, wrong; none if several are as near, or one of the others that a name may
-/// mean elsewhere.
+/// The known choice that was most likely meant: the same but for case and separators, or with one
+/// letter too many, missing, swapped with the next or, in names of six and more, wrong; none if
+/// several are as near, or one of the others that a name may mean elsewhere.
 pub fn choice<'a>(
     name: &str,
     known: impl Iterator<Item = &'a String>,

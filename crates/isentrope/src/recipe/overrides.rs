@@ -6,8 +6,9 @@ use toml::de::DeTable;
 
 /// Applies one `key.path=value` to a recipe, creating the tables on the way.
 ///
-/// The value is TOML; a bare word that is not, or is a date, is a string, and nothing at all takes the key out, so that its
-/// default holds. A number in the path is an item of an array that is there.
+/// The value is TOML; a bare word that is not, or is a date, is a string, and nothing at all takes
+/// the key out, so that its default holds. A number in the path is an item of an array that is
+/// there.
 ///
 /// # Errors
 /// When the argument has another form, or its path goes through something that is no table.
@@ -67,7 +68,7 @@ fn value(text: &str, at: &str) -> Result<Value> {
     }
 }
 
-/// Where the value of the key `value` ends in a TOML text, in bytes.
+/// The end of the value of the key `value` in a TOML text, in bytes.
 fn end_of_value(text: &str) -> Option<usize> {
     let table = DeTable::parse(text).ok()?;
     table.get_ref().iter().find_map(|(key, value)| (key.get_ref() == "value").then(|| value.span().end))

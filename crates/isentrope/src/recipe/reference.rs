@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use std::fmt::Write;
 use toml::Value;
 
-/// Markdown that documents every key of a recipe of type `T`: one table of keys for each table of the recipe.
+/// Markdown that documents every key of a recipe of type `T`: one table of keys for each table of
+/// the recipe.
 ///
 /// # Panics
 /// When a key has no documentation, or as [`Shape::of`].
@@ -16,8 +17,8 @@ pub fn reference<T: JsonSchema>() -> String {
     out
 }
 
-/// Where a table stands. The forms of a choice between tables are documented where it is not part of another form:
-/// there they have been.
+/// Where a table stands. The forms of a choice between tables are documented where it is not part
+/// of another form: there they have been.
 #[derive(Clone, Copy, PartialEq)]
 enum Nesting {
     Outside,
@@ -103,7 +104,7 @@ fn dotted(table: &str, key: &str) -> String {
     }
 }
 
-/// What may be written.
+/// The values that are allowed.
 fn value(shape: &Shape) -> String {
     match shape {
         Shape::Choice(choices) => {

@@ -5,12 +5,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// The recipe of some settings: every key in the order of the types, those that are not set as comments.
-/// [`load`](super::load) reads the same settings from it.
+/// The recipe of some settings: every key in the order of the types, those that are not set as
+/// comments. [`load`](super::load) reads the same settings from it.
 ///
 /// # Panics
-/// When a value has no TOML form (a whole number above `i64::MAX`, a path that is not UTF-8), so that no recipe can
-/// have given it.
+/// When a value has no TOML form (a whole number above `i64::MAX`, a path that is not UTF-8), so
+/// that no recipe can have given it.
 pub fn render<T: Serialize + JsonSchema>(settings: &T) -> String {
     let Value::Table(root) = Value::try_from(settings).expect("settings have a TOML form") else {
         panic!("settings are a table");
@@ -132,8 +132,8 @@ fn is_of(value: &Value, shape: &Shape) -> bool {
     matches!((value, shape), (Value::Float(_), Shape::Number { .. }) | (Value::Array(_), Shape::Array { .. }))
 }
 
-/// The form people write: 0.001 and 64.0, but 1e-6 and 2.5e-5. Both forms have the fewest digits that give the number
-/// back.
+/// The form people write: 0.001 and 64.0, but 1e-6 and 2.5e-5. Both forms have the fewest digits
+/// that give the number back.
 fn readable(x: f64, plain: &str, scientific: &str) -> String {
     let is_moderate = x == 0.0 || !x.is_finite() || (1e-3..1e6).contains(&x.abs());
     let plain = plain.trim_start_matches('+').replace("NaN", "nan");

@@ -24,7 +24,7 @@ pub struct Node {
     pub value: Value,
 }
 
-/// What a [`Node`] holds.
+/// The content of a [`Node`].
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Keys in the order written.

@@ -1,6 +1,7 @@
 //! Notes as lines: in which step or after which, and a note of many steps only now and then.
 
-/// A note that comes again and again is told when it has come in so many times as many steps as when it was told before.
+/// A note that comes again and again is told when it has come in so many times as many steps as
+/// when it was told before.
 const GROWTH: u64 = 10;
 /// How many notes are remembered: those with numbers in them seldom come again.
 const REMEMBERED: usize = 200;
@@ -12,7 +13,7 @@ pub struct Notes {
     after: Option<u64>,
     /// Whether the step after it has begun.
     has_begun: bool,
-    /// What was noted, the latest last.
+    /// The notes, the latest last.
     rows: Vec<Row>,
 }
 

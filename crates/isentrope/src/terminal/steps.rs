@@ -9,9 +9,9 @@ use unicode_width::UnicodeWidthStr;
 
 /// Rows under one heading.
 const HEADED: usize = 25;
-/// What stands between columns.
+/// The space between columns.
 const GAP: usize = 2;
-/// What is shown of a number that a step has not measured.
+/// Stands for a number that a step has not measured.
 const MISSING: &str = "-";
 
 /// The rows of a run's steps.
@@ -27,11 +27,11 @@ struct Column {
     name: &'static str,
     width: usize,
     value: Value,
-    /// Where the terminal is too narrow, columns of higher numbers go first.
+    /// On a narrow terminal, columns of higher numbers are left out first.
     rank: u8,
 }
 
-/// Where a column's values come from.
+/// The source of a column's values.
 #[derive(Clone, Copy)]
 enum Value {
     Step,
@@ -47,7 +47,8 @@ enum Format {
 }
 
 impl Steps {
-    /// The lines of a step: a row, below a heading now and then. `terminal` is the width of the terminal, if it is one.
+    /// The lines of a step: a row, below a heading now and then. `terminal` is the width of the
+    /// terminal, if it is one.
     pub fn lines(
         &mut self,
         step: &StepReport<'_>,

@@ -4,7 +4,8 @@ use crate::program::{Scratch, failure_saying, isentrope, stderr, text, token_mod
 use crate::text_model::text_model;
 use serde_json::json;
 
-/// A file whose second line is `line` is refused by `generate`, with its place and `parts`; nothing is written.
+/// A file whose second line is `line` is refused by `generate`, with its place and `parts`; nothing
+/// is written.
 fn generate_refuses(model: &str, line: impl AsRef<[u8]>, parts: &[&str]) {
     refuses(&["generate", model, "--prompts"], line.as_ref(), parts);
 }

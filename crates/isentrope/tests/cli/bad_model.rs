@@ -52,28 +52,16 @@ fn missing_parts_are_named() {
     );
 }
 
+/// One damage of each file; `crates/model` tests the others.
 #[test]
-fn damaged_weights_are_named() {
+fn damaged_files_are_named() {
     let weights = "model.safetensors";
-    let cut = |len: usize| {
-        move |dir: &Path| {
-            let bytes = fs::read(dir.join(weights)).unwrap();
-            fs::write(dir.join(weights), &bytes[..len.min(bytes.len() - 1)]).unwrap();
-        }
+    let edit = |key: &'static str, value: Value| {
+        move |dir: &Path| edit_json(&dir.join("config.json"), |config| config[key] = value)
     };
-    damaged("qwen3", &[weights, "0 bytes"], cut(0));
-    damaged("qwen3", &[weights, "7 bytes"], cut(7));
-    damaged("qwen3", &[weights, "truncated"], cut(100));
-    damaged("qwen3", &[weights, "data"], cut(usize::MAX));
-    damaged("qwen3", &[weights, "header", "limit"], |dir| {
-        let mut bytes = fs::read(dir.join(weights)).unwrap();
-        bytes[..8].copy_from_slice(&u64::MAX.to_le_bytes());
-        fs::write(dir.join(weights), bytes).unwrap();
-    });
-    damaged("qwen3", &[weights, "header"], |dir| {
-        let mut bytes = fs::read(dir.join(weights)).unwrap();
-        bytes[..8].copy_from_slice(&64u64.to_le_bytes());
-        fs::write(dir.join(weights), bytes).unwrap();
+    damaged("qwen3", &[weights, "truncated"], |dir| {
+        let bytes = fs::read(dir.join(weights)).unwrap();
+        fs::write(dir.join(weights), &bytes[..100]).unwrap();
     });
     damaged("qwen3", &[weights, "tensor", "NaN"], |dir| {
         let mut bytes = fs::read(dir.join(weights)).unwrap();
@@ -81,36 +69,10 @@ fn damaged_weights_are_named() {
         bytes[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
         fs::write(dir.join(weights), bytes).unwrap();
     });
-    damaged("qwen3", &[weights], |dir| {
-        let garbage: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        fs::write(dir.join(weights), garbage).unwrap();
-    });
-    damaged("qwen2-bf16-sharded", &["model.safetensors.index.json", "weight_map"], |dir| {
-        fs::write(dir.join("model.safetensors.index.json"), "{}").unwrap();
-    });
-}
-
-#[test]
-fn untruthful_configs_are_named() {
-    let edit = |key: &'static str, value: Value| {
-        move |dir: &Path| edit_json(&dir.join("config.json"), |config| config[key] = value)
-    };
-    damaged("qwen3", &["config.json", "not valid JSON"], |dir| {
-        fs::write(dir.join("config.json"), "{").unwrap();
-    });
-    damaged("qwen3", &["config.json", "JSON object"], |dir| {
-        fs::write(dir.join("config.json"), "[]").unwrap();
-    });
     damaged("qwen3", &["config.json", "hidden_size"], edit("hidden_size", json!("wide")));
-    damaged("qwen3", &["config.json", "hidden_size"], edit("hidden_size", json!(0)));
-    damaged("qwen3", &["config.json", "mamba"], edit("model_type", json!("mamba")));
-    damaged("qwen3", &["model.safetensors", "embed_tokens", "shape"], edit("vocab_size", json!(62)));
     damaged("llama-mha", &["layers.2"], edit("num_hidden_layers", json!(3)));
-    damaged("llama-mha", &["layers.1"], edit("num_hidden_layers", json!(1)));
     // More than any machine holds is refused without being asked for.
-    damaged("qwen3", &["config.json", "vocab_size"], edit("vocab_size", json!(2_000_000_000_000u64)));
     damaged("qwen3", &["model"], edit("vocab_size", json!(16_000_000)));
-    damaged("qwen3", &["config.json", "intermediate_size"], edit("intermediate_size", json!(u64::MAX)));
 }
 
 #[test]

@@ -79,8 +79,9 @@ fn text_leaves_out_special_tokens() {
     }
 }
 
-/// Whatever a recipe says of prompts, the command that the run prints at its end puts them to the model as the run has done: of
-/// the weights that it names, it samples the greedy response that the run has kept.
+/// Whatever a recipe says of prompts, the command that the run prints at its end puts them to the
+/// model as the run has done: of the weights that it names, it samples the greedy response that the
+/// run has kept.
 #[test]
 fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
     let scratch = Scratch::new();

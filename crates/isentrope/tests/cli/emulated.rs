@@ -1,15 +1,14 @@
-//! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last byte; with bf16 it agrees with
-//! itself. The GPU is `examples/emulated.rs`.
+//! The program on a GPU that is emulated: with f32 it does what it does on the CPU, to the last
+//! byte; with bf16 it agrees with itself. The GPU is `examples/emulated.rs`.
 
-use crate::processes::until;
+use crate::processes::{kill, send, start, until, until_reached};
 use crate::program::{
-    Scratch, array, bits, emulated, failure_saying, isentrope, lines_of, parse_lines, stderr, stdout_of,
-    text, token_model,
+    Scratch, array, bits, emulated, failure_last, failure_saying, isentrope, json_of, lines_of, parse_lines,
+    stderr, stdout_of, text, token_model,
 };
 use crate::train_ranks::Launcher;
-use crate::train_resume::{kill, lines, start, wait_until};
 use crate::training::{
-    Bench, EASY, assert_same_results, base, checkpoint, metrics, problems, succeed, tree, untrained,
+    Bench, EASY, assert_same_results, base, checkpoint, lines, metrics, problems, succeed, tree, untrained,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -18,7 +17,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What a run needs of the emulated GPU: little, since a fused multiply-add takes nanoseconds there.
+/// What a run needs of the emulated GPU: little, since a fused multiply-add takes nanoseconds
+/// there.
 const SMALL: [&str; 6] = [
     "run.steps=3",
     "eval.every=3",
@@ -48,22 +48,12 @@ fn to_score(scratch: &Scratch, prompts: &[Value], generated: &[Value]) -> String
     scratch.lines("score.jsonl", &generated.iter().map(line).collect::<Vec<_>>())
 }
 
-/// Models of every family: with f32 they sample and score the CPU's bytes, with bf16 what is scored is what was sampled.
+/// With f32 models sample and score the CPU's bytes, with bf16 what is scored is what was sampled.
 #[test]
-fn every_family_samples_and_scores() {
+fn models_sample_and_score() {
     let scratch = Scratch::new();
     let (prompts, file) = prompts(&scratch);
-    for name in [
-        "llama-biases",
-        "llama-mqa",
-        "llama-yarn",
-        "llama3",
-        "mistral-head-dim",
-        "mistral-sliding",
-        "qwen2-tied",
-        "qwen2-window",
-        "qwen3",
-    ] {
+    for name in ["llama3", "qwen2-window"] {
         let model = token_model(name);
         let generate =
             ["generate", &model, "--prompts", &file, "-n", "2", "--max-tokens", "6", "--top-p", "0.95"];
@@ -93,9 +83,11 @@ fn every_family_samples_and_scores() {
     }
 }
 
-/// Supervised fine-tuning and reinforcement learning with everything that a run carries: metrics, responses and weights are the
-/// CPU's, and so is a run that has moved from one to the other and back.
+/// Supervised fine-tuning and reinforcement learning with everything that a run carries: metrics,
+/// responses and weights are the CPU's, and so is a run that has moved from one to the other and
+/// back.
 #[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
     for (bench, sets) in [(Bench::sft(), &["sft.batch=4"][..]), (Bench::train(), &[])] {
         let sets = [&SMALL[..], sets].concat();
@@ -103,14 +95,14 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
         let on_gpu = bench.out("gpu");
         succeed(&mut bench.emulated("gpu", &sets, &["--device", "cuda"]));
         assert_same_results(&on_cpu, &on_gpu);
-        let manifest: Value =
-            serde_json::from_slice(&fs::read(on_gpu.join("manifest.json")).unwrap()).unwrap();
+        let manifest = json_of(&on_gpu.join("manifest.json"));
         let device = &manifest["device"];
         assert_eq!((&device["kind"], &device["gpu"]["name"]), (&json!("cuda"), &json!("emulated")));
         assert_eq!(device["gpu"]["uuid"], "GPU-0");
         assert_eq!((&device["dtype"], &device["arithmetic"]), (&json!("f32"), &json!("f32")));
 
-        // A checkpoint holds all that the rest of a run depends on: what comes after it is made again elsewhere.
+        // A checkpoint holds all that the rest of a run depends on: what comes after it is made
+        // again elsewhere.
         let moved = bench.out("moved");
         succeed(&mut bench.command("moved", &sets, &[]));
         for (kept, on_gpu) in [(1, true), (2, false)] {
@@ -121,7 +113,8 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
             succeed(&mut command(&bench, "moved", &sets, &["--resume"]));
             assert_same_results(&on_cpu, &moved);
         }
-        // With bf16 it goes on from the same weights, and says that what follows is another arithmetic's.
+        // With bf16 it goes on from the same weights, and says that what follows is another
+        // arithmetic's.
         let other = [&sets[..], &["run.steps=4", "device.dtype=bf16"]].concat();
         let said = succeed(&mut bench.emulated("moved", &other, &["--resume"]));
         assert!(said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"), "{said}");
@@ -130,6 +123,7 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
 
 /// With bf16 a run learns, repeats itself, and goes on after SIGKILL as if nothing had happened.
 #[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_run_in_bf16_learns_and_survives_a_kill() {
     let scratch = Scratch::new();
     let model = untrained(&scratch);
@@ -146,23 +140,24 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
     let (first, last) = (mean(&losses[..4]), mean(&losses[losses.len() - 4..]));
     // A guess among 23 tokens costs 3.1 nats.
     assert!(first > 2.0 && last < 0.6 * first, "the loss went from {first} to {last}");
-    let manifest: Value = serde_json::from_slice(&fs::read(whole.join("manifest.json")).unwrap()).unwrap();
+    let manifest = json_of(&whole.join("manifest.json"));
     assert_eq!(manifest["device"]["arithmetic"], "bf16-t16");
     assert_eq!(manifest["device"]["products"], json!({"library": null, "kinds": []}));
 
     let killed = bench.out("killed");
     for step in [2, 21] {
         let mut child = start(bench.emulated("killed", &[], &["--resume"]));
-        wait_until(&mut child, || lines(&killed) > step);
+        until_reached(&mut child, || lines(&killed) > step);
         assert!(kill(&mut child), "it had ended");
     }
     succeed(&mut bench.emulated("killed", &[], &["--resume"]));
     assert_same_results(&whole, &killed);
 }
 
-/// Reinforcement learning in bf16: the ratio of a rollout's first update is 1 for every token, since what is trained is what has
-/// sampled; micro-batches change nothing.
+/// Reinforcement learning in bf16: the ratio of a rollout's first update is 1 for every token,
+/// since what is trained is what has sampled; micro-batches change nothing.
 #[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn what_trains_in_bf16_is_what_has_sampled() {
     let bench = Bench::train();
     let sets = [
@@ -184,10 +179,11 @@ fn what_trains_in_bf16_is_what_has_sampled() {
     }
 }
 
-/// Reinforcement learning in bf16 learns from verdicts alone. A share p of n responses has a standard error of
-/// sqrt(p (1 - p) / n): that of the difference of two shares of 288 responses, as of three steps, is below 0.042. The margin is
-/// more than three times that.
+/// Reinforcement learning in bf16 learns from verdicts alone. A share p of n responses has a
+/// standard error of sqrt(p (1 - p) / n): that of the difference of two shares of 288 responses, as
+/// of three steps, is below 0.042. The margin is more than three times that.
 #[test]
+#[ignore = "deep: trains until chance cannot explain the gain"]
 fn rewards_in_bf16_rise_by_more_than_chance_can() {
     let scratch = Scratch::new();
     let file = scratch.lines("problems.jsonl", &problems());
@@ -207,6 +203,7 @@ fn rewards_in_bf16_rise_by_more_than_chance_can() {
 
 /// Evaluations say with which arithmetic they were made, where it is not the usual one.
 #[test]
+#[ignore = "deep: evaluates four times on the emulated GPU"]
 fn an_evaluation_in_bf16_is_another_evaluation() {
     let scratch = Scratch::new();
     let model = base();
@@ -231,19 +228,6 @@ fn an_evaluation_in_bf16_is_another_evaluation() {
     failure_saying(&mut onward, &["arithmetic \"bf16", "\" -> \"f32\"", "--out"]);
     let table = stdout_of(&mut isentrope(&["eval", "--against", &cpu, "--out", &bf16]));
     assert!(table.contains("settings that differ\n    arithmetic \"f32\" -> \"bf16"), "{table}");
-}
-
-/// Like `failure_saying`, of commands that say where they compute before they fail.
-fn failure_last(command: &mut Command, parts: &[&str]) -> String {
-    let output = command.output().unwrap();
-    let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
-    let last = message.lines().last().unwrap_or_default();
-    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{message}");
-    for part in parts {
-        assert!(last.contains(part), "{part:?} is not in: {last}");
-    }
-    last.to_owned()
 }
 
 #[test]
@@ -296,7 +280,7 @@ fn too_little_memory_on_the_device_is_a_sentence() {
         command
     };
     let mut ended = BTreeSet::new();
-    for kib in [1, 40, 80, 100, 120, 140, 160, 200, 400] {
+    for kib in [1, 80, 140, 400] {
         let mut command = with(kib);
         if command.output().unwrap().status.success() {
             ended.insert("well");
@@ -309,19 +293,20 @@ fn too_little_memory_on_the_device_is_a_sentence() {
     assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
 }
 
-/// A plan that takes more than the device has: a run that fails in the middle is no panic, and says what helps.
 #[test]
+fn a_run_that_does_not_fit_the_device_says_what_helps() {
+    let bench = Bench::sft();
+    let mut dry = bench.emulated("run", &["run.steps=2"], &["--dry-run"]);
+    let parts = ["error: the run needs at least", "(on cuda:0, ", "(--device cpu)"];
+    failure_last(dry.env("ISENTROPE_EMULATED_MEMORY", "4000"), &parts);
+}
+
+/// A plan that takes more than the device has: a run that fails in the middle is no panic.
+#[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_run_that_finds_no_memory_says_what_helps() {
     let bench = Bench::sft();
     let sets = ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
-    let mut dry = bench.emulated("run", &["run.steps=2"], &["--dry-run"]);
-    let said = stderr(&dry.env("ISENTROPE_EMULATED_MEMORY", "4000").output().unwrap());
-    assert!(
-        said.starts_with("error: the run needs at least")
-            && said.contains("(on cuda:0, ")
-            && said.contains("(--device cpu)"),
-        "{said}"
-    );
     let mut ended = BTreeSet::new();
     for kib in [50, 300, 450, 600, 4000] {
         let mut command = bench.emulated("run", &sets, &["--overwrite"]);
@@ -341,8 +326,10 @@ fn a_run_that_finds_no_memory_says_what_helps() {
     assert_eq!(ended, BTreeSet::from(["in a pass", "well"]));
 }
 
-/// Ranks of a job, one on the CPU and one on the GPU, or all on the one GPU: the bytes of a run alone.
+/// Ranks of a job, one on the CPU and one on the GPU, or all on the one GPU: the bytes of a run
+/// alone.
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_on_different_devices_train_the_same_in_f32() {
     let bench = Bench::sft();
     let sets = [&SMALL[..], &["sft.batch=4", "sft.shards=2"]].concat();
@@ -368,8 +355,10 @@ fn budget(command: &mut Command) -> f64 {
     plan.rsplit_once(" of ").and_then(|(_, budget)| budget.strip_suffix(" MiB")).unwrap().parse().unwrap()
 }
 
-/// Ranks of a machine divide the memory of a GPU among those that have the same one, however each counts what it sees.
+/// Ranks of a machine divide the memory of a GPU among those that have the same one, however each
+/// counts what it sees.
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
     let bench = Bench::sft();
     let dry = || bench.emulated("run", &["sft.shards=2"], &["--dry-run"]);
@@ -379,8 +368,8 @@ fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
             let kinds = [first, second].map(|gpus| format!("ISENTROPE_EMULATED_GPUS={gpus}"));
             budget(&mut launcher.jobs(&[(1, &kinds[0]), (1, &kinds[1])], &dry()))
         };
-        // One each, as `srun --gpus-per-task=1` shows them; the same for both; both for both, which they take in turn; and in
-        // another order, so that both ranks come to the same.
+        // One each, as `srun --gpus-per-task=1` shows them; the same for both; both for both, which
+        // they take in turn; and in another order, so that both ranks come to the same.
         for (first, second, sharers) in
             [("a", "b", 1.0), ("a", "a", 2.0), ("a,b", "a,b", 1.0), ("b,a", "a,b", 2.0)]
         {
@@ -392,6 +381,7 @@ fn ranks_divide_the_memory_of_a_gpu_that_they_share() {
 
 /// The runs of a sweep compute where it was told to.
 #[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_sweep_hands_its_device_on() {
     let bench = Bench::sft();
     let text = "command = \"sft\"\nbase = \"recipe.toml\"\nset.run.steps = 2\nset.sft.batch = 2\nset.eval.every = 0\n\
@@ -418,8 +408,7 @@ fn a_sweep_hands_its_device_on() {
     succeed(&mut emulated(&[&dry[..], &["--device", "cpu"]].concat()));
     let (on_cpu, on_gpu) = (bench.out("cpu"), bench.out("gpu"));
     let on = |run: &Path| {
-        let manifest: Value = serde_json::from_slice(&fs::read(run.join("manifest.json")).unwrap()).unwrap();
-        manifest["device"]["gpu"]["uuid"].as_str().unwrap().to_owned()
+        json_of(&run.join("manifest.json"))["device"]["gpu"]["uuid"].as_str().unwrap().to_owned()
     };
     // The runs that begin at once have a GPU each, and all of its memory.
     for (seed, uuid) in [("1", "GPU-a"), ("2", "GPU-b")] {
@@ -450,7 +439,7 @@ fn a_sweep_hands_its_device_on() {
 fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
     let bench = Bench::sft();
     let path = bench.scratch.path("untrained/config.json");
-    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let mut config = json_of(path.as_ref());
     config["head_dim"] = json!(258);
     fs::write(&path, config.to_string()).unwrap();
     let said = ["untrained/config.json: head_dim is 258", "256 at most", "(--device cpu)"];
@@ -470,6 +459,7 @@ fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
 }
 
 #[test]
+#[ignore = "deep: trains whole models on the emulated GPU"]
 fn ctrl_c_saves_a_run_on_a_gpu() {
     let bench = Bench::sft();
     let out = bench.out("run");
@@ -477,7 +467,7 @@ fn ctrl_c_saves_a_run_on_a_gpu() {
         ["run.steps=100000", "sft.batch=2", "eval.every=0", "checkpoint.every=100000", "device.dtype=bf16"];
     let mut child = bench.emulated("run", &sets, &[]).stderr(Stdio::piped()).spawn().unwrap();
     until(Duration::from_secs(60), "no step was made", || lines(&out) > 2);
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    send("INT", &child);
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
     let saved = crate::program::names(&out.join("checkpoints"));

@@ -1,7 +1,9 @@
 //! `isentrope eval`: numbers, interruption, refusals and comparisons.
 
+use crate::processes::send;
 use crate::program::{
-    Scratch, failure, failure_saying, isentrope, parse_lines, stderr, stdout_of, text, wrong_usage,
+    Scratch, assert_parts, failure, failure_saying, isentrope, json_of, parse_lines, stderr, stdout_of, text,
+    wrong_usage,
 };
 use crate::training::{Bench, base, metrics, problems, succeed, tree};
 use serde_json::{Value, json};
@@ -19,10 +21,6 @@ fn eval(arguments: &[&str]) -> Command {
     let mut command = isentrope(&[&["eval"][..], arguments].concat());
     command.env("ISENTROPE_THREADS", "1");
     command
-}
-
-fn json_file(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -47,7 +45,7 @@ fn numbers_follow_from_the_responses_that_are_kept() {
     }
     let all: usize = solved.iter().sum();
     assert!(all > 0, "the base model gets some right");
-    let summary = &json_file(&dir.join("results.json"))["benchmarks"]["mine"];
+    let summary = &json_of(&dir.join("results.json"))["benchmarks"]["mine"];
     let value = |name: &str| summary["estimates"][name]["value"].as_f64().unwrap();
     assert!((value("mean@4") - all as f64 / 80.0).abs() < 1e-12);
     let any = solved.iter().filter(|&&s| s > 0).count();
@@ -63,7 +61,7 @@ fn numbers_follow_from_the_responses_that_are_kept() {
     let second = ["--bench", &bench.replacen("mine", "other", 1)];
     let table = stdout_of(&mut eval(&[&[base()][..], &second, &sampled].concat()));
     assert!(table.contains("mean of the 2 benchmarks' mean@k"), "{table}");
-    let results = json_file(&dir.join("results.json"));
+    let results = json_of(&dir.join("results.json"));
     assert_eq!(&results["benchmarks"]["mine"], summary);
     // The same problems, in a set of another name, have the same responses.
     let estimate = |set: &str| results["benchmarks"][set]["estimates"]["mean@4"]["value"].clone();
@@ -82,7 +80,7 @@ fn stopped(arguments: &[String], out: &str, signal: &str) -> (Option<i32>, Strin
         assert!(started.elapsed() < Duration::from_secs(60), "nothing was sampled");
         std::thread::sleep(Duration::from_millis(2));
     }
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    send(signal, &child);
     let output = child.wait_with_output().unwrap();
     assert!(partial.exists(), "it was over before the signal came");
     (output.status.code(), stderr(&output))
@@ -92,7 +90,7 @@ fn stopped(arguments: &[String], out: &str, signal: &str) -> (Option<i32>, Strin
 #[test]
 fn killed_or_interrupted_it_goes_on_to_the_same_bytes() {
     let scratch = Scratch::new();
-    let bench = format!("mine={}", file(&scratch, 8));
+    let bench = format!("mine={}", file(&scratch, 2));
     let arguments = |out: &str| -> Vec<String> {
         let sampled =
             ["-n", "16", "--temperature", "1", "--max-tokens", "16", "--kv-memory", "1", "--out", out];
@@ -104,10 +102,10 @@ fn killed_or_interrupted_it_goes_on_to_the_same_bytes() {
     };
     let whole = scratch.path("whole");
     let table = go(&whole);
-    for (name, signal) in [("killed", "-KILL"), ("interrupted", "-INT")] {
+    for (name, signal) in [("killed", "KILL"), ("interrupted", "INT")] {
         let out = scratch.path(name);
         let (code, said) = stopped(&arguments(&out), &out, signal);
-        if signal == "-INT" {
+        if signal == "INT" {
             assert_eq!(code, Some(130), "{said}");
             assert!(said.contains("problems of mine are in") && said.contains("goes on"), "{said}");
         }
@@ -116,60 +114,6 @@ fn killed_or_interrupted_it_goes_on_to_the_same_bytes() {
         let (ours, theirs) = (tree(Path::new(&out)), tree(Path::new(&whole)));
         assert!(ours == theirs, "{:?} and {:?}", ours.keys(), theirs.keys());
     }
-}
-
-/// For each problem whether the most frequent answer, the first given of equally frequent ones, is correct.
-fn majorities(lines: &[Value], samples: usize, answer: &dyn Fn(&Value) -> Option<String>) -> Vec<bool> {
-    let right = |lines: &[Value]| {
-        let answers: Vec<(String, bool)> =
-            lines.iter().filter_map(|line| Some((answer(line)?, line["verdict"] == "correct"))).collect();
-        let votes = |answer: &str| answers.iter().filter(|(other, _)| other == answer).count();
-        let most = answers.iter().map(|(answer, _)| votes(answer)).max();
-        answers.iter().find(|(answer, _)| Some(votes(answer)) == most).is_some_and(|(_, right)| *right)
-    };
-    lines.chunks(samples).map(right).collect()
-}
-
-/// Two characters, nearly at random, make 7 as often as 07.
-#[test]
-fn equal_answers_have_their_votes_together_also_after_an_interruption() {
-    let scratch = Scratch::new();
-    let rows: Vec<Value> =
-        (0..80).map(|i| json!({"problem": format!("{i}:"), "answer": (i % 10).to_string()})).collect();
-    let (bench, out) = (format!("mine={}", scratch.lines("digits.jsonl", &rows)), scratch.path("out"));
-    let sampled = ["-n", "32", "--temperature", "100", "--max-tokens", "2", "--verifier", "math"];
-    let go = || stdout_of(&mut eval(&[&[base(), "--bench", &bench, "--out", &out][..], &sampled].concat()));
-    go();
-    let dir = Path::new(&out);
-    let whole = tree(dir);
-    let complete = dir.join("responses/mine.jsonl");
-    let text = fs::read_to_string(&complete).unwrap();
-    let lines = parse_lines(&text);
-    let extracted = |line: &Value| line["extracted"].as_str().map(str::to_owned);
-    let vote = |line: &Value| line["vote"].as_str().map(str::to_owned).or_else(|| extracted(line));
-    let number = |text: String| text.parse::<f64>().ok();
-    for problem in lines.chunks(32) {
-        for a in problem {
-            for b in problem {
-                if let (Some(x), Some(y)) = (extracted(a).and_then(number), extracted(b).and_then(number)) {
-                    assert_eq!(x == y, vote(a) == vote(b), "{a} and {b}");
-                }
-            }
-        }
-    }
-    let expected = majorities(&lines, 32, &vote);
-    assert_ne!(expected, majorities(&lines, 32, &extracted), "it makes no difference how votes are counted");
-    let expected = expected.iter().filter(|right| **right).count() as f64 / 80.0;
-    let results = json_file(&dir.join("results.json"));
-    let found = results["benchmarks"]["mine"]["estimates"]["maj@32"]["value"].as_f64().unwrap();
-    assert!((found - expected).abs() < 1e-12, "{found} and {expected}");
-
-    let half: String = text.lines().take(40 * 32 + 5).map(|line| format!("{line}\n")).collect();
-    fs::write(dir.join("responses/mine.jsonl.partial"), half).unwrap();
-    fs::remove_file(&complete).unwrap();
-    fs::remove_file(dir.join("results.json")).unwrap();
-    go();
-    assert!(tree(dir) == whole);
 }
 
 #[test]
@@ -246,7 +190,8 @@ fn the_reason_of_a_fault_is_told() {
     }
 }
 
-/// A service that judges by the first character, and while it is down knows nothing of some problems.
+/// A service that judges by the first character, and while it is down knows nothing of some
+/// problems.
 #[cfg(unix)]
 #[test]
 fn what_could_not_be_judged_is_judged_again() {
@@ -307,22 +252,6 @@ fn what_could_not_be_judged_is_judged_again() {
     assert!(tree(Path::new(&out)) == whole);
 }
 
-/// A reward of one's own need not tell answers.
-#[cfg(unix)]
-#[test]
-fn without_answers_there_is_no_majority() {
-    let scratch = Scratch::new();
-    let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
-    let verifier = format!("{{command = {}}}", json!(["sh", script(&scratch, "1"), "/dev/null"]));
-    let sampled = ["-n", "2", "--max-tokens", "4", "--limit", "3", "--temperature", "1", "--out", &out];
-    let arguments = [&[base(), "--bench", &bench, "--verifier", &verifier][..], &sampled].concat();
-    let table = stdout_of(&mut eval(&arguments));
-    let row = table.lines().find(|line| line.trim_start().starts_with("maj@2")).unwrap();
-    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["maj@2", "n/a"]);
-    let estimates = &json_file(&Path::new(&out).join("results.json"))["benchmarks"]["mine"]["estimates"];
-    assert!(estimates.get("maj@2").is_none() && estimates["mean@2"]["value"] == 1.0, "{estimates}");
-}
-
 /// A verifier that keeps a list of its processes.
 #[cfg(unix)]
 fn script(scratch: &Scratch, score: &str) -> String {
@@ -348,7 +277,7 @@ fn benchmarks_share_a_commands_workers_and_an_edited_script_is_another_verifier(
     let table = stdout_of(&mut with(&["--bench", &mine, "--bench", &other]));
     assert!(!table.contains("score"), "all are 1, as the verdicts say: {table}");
     assert_eq!(fs::read_to_string(&started).unwrap().lines().count(), 3, "the workers of one verifier");
-    let manifest = json_file(&Path::new(&out).join("manifest.json"));
+    let manifest = json_of(&Path::new(&out).join("manifest.json"));
     for name in ["mine", "math500"] {
         let hashes = manifest["benchmarks"][name]["verifier_files_sha256"].as_object().unwrap();
         assert_eq!(hashes.keys().collect::<Vec<_>>(), [&script_file], "{started} came to be only later");
@@ -360,38 +289,6 @@ fn benchmarks_share_a_commands_workers_and_an_edited_script_is_another_verifier(
     script(&scratch, "0.5");
     let sentence = failure(&mut with(&["--bench", &mine]));
     assert!(sentence.contains(&format!("mine: {script_file} was edited; name another")), "{sentence}");
-}
-
-#[cfg(unix)]
-#[test]
-fn graded_rewards_have_a_mean_score() {
-    let scratch = Scratch::new();
-    let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
-    let verifier = format!("{{command = {}}}", json!(["sh", script(&scratch, "-2.5"), "/dev/null"]));
-    let settings = ["--max-tokens", "4", "--limit", "3", "--out", &out, "--verifier", &verifier];
-    let table = stdout_of(&mut eval(&[&[base(), "--bench", &bench][..], &settings].concat()));
-    let row = table.lines().find(|line| line.trim_start().starts_with("score")).unwrap();
-    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["score", "-2.5000", "no", "spread"]);
-    let summary = &json_file(&Path::new(&out).join("results.json"))["benchmarks"]["mine"];
-    let expected = json!({"value": -2.5, "low": -2.5, "high": -2.5});
-    assert_eq!((&summary["estimates"]["score"], &summary["is_graded"]), (&expected, &json!(true)));
-    assert_eq!(summary["estimates"]["mean@1"]["value"], 0.0);
-
-    // Compared with another reward, by the scores too; what was edited is named without its hashes.
-    let script_file = script(&scratch, "-2.25");
-    let new = scratch.path("new");
-    let settings = [&settings[..5], &[&new, "--verifier", &verifier, "--against", &out]].concat();
-    let table = stdout_of(&mut eval(&[&[base(), "--bench", &bench][..], &settings].concat()));
-    for part in ["mean accuracy", "mean score            -2.5000 -> -2.2500\n", "+0.2500  no spread\n"] {
-        assert!(table.contains(part), "{part:?} is not in: {table}");
-    }
-    let edited = format!("mine: {script_file} was edited");
-    assert!(table.contains(&format!("settings that differ\n    {edited}\n")), "{table}");
-    let comparison = json_file(&Path::new(&new).join("comparison.json"));
-    assert_eq!(comparison["settings"], json!([edited]));
-    let mine = &comparison["benchmarks"]["mine"];
-    // Of the eight assignments of signs to three equal differences, two are as far from 0.
-    assert_eq!((&mine["difference"]["value"], &mine["score"]["p"]), (&json!(0.0), &json!(0.25)));
 }
 
 /// The tokenizer of the model has no letters.
@@ -413,88 +310,46 @@ fn characters_are_looked_for_in_what_is_asked() {
     assert!(all.contains("5 rows: 5 usable") && all.contains("of the usable, 5 with characters"), "{all}");
 }
 
+/// `crates/evaluation` tests the numbers.
 #[test]
 fn two_directories_are_compared_by_a_paired_test() {
     let scratch = Scratch::new();
     let bench = format!("mine={}", file(&scratch, 1));
     let (old, new) = (scratch.path("old"), scratch.path("new"));
-    let run = |out: &str, seed: &str, more: &[&str]| {
-        let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", seed, "--out", out];
+    let run = |out: &str, more: &[&str]| {
+        let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--out", out];
         stdout_of(&mut eval(&[&[base(), "--bench", &bench][..], &sampled, more].concat()))
     };
-    run(&old, "0", &[]);
-    let table = run(&new, "1", &["--against", &old]);
-    for part in [
-        "24 problems in both, temperature 1\n",
-        "pass@2",
-        "pass@4",
-        "maj@4",
-        "mean accuracy",
-        "points",
-        "better",
-        "p-value",
-        "sign-flip permutation",
-    ] {
-        assert!(table.contains(part), "{part:?} is not in: {table}");
-    }
-    let comparison = json_file(&Path::new(&new).join("comparison.json"));
-    let mine = &comparison["benchmarks"]["mine"];
-    let mean = |out: &str| {
-        json_file(&Path::new(out).join("results.json"))["benchmarks"]["mine"]["estimates"]["mean@4"]["value"]
-            .as_f64()
-            .unwrap()
-    };
-    assert!((mine["difference"]["value"].as_f64().unwrap() - (mean(&new) - mean(&old))).abs() < 1e-12);
-    assert!((0.0..=1.0).contains(&mine["p"].as_f64().unwrap()));
-    // The others compare the numbers that results.json has.
-    let number = |out: &str, name: &str| {
-        json_file(&Path::new(out).join("results.json"))["benchmarks"]["mine"]["estimates"][name]["value"]
-            .as_f64()
-            .unwrap()
-    };
-    for name in ["pass@2", "pass@4", "maj@4"] {
-        let of = |key: &str| mine[name][key].as_f64().unwrap();
-        assert!(
-            (of("old") - number(&old, name)).abs() < 1e-12 && (of("new") - number(&new, name)).abs() < 1e-12
-        );
-        assert!((0.0..=1.0).contains(&of("p")) && mine[name]["difference"]["low"].is_number(), "{mine}");
-    }
-    assert_eq!(mine.get("pass@1"), None, "it is the accuracy");
-    assert!(table.contains("settings that differ\n    seed 0 -> 1\n"), "{table}");
+    run(&old, &[]);
+    let table = run(&new, &["--seed", "1", "--against", &old]);
+    let head =
+        ["24 problems in both, temperature 1\n", "pass@2", "pass@4", "maj@4", "mean accuracy", "points"];
+    let test = ["better", "p-value", "sign-flip permutation", "settings that differ\n    seed 0 -> 1\n"];
+    assert_parts(&table, &[&head[..], &test].concat());
+    let comparison = json_of(&Path::new(&new).join("comparison.json"));
     assert_eq!(comparison["settings"], json!(["seed 0 -> 1"]));
+    let number = |out: &str, name: &str| {
+        let results = json_of(&Path::new(out).join("results.json"));
+        results["benchmarks"]["mine"]["estimates"][name]["value"].as_f64().unwrap()
+    };
+    let mine = &comparison["benchmarks"]["mine"];
+    let difference = number(&new, "mean@4") - number(&old, "mean@4");
+    assert!((mine["difference"]["value"].as_f64().unwrap() - difference).abs() < 1e-12);
     // Nothing is sampled for directories that are complete.
     let again = stdout_of(&mut eval(&["--against", &old, "--out", &new]));
     assert!(table.ends_with(&again), "{again}");
     let same = stdout_of(&mut eval(&["--against", &old, "--out", &old]));
-    assert!(same.contains("0 better, 0 worse, 24 the same") && same.contains("1.0000"), "{same}");
+    assert_parts(&same, &["0 better, 0 worse, 24 the same", "1.0000"]);
     assert!(!same.contains("settings that differ"), "{same}");
-    assert_eq!(json_file(&Path::new(&old).join("comparison.json"))["settings"], json!([]));
     // Another decoding is another setting, and is said beside the numbers.
     let nucleus = scratch.path("nucleus");
-    let table = run(&nucleus, "0", &["--top-p", "0.5", "--against", &old]);
-    assert!(table.contains("mine: 24 problems, 4 responses each, temperature 1, top-p 0.5\n"), "{table}");
-    assert!(table.contains("24 problems in both, temperature 1 -> temperature 1, top-p 0.5\n"), "{table}");
-    assert!(table.contains("mine.top_p null -> 0.5"), "{table}");
-    let changed = eval(&[
-        base(),
-        "--bench",
-        &bench,
-        "-n",
-        "4",
-        "--temperature",
-        "1",
-        "--max-tokens",
-        "16",
-        "--out",
-        &nucleus,
-    ])
-    .output()
-    .unwrap();
-    assert!(
-        !changed.status.success() && stderr(&changed).contains("mine.top_p 0.5 -> null"),
-        "{}",
-        stderr(&changed)
-    );
+    let table = run(&nucleus, &["--top-p", "0.5", "--against", &old]);
+    let decoding = "mine: 24 problems, 4 responses each, temperature 1, top-p 0.5\n";
+    let both = "24 problems in both, temperature 1 -> temperature 1, top-p 0.5\n";
+    assert_parts(&table, &[decoding, both, "mine.top_p null -> 0.5"]);
+    let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--out", &nucleus];
+    let mut changed = eval(&[&[base(), "--bench", &bench][..], &sampled].concat());
+    failure_saying(&mut changed, &["mine.top_p 0.5 -> null"]);
 }
 
 #[test]
@@ -545,7 +400,7 @@ fn training_measures_benchmarks_as_the_command_does() {
     let (mine, math) = (format!("mine={file}"), format!("math500={sums}"));
     let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", "3", "--out", &out];
     stdout_of(&mut eval(&[&[base(), "--bench", &mine, "--bench", &math][..], &sampled].concat()));
-    let results = json_file(&Path::new(&out).join("results.json"));
+    let results = json_of(&Path::new(&out).join("results.json"));
     for set in ["mine", "math500"] {
         let estimates = results["benchmarks"][set]["estimates"].as_object().unwrap();
         assert!(estimates.contains_key("pass@2") && estimates.contains_key("maj@4"));
@@ -566,7 +421,7 @@ fn truncated_decoding_is_asked_for_said_and_refused() {
     let bench = format!("mine={}", file(&scratch, 1));
     let model = text(&scratch.copy(Path::new(base()), "recommended"));
     let config = Path::new(&model).join("generation_config.json");
-    let mut recommended = json_file(&config);
+    let mut recommended = json_of(&config);
     for (key, value) in [
         ("do_sample", json!(true)),
         ("temperature", json!(0.6)),
@@ -593,7 +448,7 @@ fn truncated_decoding_is_asked_for_said_and_refused() {
         table.contains("2 responses each, temperature 0.6, top-p 0.95, top-k 20, min-p 0.01\n"),
         "{table}"
     );
-    let settings = &json_file(&Path::new(&scratch.path("asked")).join("manifest.json"))["benchmarks"]["mine"];
+    let settings = &json_of(&Path::new(&scratch.path("asked")).join("manifest.json"))["benchmarks"]["mine"];
     assert_eq!(settings["top_k"], json!(20));
     let (fine, said, _) = run("greedy", &["--top-p", "0.9"]);
     assert!(fine && said.contains("--top-p have no effect on greedy responses"), "{said}");
@@ -605,7 +460,8 @@ fn truncated_decoding_is_asked_for_said_and_refused() {
         let (fine, said, _) = run("refused", &flags);
         assert!(!fine && said.contains(part), "{said}");
     }
-    // One token is left: what is sampled is what greedy decoding takes, of which one response stands for both.
+    // One token is left: what is sampled is what greedy decoding takes, of which one response
+    // stands for both.
     let (_, _, sampled) = run("certain", &["-n", "2", "--temperature", "1", "--top-k", "1"]);
     let (_, said, greedy) = run("certainly", &["-n", "2", "--temperature", "0"]);
     assert!(said.contains("greedy responses to a problem are all the same, so one is sampled"), "{said}");

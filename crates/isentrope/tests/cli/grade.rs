@@ -1,5 +1,6 @@
 //! `grade`: verdicts on given responses.
 
+use crate::processes::send;
 use crate::program::{
     Scratch, failure_saying, isentrope, lines_of, parse_lines, skipped, stderr, stdout_of, wrong_usage,
 };
@@ -52,41 +53,6 @@ fn ground_truths_and_responses_are_found_under_their_usual_names() {
     assert_eq!(verdicts(&right, &[]), ["correct"; 13]);
     let named = [json!({"gold": "8", "target": {"text": "7"}, "response": "8", "mine": "7"})];
     assert_eq!(verdicts(&named, &["--gold", "target.text", "--response", "mine"]), ["correct"]);
-}
-
-#[test]
-fn a_line_may_set_options_of_its_own() {
-    let third = |extra: Value| {
-        let mut line = json!({"gold": "1/3", "response": "\\boxed{0.33}"});
-        line.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        line
-    };
-    let lines = [
-        third(json!({})),
-        third(json!({"precision": 2})),
-        third(json!({"extra_info": {"split": "test", "math_options": {"decimals": 2}}})),
-        third(json!({"extra_info": {"split": "test"}, "precision": 2})),
-        json!({"gold": "(-2,7)", "response": "\\boxed{-2<x<7}"}),
-        json!({"gold": "(-2,7)", "response": "\\boxed{-2<x<7}", "allow_set_relation_comp": false}),
-        third(json!({"extra_info": {"math_options": {"decimal": 2}}})),
-        third(json!({"precision": "two"})),
-        third(json!({"precision": 2, "extra_info": {"math_options": {"decimals": 3}}})),
-        third(json!({"precision": 2, "extra_info": {"math_options": "none"}})),
-        third(json!({"precision": 2, "extra_info": "none"})),
-    ];
-    let verdicts = verdicts(&lines, &[]);
-    assert_eq!(
-        verdicts,
-        [
-            "wrong", "correct", "correct", "correct", "correct", "wrong", "fault", "fault", "wrong",
-            "correct", "correct"
-        ]
-    );
-    let reason = &grade(&lines[6..], &[]).0[0]["reason"];
-    assert!(
-        reason.as_str().unwrap().starts_with("extra_info.math_options: unknown field `decimal`"),
-        "{reason}"
-    );
 }
 
 #[test]
@@ -397,7 +363,7 @@ fn one_response_is_explained() {
     wrong_usage(&mut isentrope(&["grade"]), "--in");
 }
 
-/// The labels of `tests/fixtures/grading`; docs/grading.md argues the differences.
+/// The labels of `tests/fixtures/grading`; docs/guides/data-and-rewards.md argues the differences.
 #[test]
 fn verdicts_are_those_of_people_and_of_construction() {
     let none: &[usize] = &[];
@@ -431,7 +397,8 @@ fn ctrl_c_keeps_what_has_been_judged() {
     let mut stdin = child.stdin.take().unwrap();
     let text: String = many(600).iter().map(|line| format!("{line}\n")).collect();
     stdin.write_all(text.as_bytes()).unwrap();
-    // The first lines have been judged when their judgements are on disk; for the next the command must wait.
+    // The first lines have been judged when their judgements are on disk; for the next the command
+    // must wait.
     let written = || {
         let name = scratch.names().into_iter().find(|name| name.starts_with(".isentrope-"));
         name.and_then(|name| fs::metadata(scratch.path(&name)).ok()).is_some_and(|file| file.len() > 0)
@@ -440,7 +407,7 @@ fn ctrl_c_keeps_what_has_been_judged() {
         assert_eq!(child.try_wait().unwrap(), None);
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    send("INT", &child);
     std::thread::sleep(std::time::Duration::from_millis(200));
     let _ = stdin.write_all(text.as_bytes()); // if it still reads
     drop(stdin);
@@ -462,25 +429,24 @@ fn ctrl_c_keeps_what_has_been_judged() {
 #[test]
 fn a_slow_command_does_not_keep_a_signal_waiting() {
     let lines: Vec<Value> = (0..200).map(|id| json!({"id": id, "response": "?"})).collect();
-    for signal in ["-INT", "-TERM"] {
-        let scratch = Scratch::new();
-        let (input, out, asked) =
-            (scratch.lines("input.jsonl", &lines), scratch.path("out.jsonl"), scratch.path("asked"));
-        let reply = r#"while read -r line; do id=${line#*'"id":'}; echo >> "$0"; sleep 0.3
-            echo "{\"id\":${id%%,*},\"score\":1}"; done"#;
-        let verifier = format!("{{command = [\"sh\", \"-c\", {}, {}]}}", json!(reply), json!(asked));
-        let arguments = ["grade", "--in", &input, "--out", &out, "--threads", "2", "--verifier", &verifier];
-        let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
-        // Both workers have been asked a second time: the first round is over.
-        while fs::metadata(&asked).map_or(0, |file| file.len()) < 3 {
-            assert_eq!(child.try_wait().unwrap(), None);
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-        let kept = parse_lines(&fs::read_to_string(format!("{out}.partial")).unwrap());
-        assert!((2..=100).contains(&kept.len()), "{} lines", kept.len());
-        assert!(kept.iter().enumerate().all(|(i, line)| line["id"] == i && line["verdict"] == "correct"));
+    let signal = "INT";
+    let scratch = Scratch::new();
+    let (input, out, asked) =
+        (scratch.lines("input.jsonl", &lines), scratch.path("out.jsonl"), scratch.path("asked"));
+    let reply = r#"while read -r line; do id=${line#*'"id":'}; echo >> "$0"; sleep 0.3
+        echo "{\"id\":${id%%,*},\"score\":1}"; done"#;
+    let verifier = format!("{{command = [\"sh\", \"-c\", {}, {}]}}", json!(reply), json!(asked));
+    let arguments = ["grade", "--in", &input, "--out", &out, "--threads", "2", "--verifier", &verifier];
+    let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+    // Both workers have been asked a second time: the first round is over.
+    while fs::metadata(&asked).map_or(0, |file| file.len()) < 3 {
+        assert_eq!(child.try_wait().unwrap(), None);
+        std::thread::sleep(std::time::Duration::from_millis(2));
     }
+    send(signal, &child);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let kept = parse_lines(&fs::read_to_string(format!("{out}.partial")).unwrap());
+    assert!((2..=100).contains(&kept.len()), "{} lines", kept.len());
+    assert!(kept.iter().enumerate().all(|(i, line)| line["id"] == i && line["verdict"] == "correct"));
 }

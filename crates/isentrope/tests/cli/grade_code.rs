@@ -61,29 +61,6 @@ fn programs_are_judged_by_what_they_print() {
 }
 
 #[test]
-fn tests_have_many_forms_and_scores_may_be_shares() {
-    if !can_judge_programs() {
-        return;
-    }
-    let add = "```python\ndef add(a, b):\n    return a + b\n```";
-    let half = "```python\ndef add(a, b):\n    return a + abs(b)\n```";
-    let check = "def check(candidate):\n    assert candidate(1, 2) == 3\n\ncheck(add)";
-    let lines: Vec<Value> = [
-        json!({ "fn_name": "add", "inputs": [[1, 2], [3, -3]], "outputs": [3, 0] }),
-        json!("{\"fn_name\": \"add\", \"inputs\": [[1, 2], [3, -3]], \"outputs\": [3, 0]}"),
-        json!(["assert add(1, 2) == 3", "assert add(3, -3) == 0"]),
-        json!({ "functional": check }),
-    ]
-    .into_iter()
-    .flat_map(|tests| [add, half].map(|response| json!({ "ground_truth": tests, "response": response })))
-    .collect();
-    let (judged, _) = grade(&lines, "{ code = { score = \"fraction\" } }");
-    let scores: Vec<f64> = judged.iter().map(|line| line["score"].as_f64().unwrap()).collect();
-    // The last form is one test, which does not see what is wrong.
-    assert_eq!(scores, [1.0, 0.5, 1.0, 0.5, 1.0, 0.5, 1.0, 1.0]);
-}
-
-#[test]
 fn tests_that_no_program_could_pass_are_faults() {
     if !can_judge_programs() {
         return;
@@ -113,34 +90,6 @@ fn tests_that_no_program_could_pass_are_faults() {
     let (judged, _) = grade(&[with("tests", json!({ "inputs": ["1"], "outputs": [] }))], "code");
     let reason = judged[0]["reason"].as_str().unwrap();
     assert!(reason.contains("the tests have 1 inputs, but 0 outputs"), "{reason}");
-}
-
-/// Programs that try for the reward without the work; crates/code/tests/hostile has a hundred more.
-#[test]
-fn hostile_programs_are_wrong_and_touch_nothing() {
-    if !can_judge_programs() {
-        return;
-    }
-    let scratch = Scratch::new();
-    let bait = scratch.file("bait", "as it was");
-    let programs = [
-        format!("open({bait:?}, 'w').write('changed')"),
-        format!("print(open({bait:?}).read())"),
-        "import sys; sys.exit(0)".into(),
-        "import os\nwhile True: os.fork()".into(),
-        "x = bytearray(1 << 30)".into(),
-        "print(open('/etc/passwd').read())".into(),
-        "import os, signal; os.kill(os.getppid(), signal.SIGKILL)".into(),
-        "import socket; socket.create_connection(('127.0.0.1', 80), 1)".into(),
-    ];
-    let honest = square("```python\nprint(int(input()) ** 2)\n```");
-    let hostile = programs.iter().map(|program| square(&format!("```python\n{program}\n```")));
-    let lines: Vec<Value> = hostile.flat_map(|line| [line, honest.clone()]).collect();
-    let (judged, _) = grade(&lines, VERIFIER);
-    for (line, expected) in judged.iter().zip(["wrong", "correct"].into_iter().cycle()) {
-        assert_eq!(line["verdict"], expected, "{line}");
-    }
-    assert_eq!(std::fs::read_to_string(bait).unwrap(), "as it was");
 }
 
 #[test]

@@ -1,20 +1,16 @@
 //! Ctrl-C.
 
-use crate::processes::{heeds_interrupts, wait_until};
+use crate::processes::{heeds_interrupts, send, start_heard, wait_until};
 use crate::program::{Scratch, isentrope, names, parse_lines, token_model};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn interrupt(child: &Child) {
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-}
 
 /// Waits until `done`, while the child runs.
 fn hidden_file(dir: &Path) -> Option<u64> {
@@ -35,9 +31,9 @@ fn the_first_keeps_what_has_finished() {
     let out = scratch.path("out/out.jsonl");
     let dir = Path::new(&out).parent().unwrap();
     let arguments = ["generate", &model, "--prompts", &input, "-n", "200", "--kv-memory", "1", "--out", &out];
-    let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = start_heard(isentrope(&arguments));
     wait_until(PATIENCE, &mut child, || hidden_file(dir).is_some_and(|len| len > 0));
-    interrupt(&child);
+    send("INT", &child);
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{message}");
@@ -47,7 +43,8 @@ fn the_first_keeps_what_has_finished() {
 
     let kept = by_place(parse_lines(&fs::read_to_string(format!("{out}.partial")).unwrap()));
     assert!(!kept.is_empty());
-    // A response is the same whatever is sampled beside it, so a shorter run holds the first prompt's to compare.
+    // A response is the same whatever is sampled beside it, so a shorter run holds the first
+    // prompt's to compare.
     let short = scratch.lines("short.jsonl", &[json!({"tokens": [5, 24, 43]})]);
     let whole = isentrope(&["generate", &model, "--prompts", &short, "-n", "200"]).output().unwrap();
     let whole = by_place(parse_lines(&String::from_utf8(whole.stdout).unwrap()));
@@ -69,10 +66,10 @@ fn the_second_ends_at_once() {
     let script = format!("read -r line; echo > '{asked}'; sleep 1000");
     let verifier = format!("{{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
     let arguments = ["grade", "--in", &input, "--verifier", &verifier, "--out", &out];
-    let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = start_heard(isentrope(&arguments));
     wait_until(PATIENCE, &mut child, || Path::new(&asked).exists());
     assert!(hidden_file(parent).is_some());
-    interrupt(&child);
+    send("INT", &child);
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains("Ctrl-C again") {
@@ -80,7 +77,7 @@ fn the_second_ends_at_once() {
         assert_ne!(said.read_line(&mut line).unwrap(), 0, "it ended before it said that it would");
     }
     std::thread::sleep(Duration::from_millis(150)); // sooner it would count as the same one
-    interrupt(&child);
+    send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
@@ -94,16 +91,17 @@ fn a_blocked_reader_does_not_block_the_second() {
     let model = token_model("llama-mha");
     let input = scratch.lines("prompts.jsonl", &vec![json!({"tokens": [5, 24, 43]}); 100]);
     let arguments = ["generate", &model, "--prompts", &input, "-n", "100"];
-    // Nobody reads standard output, so the program waits in the middle of a step once the pipe is full.
+    // Nobody reads standard output, so the program waits in the middle of a step once the pipe is
+    // full.
     let mut child = isentrope(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::with_capacity(1, child.stdout.take().unwrap());
     printed.read_line(&mut String::new()).unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    interrupt(&child);
+    std::thread::sleep(Duration::from_millis(800));
+    send("INT", &child);
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(said.any(|line| line.unwrap().contains("Ctrl-C again")));
     std::thread::sleep(Duration::from_millis(150));
-    interrupt(&child);
+    send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
@@ -112,12 +110,13 @@ fn before_the_work_begins_the_first_ends_at_once() {
     let scratch = Scratch::new();
     let arguments =
         ["generate", &token_model("qwen3"), "--prompts", "-", "--out", &scratch.path("out.jsonl")];
-    // It waits for somebody to write prompts. To wait for a child closes what it reads, so that end is held here until then.
+    // It waits for somebody to write prompts. To wait for a child closes what it reads, so that end
+    // is held here until then.
     let mut child = isentrope(&arguments).stdin(Stdio::piped()).spawn().unwrap();
     let _prompts = child.stdin.take();
     let process = child.id();
     wait_until(PATIENCE, &mut child, || heeds_interrupts(process));
-    interrupt(&child);
+    send("INT", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(scratch.names(), [""; 0]);
 }

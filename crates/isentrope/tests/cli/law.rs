@@ -5,7 +5,8 @@ use isentrope_lab::law::{Point, SEED, Study};
 use serde_json::{Value, json};
 use std::fs;
 
-/// A run directory whose evaluations obey the law but for a little, with accuracies moved by `lift`.
+/// A run directory whose evaluations obey the law but for a little, with accuracies moved by
+/// `lift`.
 fn run(scratch: &Scratch, name: &str, points: u64, lift: f64) -> String {
     let dir = scratch.path(name);
     fs::create_dir(&dir).unwrap();
@@ -64,39 +65,6 @@ fn a_run_has_a_law_a_prediction_and_a_plot() {
     assert_ne!(other["runs"][0]["law"]["a"]["low"], one["law"]["a"]["low"]);
 }
 
-#[test]
-fn where_there_is_no_law_there_are_reasons_and_no_numbers() {
-    let scratch = Scratch::new();
-    let dir = run(&scratch, "short", 4, 0.0);
-    let text = stdout_of(&mut isentrope(&["law", &dir]));
-    assert!(
-        text.contains("no law is given, since\n    - too few points: 4, and at least 6 are needed"),
-        "{text}"
-    );
-    assert!(!text.contains("ceiling") && !text.contains("95 %"), "{text}");
-    let one = &report(&[&dir])["runs"][0];
-    assert_eq!(one["law"], Value::Null);
-    assert!(one["refusals"][0].as_str().unwrap().starts_with("too few points"));
-}
-
-#[test]
-fn several_runs_are_studied_alone_and_together() {
-    let scratch = Scratch::new();
-    let (first, second) = (run(&scratch, "first", 10, 0.0), run(&scratch, "second", 12, 0.005));
-    let text = stdout_of(&mut isentrope(&["law", &first, &second]));
-    for part in ["first, test\n", "second, test\n", "together: first, second\n"] {
-        assert!(text.contains(part), "{text}");
-    }
-    let report = report(&[&first, &second]);
-    assert_eq!(
-        (report["runs"].as_array().unwrap().len(), report["together"].as_array().unwrap().len()),
-        (2, 1)
-    );
-    let together = &report["together"][0];
-    assert_eq!(together["points"].as_array().unwrap().len(), 22);
-    assert!((together["law"]["b"]["value"].as_f64().unwrap() - 0.8).abs() < 0.02, "{together}");
-}
-
 /// As `show` and `report` take them; those of one name are called by their paths.
 #[test]
 fn a_directory_of_several_runs_is_all_of_them() {
@@ -118,7 +86,8 @@ fn a_directory_of_several_runs_is_all_of_them() {
     );
 }
 
-/// Nobody can leave a run out of a directory: what one of a sweep has not measured yet keeps no other from its law.
+/// Nobody can leave a run out of a directory: what one of a sweep has not measured yet keeps no
+/// other from its law.
 #[test]
 fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
     let scratch = Scratch::new();
@@ -152,7 +121,8 @@ fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
     let runs = report["runs"].as_array().unwrap().iter();
     assert_eq!(runs.map(|run| run["run"].as_str().unwrap()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
     assert_eq!(report["together"][0]["runs"], json!(["a", "b", "c"]));
-    // So it is with a metric that one of them has not measured; a run that is named alone can be left out.
+    // So it is with a metric that one of them has not measured; a run that is named alone can be
+    // left out.
     let accuracy = ["--accuracy", "eval/test/pass@8"];
     stdout_of(&mut isentrope(&[&["law", &sweep], &accuracy[..]].concat()));
     failure_saying(&mut isentrope(&[&["law", &begun, &sweep], &accuracy[..]].concat()), &["has no metric"]);
@@ -168,34 +138,15 @@ fn metrics_sets_and_tables_are_chosen_by_name() {
         ["set", "accuracy", "entropy"].map(|key| measured[key].as_str().unwrap().to_owned())
     };
     assert_eq!(metrics(&["--set", "rollout"]), ["rollout", "reward/score", "policy/entropy"]);
-    assert_eq!(
-        metrics(&["--accuracy", "eval/test/pass@8"]),
-        ["test", "eval/test/pass@8", "eval/test/entropy"]
-    );
     assert_eq!(metrics(&["--entropy", "policy/entropy"]), ["test", "eval/test/mean@1", "policy/entropy"]);
+    let pass_at_8 = "eval/test/pass@8";
+    assert_eq!(metrics(&["--accuracy", pass_at_8]), ["test", pass_at_8, "eval/test/entropy"]);
     let rows: String = (0..8)
         .map(|i| format!("{},{},{}\n", 10 * i, 2.0 - 0.2 * f64::from(i), 0.1 + 0.05 * f64::from(i)))
         .collect();
     let csv = scratch.file("w.csv", format!("_step,actor/entropy,val/acc\n{rows}"));
     let from_csv = report(&[&csv, "--entropy", "actor/entropy", "--accuracy", "val/acc"]);
     assert_eq!(from_csv["runs"][0]["points"][3], json!({"step": 30, "entropy": 1.4, "accuracy": 0.25}));
-    let objects: Vec<Value> = from_csv["runs"][0]["points"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|point| json!({"step": point["step"], "h": point["entropy"], "r": point["accuracy"]}))
-        .collect();
-    let lines = scratch.lines("w.jsonl", &objects);
-    let from_lines = report(&[&lines, "--entropy", "h", "--accuracy", "r"]);
-    assert_eq!(from_lines["runs"][0]["law"], from_csv["runs"][0]["law"]);
-    let mut twice =
-        isentrope(&["law", "--json", &csv, &csv, "--entropy", "actor/entropy", "--accuracy", "val/acc"]);
-    assert!(stderr(&twice.output().unwrap()).contains("have the same points (val/acc), which count once"));
-    let twice: Value = serde_json::from_str(&stdout_of(&mut twice)).unwrap();
-    assert_eq!(
-        (twice["runs"].as_array().unwrap().len(), twice["together"].as_array().unwrap().len()),
-        (2, 0)
-    );
 }
 
 #[test]
@@ -212,38 +163,4 @@ fn what_cannot_be_read_is_named_with_a_remedy() {
     failure_saying(&mut law(&[&dir]), &["metrics.jsonl: no step has both an accuracy and an entropy yet"]);
     wrong_usage(&mut law(&[]), "RUN");
     wrong_usage(&mut law(&[&dir, "--prefix", "1.5"]), "between 0 and 1");
-}
-
-/// A part of a set is studied where it is asked for by name, and left out otherwise.
-#[test]
-fn parts_of_sets_are_asked_for_by_name() {
-    let scratch = Scratch::new();
-    let dir = run(&scratch, "grpo", 12, 0.0);
-    let metrics = format!("{dir}/metrics.jsonl");
-    let lines = fs::read_to_string(&metrics).unwrap();
-    let lines = lines.lines().map(|line| {
-        let mut line: Value = serde_json::from_str(line).unwrap();
-        for (part, lift) in [("sum", 0.05), ("product", -0.05)] {
-            line[format!("eval/test/{part}/mean@1")] =
-                json!(line["eval/test/mean@1"].as_f64().unwrap() + lift);
-            line[format!("eval/test/{part}/entropy")] = line["eval/test/entropy"].clone();
-        }
-        line
-    });
-    scratch.lines("grpo/metrics.jsonl", &lines.collect::<Vec<_>>());
-    let sets = |arguments: &[&str]| -> Vec<String> {
-        let found = report(&[&[dir.as_str()], arguments].concat());
-        let runs = found["runs"].as_array().unwrap().iter();
-        runs.map(|run| run["measured"]["set"].as_str().unwrap().to_owned()).collect()
-    };
-    assert_eq!(sets(&[]), ["test"]);
-    assert_eq!(sets(&["--set", "test"]), ["test"]);
-    assert_eq!(sets(&["--set", "test/sum"]), ["test/sum"]);
-    assert_eq!(sets(&["--accuracy", "eval/test/product/mean@1"]), ["test/product"]);
-    assert_eq!(sets(&["--entropy", "policy/entropy"]), ["test"]);
-    assert_eq!(report(&[&dir, "--set", "test/sum"])["runs"][0]["measured"]["part_of"], "test");
-    failure_saying(
-        &mut isentrope(&["law", &dir, "--set", "test/su"]),
-        &["there are: test, test/product, test/sum"],
-    );
 }

@@ -1,11 +1,11 @@
-//! docs/metrics.md has every name that runs write, and no other.
+//! metrics.md has every name that runs write, and no other.
 
-use crate::program::{Scratch, isentrope, parse_lines, stdout_of, text};
+use crate::program::{Scratch, isentrope, page, parse_lines, stdout_of, text};
 use crate::text_model::text_model;
 use isentrope_lab::law::{Point, SEED, Study};
 use isentrope_objective::Discernment;
 use isentrope_reward::countdown::Countdown;
-use isentrope_reward::{CodeVerdict, Item, Verifier};
+use isentrope_reward::{CodeVerdict, Item};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,16 +76,15 @@ fn documented_names_are_those_that_are_written() {
     };
     let law = Study::of((0..8).map(lawful).collect(), SEED).metrics();
     written.extend(law.iter().map(|(name, _)| format!("law/<set>/{name}")));
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
-    let page = fs::read_to_string(page).unwrap();
+    let page = page("metrics.md");
     let mut documented = BTreeSet::new();
     for name in names_in_tables(&page) {
-        assert!(documented.insert(name.to_owned()), "docs/metrics.md has {name} twice");
+        assert!(documented.insert(name.to_owned()), "metrics.md has {name} twice");
     }
     let missing: Vec<_> = written.difference(&documented).collect();
     let stale: Vec<_> = documented.difference(&written).collect();
-    assert!(missing.is_empty(), "written, and not in docs/metrics.md: {missing:?}");
-    assert!(stale.is_empty(), "in docs/metrics.md, and not written: {stale:?}");
+    assert!(missing.is_empty(), "written, and not in docs/reference/metrics.md: {missing:?}");
+    assert!(stale.is_empty(), "in docs/reference/metrics.md, and not written: {stale:?}");
 }
 
 /// The names that rows of a page's tables begin with. Every row is in a table.
@@ -95,7 +94,7 @@ fn names_in_tables(page: &str) -> Vec<&str> {
     for table in lines.chunk_by(|a, b| is_row(a) == is_row(b)).filter(|table| is_row(table[0])) {
         assert!(
             table.len() > 2 && table[1].starts_with("|---"),
-            "docs/metrics.md has rows outside a table: {table:#?}"
+            "metrics.md has rows outside a table: {table:#?}"
         );
     }
     lines.iter().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect()

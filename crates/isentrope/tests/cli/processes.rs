@@ -1,6 +1,6 @@
-//! Processes that tests watch.
+//! Processes that tests watch, signal and kill.
 
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,4 +35,42 @@ pub fn wait_until(patience: Duration, child: &mut Child, mut done: impl FnMut() 
             false
         }
     });
+}
+
+/// Waits until `reached`, or the process ends.
+pub fn until_reached(child: &mut Child, reached: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !reached() && child.try_wait().unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(60), "nothing happened");
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Starts a command that says nothing.
+pub fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Starts a command whose messages are kept.
+pub fn start_heard(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Kills a process and waits for its end; whether it had not ended by itself.
+pub fn kill(child: &mut Child) -> bool {
+    let running = child.try_wait().unwrap().is_none();
+    child.kill().unwrap(); // SIGKILL
+    child.wait().unwrap();
+    running
+}
+
+/// Sends a signal such as `INT`.
+pub fn send(signal: &str, child: &Child) {
+    send_to(signal, &child.id().to_string());
+}
+
+/// Sends a signal to a process, or to a group, which begins with `-`.
+pub fn send_to(signal: &str, process: &str) {
+    let status = Command::new("kill").args([&format!("-{signal}"), "--", process]).status();
+    assert!(status.unwrap().success());
 }

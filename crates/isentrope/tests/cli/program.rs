@@ -82,10 +82,30 @@ pub fn failure(command: &mut Command) -> String {
 
 /// The message of a failure, which must contain every one of `parts`.
 pub fn failure_saying(command: &mut Command, parts: &[&str]) {
-    let sentence = failure(command);
+    assert_parts(&failure(command), parts);
+}
+
+/// The last line of a command that must fail with exit code 1, and may say other things before.
+pub fn failure_last(command: &mut Command, parts: &[&str]) -> String {
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+    let last = message.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{command:?}: {message}");
+    assert_parts(last, parts);
+    last.to_owned()
+}
+
+/// A text has all of these parts.
+pub fn assert_parts(text: &str, parts: &[&str]) {
     for part in parts {
-        assert!(sentence.contains(part), "{part:?} is not in: {sentence}");
+        assert!(text.contains(part), "{part:?} is not in: {text}");
     }
+}
+
+/// A file of JSON.
+pub fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).unwrap()
 }
 
 /// Runs a command that must be refused as wrongly used, with a message that contains `part`.
@@ -100,7 +120,8 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Whether programs can be run safely here and judged. Where not, it says so and why; a test of them is then left out.
+/// Whether programs can be run safely here and judged. Where not, it says so and why; a test of
+/// them is then left out.
 pub fn can_judge_programs() -> bool {
     let started = VerifierSettings::from(VerifierName::Code).build();
     if let Err(why) = &started {
@@ -188,4 +209,31 @@ pub fn without(line: &Value, key: &str) -> Map<String, Value> {
     let mut object = line.as_object().unwrap().clone();
     object.remove(key);
     object
+}
+
+/// The pages of the documentation, by their names.
+pub fn pages() -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            pages.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The page of this name.
+pub fn page(name: &str) -> String {
+    let found = pages().into_iter().find(|(other, _)| other == name);
+    found.unwrap_or_else(|| panic!("there is no page {name}")).1
+}
+
+/// All pages, one after the other.
+pub fn all_pages() -> String {
+    pages().into_iter().map(|(_, page)| page).collect()
 }

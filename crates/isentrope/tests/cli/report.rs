@@ -1,4 +1,5 @@
-//! `isentrope report`: where the page goes, and what is refused. What is on it is tested in crates/lab.
+//! `isentrope report`: where the page goes, and what is refused. What is on it is tested in
+//! crates/lab.
 
 use crate::program::{Scratch, failure_saying, isentrope, stderr, stdout_of, wrong_usage};
 use std::fs;
@@ -38,7 +39,8 @@ fn the_page_of_a_directory_above_runs_does_not_take_the_place_of_what_is_there()
         run(&scratch, &format!("sweep/grpo/{seed}"));
         fs::create_dir(scratch.path(&format!("sweep/grpo/{seed}/tensorboard"))).unwrap();
         scratch.file(&format!("sweep/grpo/{seed}/tensorboard/events.out.tfevents.1.host.1.0"), "");
-        // The second was begun with a program that has all settings of today, the first with an older one.
+        // The second was begun with a program that has all settings of today, the first with an
+        // older one.
         let lab = if seed == "1" { "{}" } else { "{\"track_theory\":false}" };
         let recipe = format!("{{\"run\":{{\"seed\":{seed},\"steps\":2}},\"rollout\":{{}},\"lab\":{lab}}}");
         scratch.file(&format!("sweep/grpo/{seed}/.recipe.json"), &recipe);

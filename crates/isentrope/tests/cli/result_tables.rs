@@ -1,4 +1,4 @@
-//! `isentrope lab seeds` on the tables that docs/results keeps of the experiments.
+//! `isentrope lab seeds` on the tables that docs/paper/results keeps of the experiments.
 
 use crate::program::{failure_saying, isentrope, names, stdout_of};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 #[test]
 fn kept_tables_have_their_statistics() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/paper/results");
     for file in names(&kept) {
         let path = kept.join(&file).display().to_string();
         let said = stdout_of(&mut isentrope(&["lab", "seeds", &path]));

@@ -1,4 +1,5 @@
-//! The problems of examples/arithmetic and examples/word-problems, and the recipes that learn from them.
+//! The problems of examples/arithmetic and examples/word-problems, and the recipes that learn from
+//! them.
 
 use crate::program::{Scratch, isentrope, skipped};
 use crate::text_model::text_model;
@@ -67,7 +68,8 @@ fn no_sum_is_there_twice_and_all_answers_are_right() {
         };
         assert_eq!(row["answer"].as_str().unwrap(), answer.to_string(), "{row}");
         assert_eq!(row["data_source"], kind, "{row}");
-        // Not in the same file, nor in the test and a file to train on; also not with its numbers exchanged.
+        // Not in the same file, nor in the test and a file to train on; also not with its numbers
+        // exchanged.
         let same = (kind, a.min(b), a.max(b));
         assert!(!seen.contains(&("test.jsonl", same)) && seen.insert((file, same)), "{file}: {row}");
         *count.entry((file, kind)).or_insert(0) += 1;
@@ -148,8 +150,8 @@ fn they_are_what_their_scripts_make_where_there_is_python() {
     }
 }
 
-/// Makes one step of `recipes/smollm2-135m-{recipe}.toml` with a small model in the place of its own: what that says, and its
-/// metrics.
+/// Makes one step of `recipes/smollm2-135m-{recipe}.toml` with a small model in the place of its
+/// own: what that says, and its metrics.
 fn one_step(command: &str, recipe: &str, changes: &[&str]) -> (String, Vec<Value>) {
     let scratch = Scratch::new();
     let out = scratch.path("out");

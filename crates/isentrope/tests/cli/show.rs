@@ -69,10 +69,10 @@ fn show(arguments: &[&str]) -> Command {
 #[test]
 fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
     let bench = Bench::train();
-    let run = text(&bench.run("run", &[], &[]));
+    let run = text(&bench.run("run", &["run.steps=3"], &[]));
     let shown = stdout_of(show(&[&run]).env("COLUMNS", "120"));
     for part in [
-        "run: finished, step 6 of 6, ",
+        "run: finished, step 3 of 3, ",
         "entropy, nats per token",
         "● rollouts   ■ evaluation of problems",
         "accuracy of evaluations",
@@ -80,7 +80,7 @@ fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
         "response length, tokens",
         "evaluations problems\nstep  mean@2  entropy  length",
         "law problems\n",
-        "last responses, step 6\n> ",
+        "last responses, step 3\n> ",
         "(ground truth: {\"numbers\":[",
     ] {
         assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
@@ -104,9 +104,9 @@ fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
     let ascii = stdout_of(show(&[&run]).env("LC_ALL", "C"));
     assert!(ascii.is_ascii() && ascii.contains("* rollouts   o evaluation of problems"), "{ascii}");
     // With another recipe in the directory it would go on.
-    let other = text(&bench.run("other", &["run.steps=3"], &[]));
+    let other = text(&bench.run("other", &["run.steps=1"], &[]));
     let both = stdout_of(show(&[&run, &other]).env("COLUMNS", "160"));
-    assert!(both.contains("● run   ■ other") && both.contains("other: finished, step 3 of 3"), "{both}");
+    assert!(both.contains("● run   ■ other") && both.contains("other: finished, step 1 of 1"), "{both}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
         // A line that is being written is waited for.
         if step == 1 {
             training.write("{\"step\": 2, ");
-            thread::sleep(Duration::from_millis(700));
+            thread::sleep(Duration::from_millis(500));
             let half = fs::read_to_string(training.dir.join("metrics.jsonl")).unwrap();
             let whole = &half[..half.rfind('\n').unwrap() + 1];
             fs::write(training.dir.join("metrics.jsonl"), whole).unwrap();
@@ -189,7 +189,7 @@ fn on_a_terminal_a_run_is_drawn_in_place_and_the_terminal_is_restored() {
     let path = training.path();
     let grow = thread::spawn(move || {
         for step in 1..=3 {
-            thread::sleep(Duration::from_millis(900));
+            thread::sleep(Duration::from_millis(600));
             training.step(step);
         }
         training.end();

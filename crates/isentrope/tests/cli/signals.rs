@@ -1,8 +1,9 @@
-//! Signals that ask a program to end: what a scheduler, a closed terminal or a user sends. `interrupt.rs` has Ctrl-C.
+//! Signals that ask a program to end: what a scheduler, a closed terminal or a user sends.
+//! `interrupt.rs` has Ctrl-C.
 
-use crate::processes::wait_until;
-use crate::program::{Scratch, isentrope, names, parse_lines, stderr, token_model};
-use crate::training::{Bench, assert_same_results, metrics, succeed};
+use crate::processes::{send, start_heard, wait_until};
+use crate::program::{Scratch, assert_parts, isentrope, names, parse_lines, stderr, token_model};
+use crate::training::{Bench, assert_same_results, lines, metrics, succeed};
 use serde_json::json;
 use std::fs;
 use std::io::Write;
@@ -14,36 +15,23 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 const ASKING: [&str; 3] = ["TERM", "HUP", "USR1"];
 
-fn send(signal: &str, child: &Child) {
-    let status = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
-    assert!(status.unwrap().success());
-}
-
-fn lines(out: &Path) -> usize {
-    fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
-}
-
 #[test]
 fn a_run_finishes_its_step_saves_and_goes_on_later() {
-    for bench in [Bench::train(), Bench::sft()] {
-        let sets = ["run.steps=40", "eval.every=0", "checkpoint.every=0", "checkpoint.keep=1"];
+    let (train, sft) = (Bench::train(), Bench::sft());
+    for (bench, signals) in [(&train, &["TERM"][..]), (&sft, &["HUP", "USR1"])] {
+        let sets = ["run.steps=14", "eval.every=0", "checkpoint.every=0", "checkpoint.keep=1"];
         let whole = bench.run("whole", &sets, &[]);
-        for signal in ASKING {
+        for signal in signals {
             let out = bench.out(signal);
-            let mut child = bench
-                .command(signal, &sets, &[])
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            wait_until(PATIENCE, &mut child, || lines(&out) > 2);
+            let mut child = start_heard(bench.command(signal, &sets, &[]));
+            wait_until(PATIENCE, &mut child, || lines(&out) > 1);
             send(signal, &child);
             let output = child.wait_with_output().unwrap();
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(130), "{signal}: {said}");
             let told =
                 format!("SIG{signal}: finishing the current step; SIGINT or another SIGTERM ends at once");
-            assert!(said.contains(&told) && said.contains("error: interrupted: step "), "{said}");
+            assert_parts(&said, &[&told, "error: interrupted: step "]);
             let last = metrics(&out).last().unwrap()["step"].as_u64().unwrap();
             assert_eq!(names(&out.join("checkpoints")), [format!("step-{last:06}")]);
             succeed(&mut bench.command(signal, &sets, &["--resume"]));
@@ -64,11 +52,11 @@ fn ignoring(signals: &str, run: &Command) -> Command {
 #[test]
 fn what_is_ignored_stays_ignored() {
     let bench = Bench::sft();
-    let sets = ["run.steps=30"];
+    let sets = ["run.steps=12", "eval.every=0"];
     let whole = bench.run("whole", &sets, &[]);
     let out = bench.out("ignoring");
     let mut child = ignoring("HUP TERM USR1", &bench.command("ignoring", &sets, &[])).spawn().unwrap();
-    wait_until(PATIENCE, &mut child, || lines(&out) > 2);
+    wait_until(PATIENCE, &mut child, || lines(&out) > 1);
     for signal in ASKING {
         send(signal, &child);
     }
@@ -101,7 +89,7 @@ fn a_second_signal_ends_at_once() {
     for (i, (first, second)) in [("TERM", "TERM"), ("HUP", "INT"), ("INT", "INT")].into_iter().enumerate() {
         let (mut child, _) = hanging(&bench, &format!("run-{i}"));
         send(first, &child);
-        sleep(Duration::from_millis(500));
+        sleep(Duration::from_millis(300));
         assert_eq!(child.try_wait().unwrap(), None, "the first finishes the step");
         send(second, &child);
         let started = Instant::now();
@@ -110,11 +98,12 @@ fn a_second_signal_ends_at_once() {
     }
 }
 
-/// A session that ends says so several times, and so does `timeout`; a scheduler warns before it ends a job.
+/// A session that ends says so several times, and so does `timeout`; a scheduler warns before it
+/// ends a job.
 #[test]
 fn one_cause_is_one_signal() {
     let bench = Bench::train();
-    let pause = || sleep(Duration::from_millis(500));
+    let pause = || sleep(Duration::from_millis(300));
     for (i, (together, later)) in [
         (&["HUP", "HUP", "HUP"][..], &["HUP", "TERM"][..]),
         (&["USR1"], &["USR1", "HUP", "TERM"]),
@@ -142,33 +131,32 @@ fn one_cause_is_one_signal() {
 
 #[test]
 fn the_other_commands_keep_what_they_have() {
-    for signal in ASKING {
-        let scratch = Scratch::new();
-        let model = token_model("llama-mha");
-        let prompts = scratch.lines("prompts.jsonl", &vec![json!({"tokens": [5, 24, 43]}); 1000]);
-        let texts = scratch.lines("texts.jsonl", &vec![json!({"tokens": vec![1; 60]}); 100_000]);
-        let out = scratch.path("out.jsonl");
-        for arguments in [
-            &["generate", &model, "--prompts", &prompts, "-n", "200", "--kv-memory", "1", "--out", &out][..],
-            &["score", &model, "--in", &texts, "--out", &out],
-        ] {
-            let mut child = isentrope(arguments).stderr(Stdio::piped()).spawn().unwrap();
-            wait_until(PATIENCE, &mut child, || {
-                let dir = Path::new(&out).parent().unwrap();
-                let growing = names(dir).into_iter().find(|name| name.starts_with(".isentrope-"));
-                growing.and_then(|name| fs::metadata(dir.join(name)).ok()).is_some_and(|file| file.len() > 0)
-            });
-            send(signal, &child);
-            let output = child.wait_with_output().unwrap();
-            let said = stderr(&output);
-            assert_eq!(output.status.code(), Some(130), "{signal} {arguments:?}: {said}");
-            assert!(said.contains("so far are in"), "{said}");
-            let kept = fs::read_to_string(format!("{out}.partial")).unwrap();
-            assert!(!parse_lines(&kept).is_empty());
-            assert!(!Path::new(&out).exists());
-            fs::remove_file(format!("{out}.partial")).unwrap();
-            assert_eq!(scratch.names(), ["prompts.jsonl", "texts.jsonl"]);
-        }
+    let signal = "TERM";
+    let scratch = Scratch::new();
+    let model = token_model("llama-mha");
+    let prompts = scratch.lines("prompts.jsonl", &vec![json!({"tokens": [5, 24, 43]}); 1000]);
+    let texts = scratch.lines("texts.jsonl", &vec![json!({"tokens": vec![1; 60]}); 100_000]);
+    let out = scratch.path("out.jsonl");
+    for arguments in [
+        &["generate", &model, "--prompts", &prompts, "-n", "200", "--kv-memory", "1", "--out", &out][..],
+        &["score", &model, "--in", &texts, "--out", &out],
+    ] {
+        let mut child = isentrope(arguments).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until(PATIENCE, &mut child, || {
+            let dir = Path::new(&out).parent().unwrap();
+            let growing = names(dir).into_iter().find(|name| name.starts_with(".isentrope-"));
+            growing.and_then(|name| fs::metadata(dir.join(name)).ok()).is_some_and(|file| file.len() > 0)
+        });
+        send(signal, &child);
+        let output = child.wait_with_output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(130), "{signal} {arguments:?}: {said}");
+        assert!(said.contains("so far are in"), "{said}");
+        let kept = fs::read_to_string(format!("{out}.partial")).unwrap();
+        assert!(!parse_lines(&kept).is_empty());
+        assert!(!Path::new(&out).exists());
+        fs::remove_file(format!("{out}.partial")).unwrap();
+        assert_eq!(scratch.names(), ["prompts.jsonl", "texts.jsonl"]);
     }
 }
 
@@ -184,7 +172,7 @@ fn a_command_that_waits_for_its_input_keeps_what_it_has() {
         for _ in 0..3 {
             stdin.write_all(b"{\"gold\": \"1\", \"response\": \"\\\\boxed{1}\"}\n").unwrap();
         }
-        sleep(Duration::from_millis(1500));
+        sleep(Duration::from_millis(800));
         send(signal, &child);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
@@ -194,7 +182,8 @@ fn a_command_that_waits_for_its_input_keeps_what_it_has() {
     }
 }
 
-/// A kill leaves the file that was being written, and the next command removes it. What is still being written stays.
+/// A kill leaves the file that was being written, and the next command removes it. What is still
+/// being written stays.
 #[test]
 fn what_a_killed_command_was_writing_goes_with_the_next() {
     let scratch = Scratch::new();
@@ -202,22 +191,10 @@ fn what_a_killed_command_was_writing_goes_with_the_next() {
     let prompts = scratch.lines("prompts.jsonl", &vec![json!({"tokens": [5, 24, 43]}); 1000]);
     let few = scratch.lines("few.jsonl", &[json!({"tokens": [5, 24, 43]})]);
     let start = |name: &str| {
-        let out = scratch.path(name);
-        isentrope(&[
-            "generate",
-            &model,
-            "--prompts",
-            &prompts,
-            "-n",
-            "200",
-            "--kv-memory",
-            "1",
-            "--out",
-            &out,
-        ])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        let sampled = ["-n", "200", "--kv-memory", "1", "--out", &scratch.path(name)];
+        crate::processes::start(isentrope(
+            &[&["generate", &model, "--prompts", &prompts], &sampled[..]].concat(),
+        ))
     };
     let hidden = || scratch.names().into_iter().filter(|name| name.starts_with(".isentrope-")).count();
     let mut killed = start("killed.jsonl");

@@ -1,10 +1,12 @@
 //! `isentrope sweep`: many runs along axes.
 
 use crate::output::SmallDisk;
-use crate::processes::until;
-use crate::program::{Scratch, failure, failure_saying, isentrope, names, skipped, stderr, stdout_of, text};
+use crate::processes::{send, until};
+use crate::program::{
+    Scratch, all_pages, failure, failure_saying, isentrope, json_of, names, skipped, stderr, stdout_of, text,
+};
 use crate::text_model::text_model;
-use crate::training::{Bench, assert_same_results, base, checkpoint, tree};
+use crate::training::{Bench, assert_same_results, base, tree, weights};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +27,8 @@ struct Sweep {
 impl Sweep {
     fn new(sweep: &str) -> Self {
         let bench = Bench::train();
+        let recipe = fs::read_to_string(bench.scratch.path("recipe.toml")).unwrap();
+        bench.scratch.file("recipe.toml", recipe.replace("steps = 6", "steps = 2"));
         let file = bench.scratch.file("sweep.toml", sweep);
         Self { bench, file }
     }
@@ -75,7 +79,7 @@ fn every_combination_is_the_run_that_train_makes() {
     let sweep = Sweep::new(METHODS);
     let plan = stdout_of(&mut sweep.command(&["--dry-run"]));
     assert!(
-        plan.contains("kl-cov/3  to do, 6 steps") && plan.contains("4 runs: 0 done, 4 left, about "),
+        plan.contains("kl-cov/3  to do, 2 steps") && plan.contains("4 runs: 0 done, 4 left, about "),
         "{plan}"
     );
     assert!(plan.lines().all(|line| line.chars().count() <= 80), "{plan}");
@@ -86,7 +90,7 @@ fn every_combination_is_the_run_that_train_makes() {
         sweep.command(&["--jobs", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let so_far = || fs::read_to_string(sweep.out("table.md")).unwrap_or_default();
     crate::processes::wait_until(PATIENCE, &mut child, || !so_far().is_empty());
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    send("TERM", &child);
     child.wait().unwrap();
     assert!(so_far().contains(" of 4 runs so far\n"), "{}", so_far());
     fs::remove_dir_all(sweep.out("")).unwrap();
@@ -95,7 +99,7 @@ fn every_combination_is_the_run_that_train_makes() {
     assert!(!so_far().contains("so far"), "{}", so_far());
     for run in ["kl-cov/3", "kl-cov/4", "plain/3", "plain/4"] {
         assert!(
-            said.contains(&format!("{run}: begins\n")) && said.contains(&format!("{run}: done, 6 steps in ")),
+            said.contains(&format!("{run}: begins\n")) && said.contains(&format!("{run}: done, 2 steps in ")),
             "{said}"
         );
     }
@@ -112,7 +116,7 @@ fn every_combination_is_the_run_that_train_makes() {
     }
     let written = [".log", ".toml", ""].map(|ending| format!("3{ending}"));
     assert!(written.iter().all(|name| names(&sweep.out("kl-cov")).contains(name)));
-    let summary: Value = serde_json::from_slice(&fs::read(sweep.out("table.json")).unwrap()).unwrap();
+    let summary = json_of(&sweep.out("table.json"));
     assert_eq!(summary["groups"][1]["name"], "plain");
     assert_eq!(summary["groups"][1]["seeds"], serde_json::json!([3, 4]));
     let means = &summary["rows"][0]["means"];
@@ -136,7 +140,7 @@ fn every_combination_is_the_run_that_train_makes() {
     let before = tree(&sweep.out("plain"));
     let (again, said) = sweep.run(&[]);
     assert_eq!(again, table);
-    assert!(said.contains("plain/4   done, 6 steps") && !said.contains("begins"), "{said}");
+    assert!(said.contains("plain/4   done, 2 steps") && !said.contains("begins"), "{said}");
     assert!(before == tree(&sweep.out("plain")));
 
     // With another recipe it is refused, and nothing is touched.
@@ -146,7 +150,8 @@ fn every_combination_is_the_run_that_train_makes() {
     {
         assert!(said.contains(part), "{part:?}: {said}");
     }
-    // So it is of a run whose numbers are there alone, and settings that change no result are no others.
+    // So it is of a run whose numbers are there alone, and settings that change no result are no
+    // others.
     let plain = sweep.out("plain/4");
     fs::remove_dir_all(plain.join("checkpoints")).unwrap();
     fs::remove_file(plain.join("timings.jsonl")).unwrap();
@@ -174,38 +179,38 @@ fn every_combination_is_the_run_that_train_makes() {
 fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
     let sweep = Sweep::new(METHODS);
     let steps = |steps: &'static str| ["--set", "optimizer.schedule=constant", "--set", steps];
-    sweep.run(&steps("run.steps=2"));
-    let (_, said) = sweep.run(&steps("run.steps=4"));
-    assert!(said.contains("plain/4: goes on after step 2 of 4"), "{said}");
+    sweep.run(&steps("run.steps=1"));
+    let (_, said) = sweep.run(&steps("run.steps=2"));
+    assert!(said.contains("plain/4: goes on after step 1 of 2"), "{said}");
     let sets =
-        ["run.steps=4", "optimizer.schedule=constant", "objective.covariance.method=none", "run.seed=4"];
-    let weights = |run: &Path| fs::read(checkpoint(run, 4).join("model.safetensors")).unwrap();
-    assert!(weights(&sweep.bench.run("longer", &sets, &[])) == weights(&sweep.out("plain/4")));
+        ["run.steps=2", "optimizer.schedule=constant", "objective.covariance.method=none", "run.seed=4"];
+    assert!(weights(&sweep.bench.run("longer", &sets, &[]), 2) == weights(&sweep.out("plain/4"), 2));
 
-    let shorter = failure(&mut sweep.command(&steps("run.steps=3")));
-    assert!(shorter.contains("was begun with other settings: run.steps 4 -> 3;"), "{shorter}");
+    let shorter = failure(&mut sweep.command(&steps("run.steps=1")));
+    assert!(shorter.contains("was begun with other settings: run.steps 2 -> 1;"), "{shorter}");
     // What is done needs its checkpoints no more, and what is to go on does.
     let plain = sweep.out("plain/4");
     fs::remove_dir_all(plain.join("checkpoints")).unwrap();
     let before = tree(&plain);
     assert!(
-        stdout_of(&mut sweep.command(&[&steps("run.steps=4")[..], &["--dry-run"]].concat()))
+        stdout_of(&mut sweep.command(&[&steps("run.steps=2")[..], &["--dry-run"]].concat()))
             .contains("4 done")
     );
     for flags in [&[][..], &["--dry-run"]] {
-        let said = failure(&mut sweep.command(&[&steps("run.steps=5")[..], flags].concat()));
-        assert!(said.contains("plain/4 has the numbers of 4 steps, and its checkpoints are gone"), "{said}");
+        let said = failure(&mut sweep.command(&[&steps("run.steps=3")[..], flags].concat()));
+        assert!(said.contains("plain/4 has the numbers of 2 steps, and its checkpoints are gone"), "{said}");
     }
     assert!(tree(&plain) == before);
-    let falling = failure(&mut sweep.command(&["--set", "run.steps=5"]));
+    let falling = failure(&mut sweep.command(&["--set", "run.steps=3"]));
     assert!(
         falling.contains("optimizer.schedule \"constant\" -> \"cosine\"")
-            && falling.contains("run.steps 4 -> 5"),
+            && falling.contains("run.steps 2 -> 3"),
         "{falling}"
     );
 }
 
-/// A program that has one setting more takes over what an older one has made, in the table and in the report.
+/// A program that has one setting more takes over what an older one has made, in the table and in
+/// the report.
 #[test]
 fn seeds_that_are_added_join_those_of_an_older_program() {
     let seeds = |seeds: &str| {
@@ -237,7 +242,7 @@ fn groups_are_compared_with_what_the_file_names() {
     let sweep = Sweep::new(&format!("{TWO_AXES}{compare}"));
     let (text, _) = sweep.run(&["--set", "run.steps=2"]);
     assert!(text.contains("  against kl-cov/0.0001") && text.contains("  against plain/0.0001"), "{text}");
-    let summary: Value = serde_json::from_slice(&fs::read(sweep.out("table.json")).unwrap()).unwrap();
+    let summary = json_of(&sweep.out("table.json"));
     let against: Vec<[&Value; 2]> =
         (0..4).map(|i| [&summary["groups"][i]["name"], &summary["rows"][0]["against"][i]["group"]]).collect();
     let expected = serde_json::json!([
@@ -273,19 +278,6 @@ fn groups_are_compared_with_what_the_file_names() {
     }
 }
 
-/// A value may be compared with a group that has it too, which is then compared with the first, as if nothing were said.
-#[test]
-fn groups_of_a_value_are_compared_with_one_of_them() {
-    let sweep = Sweep::new(&format!("{TWO_AXES}[compare]\n\"0.0001\" = \"plain/0.0001\"\n"));
-    sweep.run(&["--set", "run.steps=1"]);
-    let summary: Value = serde_json::from_slice(&fs::read(sweep.out("table.json")).unwrap()).unwrap();
-    let against: Vec<&Value> = (0..4).map(|i| &summary["rows"][0]["against"][i]["group"]).collect();
-    assert_eq!(
-        serde_json::json!(against),
-        serde_json::json!([null, "plain/0.0001", "kl-cov/0.001", "kl-cov/0.001"])
-    );
-}
-
 /// What a quick look leaves out is not there to be compared with.
 #[test]
 fn a_control_that_is_left_out_is_said() {
@@ -300,10 +292,10 @@ fn a_control_that_is_left_out_is_said() {
 #[cfg(target_os = "linux")]
 #[test]
 fn what_is_interrupted_goes_on_to_the_same_bits() {
-    let sets = ["--set", "run.steps=40", "--set", "eval.every=0", "--set", "checkpoint.every=10"];
+    let sets = ["--set", "run.steps=24", "--set", "eval.every=0", "--set", "checkpoint.every=6"];
     let sweep =
         Sweep::new("base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [3, 4, 5] }\n");
-    let whole = sweep.bench.run("whole", &["run.steps=40", "eval.every=0", "checkpoint.every=10"], &[]);
+    let whole = sweep.bench.run("whole", &["run.steps=24", "eval.every=0", "checkpoint.every=6"], &[]);
     let start = || {
         let mut child = sweep.command(&sets).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = sweep.lines("3");
@@ -312,7 +304,7 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
     };
     let child = start();
     failure_saying(&mut sweep.command(&sets), &["another process is sweeping in"]);
-    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    send("TERM", &child);
     let output = child.wait_with_output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -326,7 +318,8 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
     );
     assert!(!names(&sweep.out("3/checkpoints")).is_empty());
 
-    // Killed, it takes its runs with it: they save what they have, and the next sweep waits for them.
+    // Killed, it takes its runs with it: they save what they have, and the next sweep waits for
+    // them.
     let mut child = start();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -354,10 +347,9 @@ fn a_second_signal_ends_the_runs_too() {
     let runs: Vec<String> =
         String::from_utf8(ps.stdout).unwrap().split_whitespace().map(str::to_owned).collect();
     assert_eq!(runs.len(), 2);
-    let term = || Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    term();
-    std::thread::sleep(Duration::from_millis(500));
-    term();
+    send("TERM", &child);
+    std::thread::sleep(Duration::from_millis(300));
+    send("TERM", &child);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     until(PATIENCE, "the runs go on", || !runs.iter().any(|run| crate::processes::runs(run)));
 }
@@ -420,7 +412,7 @@ fn one_that_fails_is_named_and_the_others_go_on() {
 fn a_full_disk_ends_a_sweep() {
     let sweep = Sweep::new(METHODS);
     fs::create_dir(sweep.out("")).unwrap();
-    let Some(disk) = SmallDisk::new(text(&sweep.out("")), "600k") else {
+    let Some(disk) = SmallDisk::new(text(&sweep.out("")), "200k") else {
         skipped("mounting a small disk needs root");
         return;
     };
@@ -436,6 +428,7 @@ fn a_full_disk_ends_a_sweep() {
 }
 
 #[test]
+#[ignore = "deep: makes models anew again and again"]
 fn models_are_made_before_the_runs_that_begin_with_them() {
     let sweep = Sweep::new(
         "base = \"recipe.toml\"\n[models.short]\nbase = \"sft.toml\"\nset.run.steps = 3\n\
@@ -480,7 +473,8 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
     let (_, said) = sweep.run(&sets);
     assert!(said.contains("models/long: done, 5 steps") && said.contains("\nlong: done"), "{said}");
 
-    // What has begun with a model stays with it: changed, it is refused, and so are others in its place.
+    // What has begun with a model stays with it: changed, it is refused, and so are others in its
+    // place.
     sweep.bench.scratch.file("sft.toml", format!("{sft}optimizer.learning_rate = 2e-3\n"));
     let changed = || {
         let output = sweep.command(&sets).output().unwrap();
@@ -542,10 +536,7 @@ fn what_runs_alone_has_all_threads() {
     sweep.bench.scratch.file("sft.toml", sft);
     let sets = ["--jobs", "2", "--set", "run.steps=2"];
     sweep.run(&sets);
-    let threads = |run: &str| -> Value {
-        serde_json::from_slice::<Value>(&fs::read(sweep.out(run).join("manifest.json")).unwrap()).unwrap()["threads"]
-            .clone()
-    };
+    let threads = |run: &str| -> Value { json_of(&sweep.out(run).join("manifest.json"))["threads"].clone() };
     assert_eq!((threads("models/start"), threads("1"), threads("2")), (2.into(), 1.into(), 1.into()));
     fs::remove_dir_all(sweep.out("2")).unwrap();
     sweep.run(&sets);
@@ -554,81 +545,17 @@ fn what_runs_alone_has_all_threads() {
 
 #[test]
 fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
-    let seeds = "[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n";
-    let with = |text: &str| format!("base = \"recipe.toml\"\n{text}");
+    let cases: toml::Table = toml::from_str(include_str!("sweep_refusals.toml")).unwrap();
     let mut wrong = Vec::new();
-    let methods = |text: &str| with(&format!("[axes.method.a]\n[axes.method.b]\n{text}\n"));
-    for (file, parts) in [
-        (seeds.to_owned(), &["the key `base` is missing"][..]),
-        (
-            format!("base = \"recipes/none.toml\"\n{seeds}"),
-            &["sweep.toml:1", "recipes/none.toml", "No such file"],
-        ),
-        (format!("base = \".\"\n{seeds}"), &["sweep.toml:1", "a directory"]),
-        (with(""), &["the table `axes` is missing"]),
-        (with("[axes]\n"), &["sweep.toml:2", "`axes` is empty"]),
-        (with(&format!("axis = 1\n{seeds}")), &["sweep.toml:2: unknown key `axis`; did you mean `axes`?"]),
-        (with(&format!("rollout.prompts = 2\n{seeds}")), &["unknown key `rollout`", "under [set]"]),
-        (with(&format!("command = \"grpo\"\n{seeds}")), &["must be \"train\" or \"sft\", found \"grpo\""]),
-        (
-            with("[axes]\nseed = { key = \"run.sed\", values = [1, 2] }\n"),
-            &["1 and 1 other run: ", "sweep.toml:3: unknown key `run.sed`; did you mean `seed`?"],
-        ),
-        (
-            with("[axes]\nseed = { key = \"run.seed\", value = [1] }\n"),
-            &["unknown key `axes.seed.value`; did you mean `values`?"],
-        ),
-        (with("[axes]\nseed = { key = \"run.seed\", values = 1 }\n"), &["axes.seed.values must be an array"]),
-        (with("[axes]\nseed = { key = \"run.seed\", values = [] }\n"), &["axes.seed has no values"]),
-        (with("[axes]\nseed = { key = \"run..seed\", values = [1] }\n"), &["not a path of keys"]),
-        (with("[axes]\nseed = [1, 2]\n"), &["axes.seed must be a table"]),
-        (
-            with("[axes]\nseed = { key = \"run.seed\", values = [1, \"x\"] }\n"),
-            &["run.seed must be a whole number", "found a string"],
-        ),
-        (
-            with("[axes]\nmodel = { key = \"model.path\", values = [\"a/b\"] }\n"),
-            &["cannot be the name of a directory", "[axes.model.NAME]"],
-        ),
-        (methods("objectiv.loss = \"clip\""), &["b: ", "unknown key `objectiv`", "objective"]),
-        (methods("objective.loss = \"clop\""), &["objective.loss must be", "found \"clop\""]),
-        (methods("rollout.responses = 1"), &["b: ", "rollout.responses"]),
-        (methods("run.out = \"x\""), &["b: ", "run.out is x", "a directory of its own"]),
-        (methods(""), &["a and b differ in nothing that changes a result"]),
-        (with("[axes.method.a]\n[axes.method.A]\n"), &["a and A", "share a directory"]),
-        (with("[axes.method.\"../x\"]\n"), &["axes.method.../x: \"../x\" cannot be the name"]),
-        (with("[axes.method.\"\"]\n"), &["cannot be the name of a directory"]),
-        (with("[axes.method.\"-rf\"]\n"), &["cannot be the name of a directory"]),
-        (with("[axes.method.\"\\u001b[2J\"]\n"), &["cannot be the name of a directory"]),
-        (with("[axes.method.models]\n"), &["take another name"]),
-        (with("[axes.method.\"a.log\"]\n"), &["take another name"]),
-        (with("[axes.method.\"a.partial\"]\n"), &["take another name"]),
-        (with(&format!("exclude = [{{ sed = 1 }}]\n{seeds}")), &["the axis `sed`", "did you mean `seed`?"]),
-        (
-            with(&format!("exclude = [{{ seed = 7 }}]\n{seeds}")),
-            &["names \"7\" of the axis `seed`, which has 1, 2"],
-        ),
-        (with(&format!("exclude = [{{ seed = [1, 2] }}]\n{seeds}")), &["every combination is excluded"]),
-        (with(&format!("exclude = [{{}}]\n{seeds}")), &["leave out everything"]),
-        (with(&format!("{seeds}[quick]\nsed = 1\n")), &["sweep.toml:5: quick.sed", "did you mean `seed`?"]),
-        (with(&format!("{seeds}[quick]\nseed = 3\n")), &["names \"3\" of the axis `seed`, which has 1, 2"]),
-        (with(&format!("{seeds}[quick]\nseed = []\n")), &["keeps no value"]),
-        (with(&format!("{seeds}[quick]\nseed = [1, 1]\n")), &["quick.seed names \"1\" twice"]),
-        (with(&format!("{seeds}[quick]\nset = 1\n")), &["quick.set must be a table"]),
-        (with(&format!("{seeds}[quick.models.x]\nrun.steps = 1\n")), &["there is no [models.x]"]),
-        (with(&format!("quick = 1\n{seeds}")), &["quick must be a table"]),
-        (with("[axes]\nx = { key = \"run.seed\", values = [1\n"), &["sweep.toml:3", "not valid TOML"]),
-    ] {
-        let sweep = Sweep::new(&file);
+    for case in cases["cases"].as_array().unwrap() {
+        let case: Vec<&str> = case.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+        let (file, parts) = (case[0], &case[1..]);
+        let sweep = Sweep::new(file);
         let output = sweep.command(&[]).output().unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{file}: {said}");
-        wrong.extend(
-            parts
-                .iter()
-                .filter(|part| !said.contains(**part))
-                .map(|part| format!("{part:?} is not in: {said}")),
-        );
+        let missing = parts.iter().filter(|part| !said.contains(**part));
+        wrong.extend(missing.map(|part| format!("{part:?} is not in: {said}")));
         assert!(!said.contains('\u{1b}') && !said.contains("panicked"), "{said}");
         assert!(!sweep.out("").exists(), "{file}");
     }
@@ -636,12 +563,13 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
     let scratch = Scratch::new();
     failure_saying(&mut isentrope(&["sweep", &scratch.path("none.toml")]), &["none.toml", "No such file"]);
     let sweep = Sweep::new(METHODS);
-    failure_saying(&mut sweep.command(&["--jobs", "0"]), &["--jobs is 0"]);
-    failure_saying(
-        &mut sweep.command(&["--set", "model.path=no/such/model"]),
-        &["kl-cov/3", "no/such/model"],
-    );
-    failure_saying(&mut sweep.command(&["--set", "memory.budget_gib=0.001"]), &["kl-cov/3 and ", "memory"]);
+    for (flags, parts) in [
+        (["--jobs", "0"], ["--jobs is 0", ""]),
+        (["--set", "model.path=no/such/model"], ["kl-cov/3", "no/such/model"]),
+        (["--set", "memory.budget_gib=0.001"], ["kl-cov/3 and ", "memory"]),
+    ] {
+        failure_saying(&mut sweep.command(&flags), &parts);
+    }
 }
 
 #[test]
@@ -662,25 +590,25 @@ fn combinations_can_be_left_out() {
     assert_eq!(runs, ["kl-cov/4/3", "kl-cov/2/3", "kl-cov/2/4", "plain/4/3"]);
 }
 
-/// The page's examples stand beside the recipes, where their bases are.
+/// The pages' examples stand beside the recipes, where their bases are.
 #[test]
-fn the_sweeps_of_the_page_are_sound() {
+fn the_sweeps_of_the_pages_are_sound() {
     let scratch = Scratch::new();
     stdout_of(isentrope(&["examples", &scratch.path("")]).current_dir(scratch.path("")));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/sweep.md")).unwrap();
+    let page = all_pages();
     let blocks = page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
     let mut shown = 0;
-    for block in blocks.filter(|block| block.contains("base =")) {
+    for block in blocks.filter(|block| block.contains("base =") && block.contains("axes")) {
         let file = scratch.file("recipes/sweep.toml", block);
         let plan = stdout_of(isentrope(&["sweep", &file, "--dry-run"]).current_dir(scratch.path("")));
         assert!(plan.lines().last().unwrap().contains(" left, about "), "{plan}");
         shown += 1;
     }
-    assert_eq!(shown, 2);
+    assert!(shown >= 1, "{shown}");
 }
 
-/// With a small model in the place of those that are the hub's, which is not asked in tests, and of what another run makes.
+/// With a small model in the place of those that are the hub's, which is not asked in tests, and of
+/// what another run makes.
 #[test]
 fn the_experiments_are_sound() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Chat templates that ask for the date: a run has one, whatever the day on which it goes on, and wherever its ranks are; so has
-//! an evaluation, and other commands are told one.
+//! Chat templates that ask for the date: a run has one, whatever the day on which it goes on, and
+//! wherever its ranks are; so has an evaluation, and other commands are told one.
 
 use crate::program::{failure_saying, isentrope, lines_of, stdout_of, text, wrong_usage};
 use crate::train_ranks::Launcher;
@@ -41,6 +41,8 @@ impl Dated {
             "optimizer.final_fraction=0",
             "rollout.filter=false",
             "update.shards=2",
+            "eval.every=1",
+            "checkpoint.every=1",
         ];
         self.bench.command(out, &sets, flags)
     }
@@ -56,13 +58,13 @@ impl Dated {
 fn a_run_keeps_the_day_on_which_it_began() {
     let dated = Dated::new();
     let out = |name: &str| dated.bench.out(name);
-    let printed = stdout_of(dated.command("whole", 4, &[]).env("TZ", EAST));
+    let printed = stdout_of(dated.command("whole", 2, &[]).env("TZ", EAST));
     let date = dated.date("whole").unwrap();
     // The command that it prints asks as the run did.
     assert!(printed.contains(&date.replace("date = ", " --date ").replace('"', "")), "{printed}");
 
-    succeed(dated.command("cut", 2, &[]).env("TZ", EAST));
-    let said = succeed(dated.command("cut", 4, &["--resume"]).env("TZ", WEST));
+    succeed(dated.command("cut", 1, &[]).env("TZ", EAST));
+    let said = succeed(dated.command("cut", 2, &["--resume"]).env("TZ", WEST));
     assert!(!said.contains("data.date"), "{said}");
     assert_same_results(&out("whole"), &out("cut"));
     assert_eq!(dated.date("cut").unwrap(), date);
@@ -101,6 +103,7 @@ fn a_sweep_goes_on_with_runs_of_another_day() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_take_the_day_of_the_first() {
     let dated = Dated::new();
     succeed(dated.command("whole", 2, &[]).env("TZ", EAST));

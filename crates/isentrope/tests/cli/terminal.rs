@@ -1,4 +1,5 @@
-//! Standard error and standard output that are closed, full or gone, and what is hidden in text that is shown.
+//! Standard error and standard output that are closed, full or gone, and what is hidden in text
+//! that is shown.
 
 use crate::program::{
     Scratch, failure, fixture, isentrope, lines_of, parse_lines, skipped, stderr, text, token_model,
@@ -21,16 +22,17 @@ fn bad_stderrs() -> Vec<(&'static str, Stdio)> {
 #[test]
 fn a_run_does_not_depend_on_who_hears_it() {
     for bench in [Bench::train(), Bench::sft()] {
-        let whole = bench.run("whole", &[], &[]);
+        let sets = ["run.steps=2", "eval.every=2"];
+        let whole = bench.run("whole", &sets, &[]);
         for (i, (what, stderr)) in bad_stderrs().into_iter().enumerate() {
             let name = format!("bad-{i}");
-            let status = bench.command(&name, &[], &[]).stderr(stderr).status().unwrap();
+            let status = bench.command(&name, &sets, &[]).stderr(stderr).status().unwrap();
             assert_eq!(status.code(), Some(0), "{what}");
             assert_same_results(&whole, &bench.out(&name));
         }
         // `2>&1 | head -3`
         let (reader, writer) = std::io::pipe().unwrap();
-        let mut command = bench.command("head", &["run.steps=6"], &[]);
+        let mut command = bench.command("head", &sets, &[]);
         let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
         drop(command); // it has the pipe's other end too
         assert_eq!(BufReader::new(reader).lines().take(3).count(), 3);
@@ -38,7 +40,7 @@ fn a_run_does_not_depend_on_who_hears_it() {
         assert_same_results(&whole, &bench.out("head"));
         // A closed one.
         let mut command = Command::new("sh");
-        let run = bench.command("closed", &[], &[]);
+        let run = bench.command("closed", &sets, &[]);
         command.args(["-c", "exec \"$0\" \"$@\" 2>&-"]).arg(run.get_program()).args(run.get_args());
         assert!(command.stdout(Stdio::null()).status().unwrap().success());
         assert_same_results(&whole, &bench.out("closed"));
@@ -108,13 +110,12 @@ fn without_a_standard_output_what_goes_there_fails() {
     let model = token_model("qwen3");
     let tokens = scratch.lines("tokens.jsonl", &[json!({"tokens": [1, 2, 3]})]);
     let answers = scratch.lines("answers.jsonl", &[json!({"gold": "1", "response": "\\boxed{1}"})]);
-    let arguments: [&[&str]; 9] = [
+    let arguments: [&[&str]; 8] = [
         &["generate", &model, "--prompts", &tokens],
         &["generate", &model, "--prompts", &tokens, "--out", "-"],
         &["score", &model, "--in", &tokens],
         &["grade", "--in", &answers],
         &["grade", "--explain", "1", "1"],
-        &["doctor", "--json"],
         &["--help"],
         &["--version"],
         &["train", "--keys"],
@@ -128,7 +129,8 @@ fn without_a_standard_output_what_goes_there_fails() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("standard output: No space left"), "{arguments:?}: {said}");
     }
-    // What goes to a file does not need it, and an output that is thrown away is none that is missing.
+    // What goes to a file does not need it, and an output that is thrown away is none that is
+    // missing.
     let out = scratch.path("out.jsonl");
     let to_file = ["generate", &model, "--prompts", &tokens, "--out", &out];
     assert!(with_closed_output(&to_file).status().unwrap().success());
@@ -140,12 +142,13 @@ fn without_a_standard_output_what_goes_there_fails() {
 #[test]
 fn a_run_whose_summary_cannot_be_printed_is_complete_all_the_same() {
     let bench = Bench::sft();
-    let whole = bench.run("whole", &[], &[]);
+    let sets = ["run.steps=1", "eval.every=0"];
+    let whole = bench.run("whole", &sets, &[]);
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let output = bench.command("full", &[], &[]).stdout(full).output().unwrap();
+    let output = bench.command("full", &sets, &[]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("error: standard output: No space left"), "{}", stderr(&output));
-    assert!(checkpoint(&bench.out("full"), 6).is_dir());
+    assert!(checkpoint(&bench.out("full"), 1).is_dir());
     assert_same_results(&whole, &bench.out("full"));
 }
 
@@ -229,7 +232,8 @@ fn a_very_long_name_is_cut_short() {
     assert!(said.contains("xxx…xxx") && said.contains("unknown key"), "{said}");
 }
 
-/// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of util-linux.
+/// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of
+/// util-linux.
 pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
     let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
     let words: Vec<String> =

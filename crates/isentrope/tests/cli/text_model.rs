@@ -14,7 +14,8 @@ const LAYERS: usize = 1;
 /// Tokens of the byte-level tokenizer among the fixtures.
 pub const VOCABULARY: usize = 323;
 
-/// A Llama with this many embedding rows, beside the byte-level tokenizer and Qwen2.5's chat template.
+/// A Llama with this many embedding rows, beside the byte-level tokenizer and Qwen2.5's chat
+/// template.
 pub fn text_model(scratch: &Scratch, name: &str) -> PathBuf {
     let dir = scratch.copy(&fixture("tokenizer/byte-bpe"), name);
     write_llama(&dir, VOCABULARY);

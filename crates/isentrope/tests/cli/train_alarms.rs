@@ -36,6 +36,7 @@ every = 4
 }
 
 #[test]
+#[ignore = "deep: trains until the policy collapses"]
 fn a_collapse_is_told_with_what_to_turn_and_a_resumed_run_tells_the_same() {
     let bench = reckless();
     let said = succeed(&mut bench.command("whole", &[], &[]));

@@ -5,10 +5,11 @@ use crate::training::{Bench, metrics};
 use serde_json::Value;
 use std::path::Path;
 
-/// The built-in task's base model learns from verdicts alone. A share p of n responses has a standard error of
-/// sqrt(p (1 - p) / n): below 0.025 on the 384 held-out responses, below 0.018 on the 768 of three rollouts. The margins are
-/// three times the error of a difference, and more.
+/// The built-in task's base model learns from verdicts alone. A share p of n responses has a
+/// standard error of sqrt(p (1 - p) / n): below 0.025 on the 384 held-out responses, below 0.018 on
+/// the 768 of three rollouts. The margins are three times the error of a difference, and more.
 #[test]
+#[ignore = "deep: trains until chance cannot explain the gain"]
 fn accuracy_rises_by_more_than_chance_can() {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
     let recipe = format!(

@@ -1,10 +1,11 @@
-//! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one word where they fail.
+//! Runs on several ranks, which launchers of MPI start: the bytes of a run of one process, and one
+//! word where they fail.
 
 use crate::output::SmallDisk;
+use crate::processes::{kill, send, send_to, start, start_heard};
 use crate::program::{names, parse_lines, skipped, stderr};
-use crate::train_resume::{kill, lines};
 use crate::train_reward::{command as verifier, worker};
-use crate::training::{Bench, assert_same_results, checkpoint, succeed};
+use crate::training::{Bench, assert_same_results, checkpoint, lines, succeed};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -20,7 +21,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// By Debian's names, with which both can be installed. Where there are none, the tests of `crates/ranks` say so.
+    /// By Debian's names, with which both can be installed. Where there are none, the tests of
+    /// `crates/ranks` say so.
     pub fn installed() -> Vec<Self> {
         let paths: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
         let find = |name: &str, is_open_mpi| {
@@ -89,11 +91,13 @@ pub fn assert_failed_once(output: &Output, part: &str) {
     assert!(errors.len() == 1 && errors[0].contains(part), "{part:?} is not in: {said}");
 }
 
-/// Everything that a run may measure and score, beside the filter, the surplus, the bonus and the covariance of the bench.
+/// Everything that a run may measure and score, beside the filter, the surplus, the bonus and the
+/// covariance of the bench.
 const ALL: [&str; 5] =
     ["update.shards=4", "lab.track_theory=true", "lab.track_states=true", "rollout.top_p=0.9", "run.steps=4"];
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
     let prime =
         [&ALL[..], &["objective.advantage=prime", "objective.entropy_bonus={}", "prime.prompts=3"]].concat();
@@ -120,8 +124,10 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
     }
 }
 
-/// One prompt for two ranks: one of them has nothing of its own, and takes over what the other has left after a second or two.
+/// One prompt for two ranks: one of them has nothing of its own, and takes over what the other has
+/// left after a second or two.
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn responses_that_go_to_another_rank_change_no_byte() {
     let bench = Bench::train();
     let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
@@ -147,12 +153,14 @@ fn responses_that_go_to_another_rank_change_no_byte() {
         let timings = parse_lines(&fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap());
         let timing = |name: &str| timings.last().unwrap()[name].as_f64().unwrap();
         let (moved, took) = (timing("throughput/moved_responses"), timing("time/rollout_s"));
-        // A machine on which it takes less than ranks need to hear of each other tries nothing here.
+        // A machine on which it takes less than ranks need to hear of each other tries nothing
+        // here.
         assert!(moved > 0.0 || took < 3.0, "nothing has moved in {took} s");
     }
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=8", "checkpoint.every=1"];
@@ -161,15 +169,10 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
         let out = format!("killed-{}", launcher.is_open_mpi);
         let resume = || bench.command(&out, &sets, &["--resume"]);
         for (count, step) in [(2, 2), (4, 4)] {
-            let mut job = launcher.ranks(count, &resume());
-            let mut child = job.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let mut child = start(launcher.ranks(count, &resume()));
             wait_for_lines(&mut child, &bench.out(&out), step);
             kill_a_rank(&bench.scratch.path(&out));
-            let started = Instant::now();
-            while child.try_wait().unwrap().is_none() {
-                assert!(started.elapsed() < PATIENCE, "the others go on without it");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            end_of(child); // the others do not go on without it
             assert!(lines(&bench.out(&out)) < 9, "it had come to its end");
         }
         succeed(&mut resume());
@@ -178,6 +181,7 @@ fn a_run_goes_on_with_another_number_of_ranks_also_when_one_was_killed() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "eval.every=0", "checkpoint.every=0", "run.steps=6"];
@@ -231,21 +235,21 @@ fn ranks_of(out: &str) -> Vec<String> {
 
 /// Kills one of the ranks of a run.
 pub fn kill_a_rank(out: &str) {
-    signal_a_rank(out, "-KILL", usize::MAX);
+    signal_a_rank(out, "KILL", usize::MAX);
 }
 
 /// Sends a signal to one of the ranks of a run, the last if there are not so many.
 fn signal_a_rank(out: &str, signal: &str, which: usize) {
     let ranks = ranks_of(out);
     let rank = ranks.get(which).or(ranks.last()).expect("there are ranks");
-    assert!(Command::new("kill").args([signal, rank]).status().unwrap().success());
+    send_to(signal, rank);
 }
 
 /// How many kills the long test makes.
 const KILLS: usize = 60;
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=40", "checkpoint.every=3"];
@@ -270,8 +274,7 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
             let launcher = &launchers[random(launchers.len() as u64) as usize];
             let count = [1, 2, 4][random(3) as usize];
             let flags = if start == 0 { &[][..] } else { &["--resume"] };
-            let mut job = launcher.ranks(count, &bench.command(&out, &sets, flags));
-            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut child = start_heard(launcher.ranks(count, &bench.command(&out, &sets, flags)));
             let (moment, which) = (Duration::from_millis(random(2500)), random(count as u64) as usize);
             let begun = Instant::now();
             while begun.elapsed() < moment && child.try_wait().unwrap().is_none() {
@@ -296,6 +299,7 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_rank_that_is_stopped_is_named_and_all_end() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=30", "checkpoint.every=5"];
@@ -304,10 +308,9 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
     for launcher in Launcher::installed() {
         for which in [0, 1] {
             let out = format!("stopped-{}-{which}", launcher.is_open_mpi);
-            let mut job = launcher.ranks(2, &bench.command(&out, &patient, &[]));
-            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut child = start_heard(launcher.ranks(2, &bench.command(&out, &patient, &[])));
             wait_for_lines(&mut child, &bench.out(&out), 8);
-            signal_a_rank(&bench.scratch.path(&out), "-STOP", which);
+            signal_a_rank(&bench.scratch.path(&out), "STOP", which);
             let output = end_of(child);
             let said = stderr(&output);
             assert!(!output.status.success() && said.contains("its process is stopped"), "{said}");
@@ -319,6 +322,7 @@ fn a_rank_that_is_stopped_is_named_and_all_end() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
     let bench = Bench::train();
     let refused = ["update.shards=2", "eval.files=['nowhere.jsonl']"];
@@ -329,15 +333,12 @@ fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
         for asked in [false, true] {
             let out = format!("unsaved-{asked}-{}", launcher.is_open_mpi);
             let checkpoints = bench.out(&out).join("checkpoints");
-            let mut job = launcher.ranks(2, &bench.command(&out, &sets, &[]));
-            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut child = start_heard(launcher.ranks(2, &bench.command(&out, &sets, &[])));
             wait_for_lines(&mut child, &bench.out(&out), 3);
             fs::remove_dir(&checkpoints).unwrap();
             fs::write(&checkpoints, "in the way").unwrap();
             if asked {
-                assert!(
-                    Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success()
-                );
+                send("USR1", &child);
             }
             assert_failed_once(&end_of(child), "checkpoints");
         }
@@ -345,6 +346,7 @@ fn what_fails_on_the_first_rank_after_the_last_exchange_ends_all() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
     let bench = Bench::train();
     let sets = ["update.shards=4", "run.steps=12", "eval.every=0", "checkpoint.every=0"];
@@ -352,8 +354,7 @@ fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
     for launcher in Launcher::installed() {
         let out = format!("in-the-way-{}", launcher.is_open_mpi);
         let run = |flags: &[&str]| bench.command(&out, &sets, flags);
-        let mut job = launcher.ranks(4, &run(&[]));
-        let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = start_heard(launcher.ranks(4, &run(&[])));
         wait_for_lines(&mut child, &bench.out(&out), 1);
         // The others have all responses of the step by then, and go on to learn from them.
         let rollout = bench.out(&out).join("rollouts/step-000008.jsonl");
@@ -369,15 +370,15 @@ fn what_the_first_rank_cannot_write_of_a_step_costs_none_that_was_made() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_job_that_is_asked_to_end_saves_its_step() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=40", "eval.every=0", "checkpoint.every=0"];
     for launcher in Launcher::installed() {
         let out = format!("asked-{}", launcher.is_open_mpi);
-        let mut job = launcher.ranks(2, &bench.command(&out, &sets, &[]));
-        let mut child = job.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = start(launcher.ranks(2, &bench.command(&out, &sets, &[])));
         wait_for_lines(&mut child, &bench.out(&out), 3);
-        assert!(Command::new("kill").args(["-USR1", &child.id().to_string()]).status().unwrap().success());
+        send("USR1", &child);
         child.wait().unwrap(); // MPICH's launcher then ends with 0, whatever its ranks do
         let steps = lines(&bench.out(&out)) as u64 - 1;
         assert!(steps < 40, "it has come to its end");
@@ -386,6 +387,7 @@ fn a_job_that_is_asked_to_end_saves_its_step() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_disk_that_is_full_ends_all_in_one_sentence() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=8", "checkpoint.every=1", "checkpoint.keep=1"];
@@ -412,6 +414,7 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
 
 /// Another disk than the others' is played by a limit on the size of a rank's files.
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=24", "checkpoint.every=8"];
@@ -423,8 +426,7 @@ fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
             let mut command = Command::new("sh");
             command.args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
             command.arg(run.get_program()).args(run.get_args());
-            let mut job = launcher.ranks(2, &command);
-            let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut child = start_heard(launcher.ranks(2, &command));
             wait_for_lines(&mut child, &bench.out(&out), 2);
             let rank = &ranks_of(&bench.scratch.path(&out))[which];
             assert!(

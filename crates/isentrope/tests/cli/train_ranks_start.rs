@@ -2,8 +2,7 @@
 
 use crate::program::{skipped, stderr};
 use crate::train_ranks::{Launcher, assert_failed_once, ended};
-use crate::train_resume::lines;
-use crate::training::{Bench, checkpoint, succeed, tree};
+use crate::training::{Bench, checkpoint, lines, succeed, tree};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -11,6 +10,7 @@ use std::process::Command;
 use std::thread;
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
     let bench = Bench::train();
     let sets = ["optimizer.schedule=constant"]; // which does not depend on the number of steps
@@ -28,9 +28,8 @@ fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_ends_a_run_is_said_once() {
-    let bench = Bench::train();
-    bench.run("there", &["run.steps=1"], &[]);
     let cases: [(&str, &[&str], &[&str]); 5] = [
         // Of the first rank alone.
         ("there", &["update.shards=2"], &["holds a run", "--resume"]),
@@ -41,6 +40,9 @@ fn what_ends_a_run_is_said_once() {
         ("data", &["update.shards=2", "eval.files=['nowhere.jsonl']"], &["nowhere.jsonl"]),
     ];
     for launcher in Launcher::installed() {
+        // A run that fails leaves its directory, so each launcher has its own.
+        let bench = Bench::train();
+        bench.run("there", &["run.steps=1"], &[]);
         for (out, sets, parts) in &cases {
             let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
             let said = stderr(&output);
@@ -57,16 +59,14 @@ fn what_ends_a_run_is_said_once() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn ranks_that_have_other_data_are_found() {
     let bench = Bench::train();
     let problem = |target: u64| {
         let answer = json!({"numbers": [1, 2, 3], "target": target});
         json!({"problem": format!("1 2 3>{target}:"), "answer": answer})
     };
-    let own = ["first", "second"].map(|rank| {
-        fs::create_dir(bench.scratch.path(rank)).unwrap();
-        format!("--chdir={}", bench.scratch.path(rank))
-    });
+    let own = own_directories(&bench, ["first", "second"]);
     bench.scratch.lines("first/held-out.jsonl", &[problem(6), problem(5)]);
     bench.scratch.lines("second/held-out.jsonl", &[problem(6), problem(4)]);
     let cases =
@@ -82,12 +82,10 @@ fn ranks_that_have_other_data_are_found() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_only_another_rank_lacks_is_not_tried_again() {
     let bench = Bench::train();
-    let own = ["with", "without"].map(|rank| {
-        fs::create_dir(bench.scratch.path(rank)).unwrap();
-        format!("--chdir={}", bench.scratch.path(rank))
-    });
+    let own = own_directories(&bench, ["with", "without"]);
     let answer = json!({"numbers": [1, 2, 3], "target": 6});
     bench.scratch.lines("with/held-out.jsonl", &[json!({"problem": "1 2 3>6:", "answer": answer})]);
     for launcher in Launcher::installed() {
@@ -100,6 +98,7 @@ fn what_only_another_rank_lacks_is_not_tried_again() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
     let bench = Bench::train();
     for launcher in Launcher::installed() {
@@ -120,6 +119,7 @@ fn a_directory_that_ranks_do_not_share_is_refused_before_any_work() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_only_the_first_rank_finds_in_a_directory_ends_all() {
     for (bench, table, in_the_way) in
         [(Bench::train(), "update", "rollouts"), (Bench::sft(), "sft", "evaluations")]
@@ -137,6 +137,7 @@ fn what_only_the_first_rank_finds_in_a_directory_ends_all() {
 }
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_hub_that_cannot_be_reached_may_be_tried_again() {
     let bench = Bench::train();
     // One for each launcher, at the same time: a download is tried for half a minute.
@@ -163,6 +164,7 @@ exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro "
 "#;
 
 #[test]
+#[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
     let bench = Bench::train();
     let is_allowed = Command::new("unshare").args(["--mount", "true"]).output().unwrap().status.success();
@@ -185,4 +187,12 @@ fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(fs::read_dir(&dir).unwrap().next().is_none(), "something was written");
     }
+}
+
+/// A directory for each of two ranks, as an option of `env`.
+fn own_directories(bench: &Bench, names: [&str; 2]) -> [String; 2] {
+    names.map(|name| {
+        fs::create_dir(bench.scratch.path(name)).unwrap();
+        format!("--chdir={}", bench.scratch.path(name))
+    })
 }

@@ -1,8 +1,8 @@
 //! Rewards of the user's own: commands that judge, during whole runs.
 
-use crate::processes::{runs, until};
-use crate::program::{Scratch, failure, isentrope, parse_lines, skipped, stderr, text};
-use crate::training::{Bench, assert_same_results, checkpoint, metrics, state, succeed};
+use crate::processes::{runs, send_to, until};
+use crate::program::{Scratch, assert_parts, failure_last, isentrope, skipped, stderr, text};
+use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts, state, succeed};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,11 +10,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Rewards responses of an even number of characters. Before the first answer, a worker writes its number into `pids`.
+/// Rewards responses of an even number of characters. Before the first answer, a worker writes its
+/// number into `pids`.
 pub fn worker(scratch: &Scratch, before_each: &str) -> String {
     let pids = scratch.path("pids");
     let text = format!(
@@ -45,16 +46,15 @@ fn assert_nothing_is_left(scratch: &Scratch) {
     until(PATIENCE, "a worker is left", || !all.iter().any(|pid| runs(pid)));
 }
 
-fn rollouts(out: &Path, step: u64) -> Vec<Value> {
-    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
-}
-
 #[test]
 fn a_run_does_not_depend_on_how_many_workers_judge_it() {
     let bench = Bench::train();
     let script = worker(&bench.scratch, "case $line in *'=2'*) sleep 0.02;; esac");
-    let one = bench.run("one", &[&command(&script, ", workers = 1"), "rollout.filter=false"], &[]);
-    let three = bench.run("three", &[&command(&script, ", workers = 3"), "rollout.filter=false"], &[]);
+    let run = |out: &str, workers: &str| {
+        let sets = [&command(&script, workers)[..], "rollout.filter=false", "run.steps=2"];
+        bench.run(out, &sets, &[])
+    };
+    let (one, three) = (run("one", ", workers = 1"), run("three", ", workers = 3"));
     assert_same_results(&one, &three);
     assert_nothing_is_left(&bench.scratch);
 
@@ -72,6 +72,7 @@ fn a_run_does_not_depend_on_how_many_workers_judge_it() {
 }
 
 #[test]
+#[ignore = "deep: kills workers again and again"]
 fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
     let bench = Bench::train();
     let script = worker(&bench.scratch, "sleep 0.01");
@@ -119,14 +120,8 @@ fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
 fn a_command_that_cannot_work_ends_the_run_with_what_it_said() {
     let bench = Bench::train();
     let message = failure_of(&bench, &command("no/such/reward.sh", ""));
-    for part in [
-        "reward.verifier.command",
-        "no/such/reward.sh",
-        "before it was asked anything",
-        "standard error ends with",
-    ] {
-        assert!(message.contains(part), "{part:?} is not in: {message}");
-    }
+    let before = ["before it was asked anything", "standard error ends with"];
+    assert_parts(&message, &[&["reward.verifier.command", "no/such/reward.sh"], &before[..]].concat());
     assert!(!bench.out("out").exists(), "something was written");
     let message = failure_of(&bench, "reward.verifier={ command = [\"no-such-program\"] }");
     assert!(
@@ -194,7 +189,7 @@ fn a_command_that_fails_in_an_evaluation_costs_no_step_that_was_made() {
     let check = format!("printf x >> '{asked}'; [ $(wc -c < '{asked}') -le $(cat '{limit}') ] || exit 1");
     let judged = command(&worker(&bench.scratch, &check), ", workers = 1");
     let evaluated = 12; // responses: 2 to each of 6 problems
-    for every in ["checkpoint.every=0", "checkpoint.every=2", "checkpoint.every=3"] {
+    for every in ["checkpoint.every=0", "checkpoint.every=2"] {
         let run = |out: &str, more: usize, flags: &[&str]| {
             fs::write(&limit, (count() + more).to_string()).unwrap();
             bench.command(out, &[&sets[..], &[every, &judged]].concat(), flags)
@@ -248,7 +243,7 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
     let mut command = bench.command("out", &[&sets[0], &sets[1], &sets[2]], &[]);
     let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
     until(PATIENCE, "no step was made", || bench.out("out").join("rollouts/step-000002.jsonl").exists());
-    interrupt_group(child.id());
+    send_to("INT", &format!("-{}", child.id()));
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_nothing_is_left(&bench.scratch);
     let lines = metrics(&bench.out("out"));
@@ -257,124 +252,14 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
 }
 
 #[test]
-fn a_second_ctrl_c_leaves_no_worker_that_hangs() {
+fn a_data_source_without_a_verifier_is_named() {
     let bench = Bench::train();
-    let script = worker(&bench.scratch, "sleep 1000");
-    let set = command(&script, ", timeout_s = 1000");
-    let mut child =
-        bench.command("out", &[&set], &[]).process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-    until(PATIENCE, "no worker was asked", || pids(&bench.scratch).len() == 2);
-    interrupt_group(child.id());
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(child.try_wait().unwrap(), None, "the first finishes the step");
-    interrupt_group(child.id());
-    let started = Instant::now();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(started.elapsed() < Duration::from_secs(10));
-    assert_nothing_is_left(&bench.scratch);
-}
-
-fn interrupt_group(id: u32) {
-    assert!(Command::new("kill").args(["-INT", "--", &format!("-{id}")]).status().unwrap().success());
-}
-
-#[test]
-fn verifiers_are_chosen_by_data_source_and_summed() {
-    let bench = Bench::train();
-    let problem = |a: u32, source: &str| {
-        let (problem, answer) = (format!("{a} 2 3>{}:", a + 5), (a + 5).to_string());
-        json!({"problem": problem, "answer": answer, "data_source": source})
-    };
-    let rows: Vec<Value> = (1..=5).flat_map(|a| [problem(a, "a"), problem(a + 10, "b")]).collect();
-    let file = bench.scratch.lines("sources.jsonl", &rows);
+    let problem = |text: &str, source: &str| json!({"problem": text, "answer": "6", "data_source": source});
+    let file = bench.scratch.lines("sources.jsonl", &[problem("1 2 3>6:", "a"), problem("1 1 4>6:", "b")]);
     let files = format!("data.files=[{file:?}]");
-    let sum = "{ weighted = [{ verifier = \"math\", weight = 1.0 }, { verifier = \"math\", weight = 0.5 }] }";
-    let by_source =
-        |otherwise: &str| format!("reward.verifier={{ by_data_source = {{ a = {sum} }}{otherwise} }}");
-    let sets = [files.clone(), by_source(", otherwise = \"auto\""), "rollout.filter=false".into()];
-    let out = bench.run("out", &[&sets[0], &sets[1], &sets[2], "run.steps=2"], &[]);
-    let responses: Vec<Value> = (1..=2).flat_map(|step| rollouts(&out, step)).collect();
-    for response in &responses {
-        let correct = response["verdict"] == "correct";
-        let summed = response.get("metrics").is_some();
-        let worth = if summed { 1.5 } else { 1.0 };
-        assert_eq!(response["reward"], if correct { worth } else { 0.0 });
-        let first_number = response["prompt"].as_str().unwrap().split(' ').next().unwrap();
-        assert_eq!(summed, first_number.len() == 1, "{response}");
-    }
-    // The resolved recipe is one.
-    let recipe = text(&out.join("recipe.toml"));
-    let again = bench.scratch.path("again");
-    succeed(&mut isentrope(&["train", &recipe, "--set", &format!("run.out={again}")]));
-    assert_same_results(&out, Path::new(&again));
-
-    let output = bench.command("strict", &[&files, &by_source("")], &[]).output().unwrap();
-    let message = stderr(&output);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(message.contains("sources.jsonl line 2: its data source \"b\" has no verifier"), "{message}");
-    assert!(message.contains("reward.verifier.otherwise"), "{message}");
-}
-
-#[test]
-fn verifiers_that_are_none_are_refused() {
-    let bench = Bench::train();
-    for (value, parts) in [
-        (
-            "maths",
-            &[
-                "reward.verifier must be one of \"auto\"",
-                "a table with the key `command`",
-                "did you mean \"math\"?",
-            ][..],
-        ),
-        ("3", &["reward.verifier must be", "found 3"]),
-        ("[\"math\"]", &["reward.verifier must be", "found an array"]),
-        ("{}", &["reward.verifier must be", "found a table"]),
-        ("{ workers = 2 }", &["reward.verifier must be", "a table with the key `command`"]),
-        ("{ comand = [\"a\"] }", &["unknown key `reward.verifier.comand`; did you mean `command`?"]),
-        (
-            "{ command = [\"a\"], worker = 2 }",
-            &["unknown key `reward.verifier.worker`; did you mean `workers`?"],
-        ),
-        ("{ command = \"python3 a.py\" }", &["reward.verifier.command must be an array, found a string"]),
-        (
-            "{ command = [\"a\"], workers = 0 }",
-            &["reward.verifier.workers must be a whole number from 1 to 1024"],
-        ),
-        ("{ command = [\"a\"], timeout_s = 0 }", &["reward.verifier.timeout_s must be a number from 0.001"]),
-        ("{ command = [] }", &["reward.verifier.command is []", "a program and its arguments"]),
-        (
-            "{ python = \"reward.py\" }",
-            &["reward.verifier.python is \"reward.py\"", "such as \"reward.py:compute_score\""],
-        ),
-        ("{ python = \"reward.py:f\", arguments = { a = {} } }", &["reward.verifier.arguments.a must be"]),
-        ("{ command = [\"a\"], weighted = [] }", &["unknown key `reward.verifier.weighted`"]),
-        ("{ weighted = [] }", &["reward.verifier.weighted is []", "at least one part"]),
-        (
-            "{ weighted = [{ verifier = \"math\" }] }",
-            &["the key `reward.verifier.weighted.0.weight` is missing"],
-        ),
-        (
-            "{ weighted = [{ verifier = \"math\", weight = inf }] }",
-            &["reward.verifier.weighted.0.weight is inf"],
-        ),
-        (
-            "{ weighted = [{ verifier = { weighted = [] }, weight = 1 }] }",
-            &["unknown key `reward.verifier.weighted.0.verifier.weighted`"],
-        ),
-        ("{ by_data_source = { a = \"chess\" } }", &["reward.verifier.by_data_source.a must be one of"]),
-        (
-            "{ by_data_source = { \"a/b\" = { command = [\"\"] } } }",
-            &["reward.verifier.by_data_source.\"a/b\".command is [\"\"]"],
-        ),
-        ("{ otherwise = \"math\" }", &["reward.verifier must be", "a table with the key `by_data_source`"]),
-    ] {
-        let message = failure(&mut bench.command("out", &[&format!("reward.verifier={value}")], &[]));
-        for part in parts {
-            assert!(message.contains(part), "{value}: {part:?} is not in: {message}");
-        }
-        assert!(!bench.out("out").exists(), "{value}: something was written");
-    }
+    let sets = [&files[..], "eval.every=0", "reward.verifier={ by_data_source = { a = \"math\" } }"];
+    let unnamed = "sources.jsonl line 2: its data source \"b\" has no verifier";
+    failure_last(&mut bench.command("strict", &sets, &[]), &[unnamed, "reward.verifier.otherwise"]);
 }
 
 #[test]
@@ -388,7 +273,7 @@ fn a_verifier_of_another_task_is_refused_before_the_first_step() {
     );
 }
 
-/// docs/rewards.md says that the example learns; that it runs is tested where there is Python.
+/// docs/guides/data-and-rewards.md says that the example learns; that it runs is tested where there is Python.
 #[test]
 fn the_example_runs_where_there_is_python() {
     if Command::new("python3").arg("--version").output().is_err() {
@@ -399,16 +284,8 @@ fn the_example_runs_where_there_is_python() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let out = scratch.path("out");
     let set = format!("run.out={out}");
-    let arguments = [
-        "train",
-        "examples/own-reward/recipe.toml",
-        "--set",
-        &set,
-        "--set",
-        "run.steps=2",
-        "--set",
-        "eval.problems=2",
-    ];
+    let sets = ["--set", &set, "--set", "run.steps=1", "--set", "eval.problems=2"];
+    let arguments = [&["train", "examples/own-reward/recipe.toml"], &sets[..]].concat();
     succeed(isentrope(&arguments).current_dir(&root).env("ISENTROPE_THREADS", "1"));
     let lines = metrics(Path::new(&out));
     for line in &lines[1..] {
@@ -439,22 +316,4 @@ fn the_example_runs_where_there_is_python() {
             assert_eq!(same.get("reward/attempts").is_some(), function == "compute_score");
         }
     }
-}
-
-/// A function that never judges ends the run with what was wrong, and so does one that is not there.
-#[test]
-fn a_function_that_judges_nothing_ends_the_run_with_why() {
-    if Command::new("python3").arg("--version").output().is_err() {
-        skipped("there is no python3 here: functions are not tested");
-        return;
-    }
-    let bench = Bench::train();
-    let code = "def f(completions, **kwargs):\n    return [completions[0][\"text\"]]\n";
-    let file = bench.scratch.file("reward.py", code);
-    let set = |function: &str| format!("reward.verifier={{ python = \"{file}:{function}\" }}");
-    let message = failure_of(&bench, &set("f"));
-    assert!(message.contains("TypeError: string indices must be integers"), "{message}");
-    assert!(message.contains("(reward.py, line 2)"), "{message}");
-    let message = failure_of(&bench, &set("g"));
-    assert!(message.contains("reward.py has no function g; it has f"), "{message}");
 }

@@ -1,6 +1,6 @@
 //! What is left of workers when they end, or when the program does.
 
-use crate::processes::{runs, until};
+use crate::processes::{runs, send, send_to, until};
 use crate::program::{isentrope, parse_lines, stderr};
 use crate::training::Bench;
 use serde_json::json;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A worker that starts processes in sessions of their own, one of them an orphan, and writes down all their numbers. Then it
-/// does what `then` says with each line.
+/// A worker that starts processes in sessions of their own, one of them an orphan, and writes down
+/// all their numbers. Then it does what `then` says with each line.
 fn worker(bench: &Bench, then: &str) -> String {
     let pids = bench.scratch.path("pids");
     let text = format!(
@@ -55,15 +55,6 @@ fn assert_nothing_is_left(bench: &Bench) {
 }
 
 #[test]
-fn nothing_is_left_when_the_run_is_complete() {
-    let bench = Bench::train();
-    let set = verifier(&worker(&bench, ANSWER), "");
-    bench.run("out", &[&set, "eval.every=0", "run.steps=1", "rollout.filter=false"], &[]);
-    assert!(pids(&bench).len() >= 5);
-    assert_nothing_is_left(&bench);
-}
-
-#[test]
 fn nothing_is_left_when_the_program_is_killed() {
     for then in ["sleep 1000", ANSWER] {
         let bench = Bench::train();
@@ -79,8 +70,8 @@ fn nothing_is_left_when_a_second_signal_ends_the_program() {
     let bench = Bench::train();
     let mut child = start(&bench, "sleep 1000");
     for _ in 0..2 {
-        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        thread::sleep(Duration::from_millis(500));
+        send("INT", &child);
+        thread::sleep(Duration::from_millis(300));
     }
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!pids(&bench).iter().any(|pid| runs(pid)), "all are gone before the program is");
@@ -96,7 +87,7 @@ fn a_worker_ends_when_what_supervises_it_is_killed() {
     let parent = Command::new("ps").args(["-o", "ppid=", "-p", &worker]).output().unwrap();
     let supervisor = String::from_utf8(parent.stdout).unwrap().trim().to_owned();
     assert_ne!(supervisor, child.id().to_string());
-    assert!(Command::new("kill").args(["-KILL", &supervisor]).status().unwrap().success());
+    send_to("KILL", &supervisor);
     until(PATIENCE, "the worker is left", || !runs(&worker));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -104,24 +95,6 @@ fn a_worker_ends_when_what_supervises_it_is_killed() {
     for pid in all {
         let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
     }
-}
-
-#[test]
-fn what_a_worker_that_was_replaced_has_started_ends_with_it() {
-    let bench = Bench::train();
-    let gone = bench.scratch.path("gone");
-    // The first ends itself; the second answers.
-    let then = format!("if [ -e '{gone}' ]; then {ANSWER}; else echo > '{gone}'; exit 3; fi");
-    let set = verifier(&worker(&bench, &then), "");
-    let mut command = bench.command("out", &[&set, "eval.every=0", "run.steps=100000"], &[]);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until(PATIENCE, "no second worker has started", || pids(&bench).len() >= 10);
-    let first: Vec<String> = pids(&bench)[..5].to_vec();
-    until(PATIENCE, "something is left of the first", || !first.iter().any(|pid| runs(pid)));
-    assert_eq!(child.try_wait().unwrap(), None);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_nothing_is_left(&bench);
 }
 
 #[test]
@@ -162,7 +135,8 @@ fn a_worker_ignores_what_the_program_was_started_to_ignore() {
         let (_, bits) = reason.as_str().unwrap().rsplit_once(' ').unwrap();
         u64::from_str_radix(bits, 16).unwrap() & 0b101 // 1 is SIGHUP, 3 SIGQUIT
     };
-    // What this test was started to ignore, such as SIGQUIT in the background of a shell, the worker ignores as well.
+    // What this test was started to ignore, such as SIGQUIT in the background of a shell, the
+    // worker ignores as well.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let ours = u64::from_str_radix(bits, 16).unwrap() & 0b101;

@@ -1,17 +1,14 @@
-//! What the tests of `train` and `sft` share: a tiny base model, recipes, and runs that can be compared byte for byte.
+//! Shared by tests of `train` and `sft`: a tiny base model, recipes, and runs to compare byte for
+//! byte.
 
-use crate::program::{Scratch, emulated, isentrope, stderr, text};
+use crate::program::{Scratch, emulated, isentrope, json_of, parse_lines, stderr, text};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
-/// Steps that make the base model.
-const BASE_STEPS: u64 = 800;
-
-/// What makes problems of the built-in task so easy that a tiny model learns them in a second.
+/// The built-in task with problems so easy that a tiny model learns them in a second.
 pub const EASY: &str = r#"
 [data]
 task = "countdown"
@@ -39,58 +36,17 @@ pub fn problems() -> Vec<Value> {
         .collect()
 }
 
-/// A model directory without weights: a Qwen2 over the built-in task's characters.
-fn empty_model(dir: &Path) {
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
-    fs::create_dir_all(dir).unwrap();
-    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
-        fs::copy(assets.join(name), dir.join(name)).unwrap();
-    }
-    let mut config: Value = serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
-    for (key, value) in [
-        ("hidden_size", 32),
-        ("intermediate_size", 64),
-        ("num_hidden_layers", 2),
-        ("num_attention_heads", 2),
-        ("num_key_value_heads", 1),
-        ("max_position_embeddings", 128),
-    ] {
-        config[key] = json!(value);
-    }
-    config["torch_dtype"] = json!("float32");
-    fs::write(dir.join("config.json"), config.to_string()).unwrap();
-}
-
-/// A directory with a config and a tokenizer to start from scratch with.
+/// A directory to start from scratch with: the base model without its weights.
 pub fn untrained(scratch: &Scratch) -> String {
-    let dir = scratch.path("untrained");
-    empty_model(Path::new(&dir));
-    dir
+    let dir = scratch.copy(base().as_ref(), "untrained");
+    fs::remove_file(dir.join("model.safetensors")).unwrap();
+    text(&dir)
 }
 
-/// A tiny model that imitates worked examples of the easy task, trained once per process.
+/// A tiny model that imitates worked examples of the easy task; tests/fixtures/base-model.toml
+/// makes it.
 pub fn base() -> &'static str {
-    static BASE: OnceLock<String> = OnceLock::new();
-    BASE.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("base-{}", std::process::id()));
-        empty_model(&dir.join("untrained"));
-        let recipe = dir.join("base.toml");
-        let text = format!(
-            "run.steps = {BASE_STEPS}\nmodel.path = {:?}\nmodel.from_scratch = true\n[sft]\nbatch = 32\n\
-             max_tokens = 64\n[optimizer]\nlearning_rate = 1e-2\nwarmup_steps = 10\nschedule = \"cosine\"\n\
-             [eval]\nevery = 0\n{EASY}",
-            dir.join("untrained")
-        );
-        fs::write(&recipe, text).unwrap();
-        let out = dir.join("run");
-        let arguments = ["sft", &path(&recipe), "--overwrite", "--set", &format!("run.out={}", path(&out))];
-        succeed(isentrope(&arguments).env("ISENTROPE_THREADS", "1"));
-        path(&out.join(format!("checkpoints/step-{BASE_STEPS:06}")))
-    })
-}
-
-fn path(path: &Path) -> String {
-    text(path)
+    concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/base-model")
 }
 
 /// A recipe in a directory of its own, and the runs made of it.
@@ -107,8 +63,9 @@ impl Bench {
         Self { scratch, command, recipe }
     }
 
-    /// Reinforcement learning with everything in it that a run has to carry from step to step: dynamic sampling with
-    /// its surplus, several updates per rollout, a covariance term with its alarms, an entropy bonus that moves.
+    /// Reinforcement learning with everything in it that a run has to carry from step to step:
+    /// dynamic sampling with its surplus, several updates per rollout, a covariance term with its
+    /// alarms, an entropy bonus that moves.
     pub fn train() -> Self {
         let scratch = Scratch::new();
         let problems = scratch.lines("problems.jsonl", &problems());
@@ -279,7 +236,7 @@ pub fn assert_same_results(a: &Path, b: &Path) {
 
 /// A run's metrics, a line per step.
 pub fn metrics(out: &Path) -> Vec<Value> {
-    crate::program::parse_lines(&fs::read_to_string(out.join("metrics.jsonl")).unwrap())
+    parse_lines(&fs::read_to_string(out.join("metrics.jsonl")).unwrap())
 }
 
 /// A checkpoint of a run.
@@ -289,5 +246,35 @@ pub fn checkpoint(out: &Path, step: u64) -> PathBuf {
 
 /// The trainer's state in a checkpoint.
 pub fn state(out: &Path, step: u64) -> Value {
-    serde_json::from_slice(&fs::read(checkpoint(out, step).join("trainer/state.json")).unwrap()).unwrap()
+    json_of(&checkpoint(out, step).join("trainer/state.json"))
+}
+
+/// The weights in a checkpoint.
+pub fn weights(out: &Path, step: u64) -> Vec<u8> {
+    fs::read(checkpoint(out, step).join("model.safetensors")).unwrap()
+}
+
+/// The sampled responses of a step.
+pub fn rollouts(out: &Path, step: u64) -> Vec<Value> {
+    parse_lines(&fs::read_to_string(out.join(format!("rollouts/step-{step:06}.jsonl"))).unwrap())
+}
+
+/// A run of `last` steps has the bytes of one that ends after `first` steps and is resumed. The
+/// whole run's directory.
+pub fn assert_resumes(bench: &Bench, name: &str, sets: &[&str], first: u64, last: u64) -> PathBuf {
+    // The first run's end is evaluated and saved in the whole run too.
+    let due = [format!("eval.every={first}"), format!("checkpoint.every={first}")];
+    let (first, last) = (format!("run.steps={first}"), format!("run.steps={last}"));
+    let sets = [&[&*due[0], &*due[1], "optimizer.schedule=constant"], sets].concat();
+    let whole = bench.run(name, &[&sets[..], &[&last]].concat(), &[]);
+    let parts = format!("{name}-parts");
+    bench.run(&parts, &[&sets[..], &[&first]].concat(), &[]);
+    bench.run(&parts, &[&sets[..], &[&last]].concat(), &["--resume"]);
+    assert_same_results(&whole, &bench.out(&parts));
+    whole
+}
+
+/// How many lines of metrics a run has written.
+pub fn lines(out: &Path) -> usize {
+    fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count())
 }

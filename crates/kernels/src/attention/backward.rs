@@ -11,18 +11,21 @@ use crate::tile::{End, Product, Start};
 const TILE: usize = 32;
 
 impl Attention {
-    /// Floats that the gradient takes per position of a sequence, if all key-value heads are worked on at once: keys and
-    /// values, their gradients, and a tile of softmax weights with its gradient.
+    /// Floats that the gradient takes per position of a sequence, if all key-value heads are worked
+    /// on at once: keys and values, their gradients, and a tile of softmax weights with its
+    /// gradient.
     pub(crate) fn gradient_workspace(self) -> usize {
         self.kv_heads * (3 * self.padded_dim() + 2 * self.head_dim + 2 * TILE)
     }
 }
 
-/// `d_qkv` (overwritten) from `d_out: [rows, heads * head_dim]`. Softmax weights are recomputed from `qkv`.
+/// `d_qkv` (overwritten) from `d_out: [rows, heads * head_dim]`. Softmax weights are recomputed
+/// from `qkv`.
 ///
-/// A run that starts at position 0 is a whole sequence, or the shared beginning of the runs after it that start where it
-/// ends. A key's or value's gradient is one chain over the runs that see it in order, within a run over the heads of its
-/// group, and within a head over the queries in order; a query's is one chain over the keys in order.
+/// A run that starts at position 0 is a whole sequence, or the shared beginning of the runs after
+/// it that start where it ends. A key's or value's gradient is one chain over the runs that see it
+/// in order, within a run over the heads of its group, and within a head over the queries in order;
+/// a query's is one chain over the keys in order.
 pub(crate) fn backward(
     workers: &Workers,
     shape: Attention,
@@ -47,8 +50,8 @@ pub(crate) fn backward(
     workers.threads.ranges(families.len() * shape.kv_heads, 1, 1, |range| {
         for i in range {
             let (runs, kv_head) = (families[i / shape.kv_heads], i % shape.kv_heads);
-            // SAFETY: tasks own disjoint (rows, heads) of d_qkv, since by `CpuBatch` runs share no rows; extents were checked
-            // above.
+            // SAFETY: tasks own disjoint (rows, heads) of d_qkv, since by `CpuBatch` runs share no
+            // rows; extents were checked above.
             unsafe {
                 workers.isa.run(Family {
                     shape,
@@ -109,7 +112,8 @@ impl Kernel for Family<'_> {
             }
         };
         for run in self.runs {
-            // SAFETY: `backward` checked that the run's rows of qkv, d_out and d_qkv are there; scratch is sized above.
+            // SAFETY: `backward` checked that the run's rows of qkv, d_out and d_qkv are there;
+            // scratch is sized above.
             unsafe {
                 let qkv = self.qkv.add(run.row * row);
                 let d_out = self.d_out.add(run.row * out_row);
@@ -219,8 +223,8 @@ impl Kernel for Family<'_> {
     }
 }
 
-/// `p` holds exponentials and their sum is given: normalises p, and replaces `d_p` by the gradient of the unscaled
-/// scores, `scale * p (d_p - sum_j p_j d_p_j)`.
+/// `p` holds exponentials and their sum is given: normalises p, and replaces `d_p` by the gradient
+/// of the unscaled scores, `scale * p (d_p - sum_j p_j d_p_j)`.
 #[inline(always)]
 unsafe fn softmax_gradient<S: Simd>(p: &mut [f32], sum: f32, scale: f32, d_p: &mut [f32]) {
     let (x, d) = (p.as_mut_ptr(), d_p.as_mut_ptr());

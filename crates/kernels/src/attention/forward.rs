@@ -10,15 +10,15 @@ use crate::tile::TILE_ROWS;
 /// Query rows (tokens times heads of a group) per tile.
 const TILE: usize = 24;
 
-/// Pages that are fetched ahead of their use. When decoding, every job has pages of its own, in no order that the processor
-/// could see; many more would push each other out of its first cache.
+/// Pages that are fetched ahead of their use. When decoding, every job has pages of its own, in no
+/// order that the processor could see; many more would push each other out of its first cache.
 const PAGES_AHEAD: usize = 6;
 
 /// Multiply-adds that are worth a task: some microseconds, beside which taking up a task is little.
 const WORTH_A_TASK: usize = 1 << 15;
 
-/// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer of the cache, which must
-/// already hold those of the batch itself.
+/// `out: [rows, heads * head_dim]` from the queries in `qkv` and the keys and values in one layer
+/// of the cache, which must already hold those of the batch itself.
 pub(crate) fn forward(
     workers: &Workers,
     shape: Attention,
@@ -49,7 +49,8 @@ pub(crate) fn forward(
     let out = Shared::of(out);
     workers.threads.ranges(tiles.len() * shape.kv_heads, 1, jobs_of_a_task(shape, &tiles), |range| {
         let jobs = range.map(|i| Job { kv_head: i % shape.kv_heads, ..tiles[i / shape.kv_heads] }).collect();
-        // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows; extents were checked above.
+        // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows;
+        // extents were checked above.
         unsafe {
             workers.isa.run(Tiles {
                 shape,
@@ -62,8 +63,8 @@ pub(crate) fn forward(
     });
 }
 
-/// How many jobs a task has at the least: as many as are worth it, so that even one response with a long context is shared
-/// by threads.
+/// How many jobs a task has at the least: as many as are worth it, so that even one response with a
+/// long context is shared by threads.
 fn jobs_of_a_task(shape: Attention, tiles: &[Job<'_>]) -> usize {
     let all: usize = tiles.iter().map(|job| job.multiply_adds(shape)).sum();
     let of_job = all / tiles.len().max(1);
@@ -86,7 +87,7 @@ impl<'a> Job<'a> {
         &self.pages[shape.first_visible(self.position) / PAGE..end.div_ceil(PAGE)]
     }
 
-    /// What it computes of keys and of values.
+    /// Multiply-adds with keys and with values.
     fn multiply_adds(&self, shape: Attention) -> usize {
         self.visible(shape).len() * PAGE * self.tokens * shape.group() * 2 * shape.head_dim
     }
@@ -122,7 +123,8 @@ impl Kernel for Tiles<'_> {
                     prefetch(page.wrapping_add(k_offset), PAGE * dim);
                 }
             }
-            // SAFETY: `forward` checked that the pages lie in the cache and the rows in qkv and out.
+            // SAFETY: `forward` checked that the pages lie in the cache and the rows in qkv and
+            // out.
             unsafe {
                 keys.clear();
                 values.clear();
@@ -178,7 +180,8 @@ unsafe fn score<S: Simd>(queries: &[f32], dim: usize, keys: &[*const f32], score
         let mut row = 0;
         while row < rows {
             let count = (rows - row).min(TILE_ROWS);
-            // SAFETY: `queries` has `rows` rows, `scores` rows of `stride`, and pages `dim * 16` floats.
+            // SAFETY: `queries` has `rows` rows, `scores` rows of `stride`, and pages `dim * 16`
+            // floats.
             unsafe {
                 let q = queries.as_ptr().add(row * dim);
                 let out = scores.as_mut_ptr().add(row * stride + page * PAGE);
@@ -251,8 +254,8 @@ unsafe fn score_tile<S: Simd, const ROWS: usize, const PAGES: usize>(
     }
 }
 
-/// Replaces scores by `exp(scale * score - max)` over the visible keys `from..to` and by 0 elsewhere; returns
-/// their sum. The row starts at a multiple of 16 positions.
+/// Replaces scores by `exp(scale * score - max)` over the visible keys `from..to` and by 0
+/// elsewhere; returns their sum. The row starts at a multiple of 16 positions.
 #[inline(always)]
 pub(super) unsafe fn exponentials<S: Simd>(row: &mut [f32], scale: f32, from: usize, to: usize) -> f32 {
     let x = row.as_mut_ptr();
@@ -308,7 +311,8 @@ unsafe fn accumulate<S: Simd>(
         let mut row = 0;
         while row < rows {
             let tile = (rows - row).min(TILE_ROWS);
-            // SAFETY: `weights` has `rows` rows of `stride`, `result` rows of `padded`, pages 16 rows of `padded`.
+            // SAFETY: `weights` has `rows` rows of `stride`, `result` rows of `padded`, pages 16
+            // rows of `padded`.
             unsafe {
                 let w = weights.as_ptr().add(row * stride);
                 let out = result.as_mut_ptr().add(row * padded + vector * LANES);

@@ -1,10 +1,11 @@
 //! Causal grouped-query attention over a paged key-value cache.
 //!
-//! Training, prefill and decoding share one definition and one forward kernel: a query attends to the pages of its
-//! sequence. A page holds [`PAGE`] consecutive positions of all key-value heads: keys as `[kv heads, head_dim, 16]`,
-//! so that vector lanes run across keys while a score is one chain over head_dim; then values as
-//! `[kv heads, 16, head_dim padded to 16]`, so that lanes run across head_dim while an output is one chain over
-//! keys. Element i of a softmax sum goes to partial i mod 16, and pages start at multiples of 16.
+//! Training, prefill and decoding share one definition and one forward kernel: a query attends to
+//! the pages of its sequence. A page holds [`PAGE`] consecutive positions of all key-value heads:
+//! keys as `[kv heads, head_dim, 16]`, so that vector lanes run across keys while a score is one
+//! chain over head_dim; then values as `[kv heads, 16, head_dim padded to 16]`, so that lanes run
+//! across head_dim while an output is one chain over keys. Element i of a softmax sum goes to
+//! partial i mod 16, and pages start at multiples of 16.
 
 mod backward;
 mod forward;
@@ -13,12 +14,13 @@ pub(crate) use backward::backward;
 pub(crate) use forward::forward;
 
 use crate::batch::{CpuBatch, PAGE};
+use crate::erased::Buffer;
 use crate::norm::Grouped;
 use crate::simd::LANES;
 use crate::threads::{Shared, Workers};
 
-/// Shape of one attention layer. Rows of queries, keys and values are `[heads + 2 kv_heads, head_dim]`: queries of
-/// every head, then keys, then values.
+/// Shape of one attention layer. Rows of queries, keys and values are
+/// `[heads + 2 kv_heads, head_dim]`: queries of every head, then keys, then values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attention {
     /// Query heads.
@@ -29,13 +31,13 @@ pub struct Attention {
     pub head_dim: usize,
     /// Keys a query sees, itself included; all that precede it when absent.
     pub window: Option<usize>,
-    /// What scores are multiplied with: `head_dim^-0.5`.
+    /// Factor of the scores: `head_dim^-0.5`.
     pub scale: f32,
 }
 
 /// How the heads of queries and keys are normed, each by itself.
 #[derive(Debug)]
-pub struct HeadNorms<'a, Buffer> {
+pub struct HeadNorms<'a> {
     /// Rows of queries, keys and values from before; as many as `rows`.
     pub raw: &'a Buffer,
     /// Rows.
@@ -44,7 +46,7 @@ pub struct HeadNorms<'a, Buffer> {
     pub queries: &'a Buffer,
     /// Weights of the keys' norm.
     pub keys: &'a Buffer,
-    /// What is added to a mean of squares.
+    /// Added to the mean of squares.
     pub eps: f32,
 }
 
@@ -101,7 +103,8 @@ impl Attention {
     }
 }
 
-/// Copies the keys and values of every row of the batch into its places in one layer of the cache, `[pages, page]`.
+/// Copies the keys and values of every row of the batch into its places in one layer of the cache,
+/// `[pages, page]`.
 pub(crate) fn store(workers: &Workers, shape: Attention, qkv: &[f32], batch: &CpuBatch, cache: &mut [f32]) {
     check(shape);
     batch.check_pages(cache.len() / shape.page_len());
@@ -119,7 +122,8 @@ pub(crate) fn store(workers: &Workers, shape: Attention, qkv: &[f32], batch: &Cp
                     let (keys, values) = shape.page_offsets(head);
                     let key = &row[head * dim..][..dim];
                     let value = &row[(shape.kv_heads + head) * dim..][..dim];
-                    // SAFETY: the page lies in the cache, and by `CpuBatch` no other row writes to this lane of it.
+                    // SAFETY: the page lies in the cache, and by `CpuBatch` no other row writes to
+                    // this lane of it.
                     unsafe {
                         let keys = cache.start().add(page + keys + lane);
                         for (d, &k) in key.iter().enumerate() {

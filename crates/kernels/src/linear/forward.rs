@@ -80,9 +80,11 @@ impl Kernel for ForwardBlock {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let inputs = self.shape.inputs;
-        // With few rows the panel is streamed once per register tile and partial sums stay in registers.
+        // With few rows the panel is streamed once per register tile and partial sums stay in
+        // registers.
         let block = if self.rows <= TILE_ROWS { inputs.max(1) } else { REDUCTION_BLOCK };
-        // Partial sums wait in y itself, or beside it where y holds what the finished ones are added to.
+        // Partial sums wait in y itself, or beside it where y holds what the finished ones are
+        // added to.
         let aside = self.to == Destination::Add && inputs > block;
         let mut partial = vec![0.0f32; if aside { self.rows * PANEL } else { 0 }];
         for cut in self.cut {
@@ -91,7 +93,8 @@ impl Kernel for ForwardBlock {
             let mut first = 0;
             loop {
                 let steps = block.min(inputs - first);
-                // SAFETY: `forward_columns` checked that x, the panel, the bias and y cover these extents.
+                // SAFETY: `forward_columns` checked that x, the panel, the bias and y cover these
+                // extents.
                 unsafe {
                     let y = self.y.add(cut * PANEL);
                     let (c, c_row_stride) =

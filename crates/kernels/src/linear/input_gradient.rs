@@ -7,7 +7,8 @@ use crate::threads::{Shared, Workers};
 use crate::tile::{End, Product, Start};
 use std::ops::Range;
 
-/// `dx = dy W`: one chain over the outputs in ascending order. `dy: [tokens, outputs]`, `dx: [tokens, inputs]`.
+/// `dx = dy W`: one chain over the outputs in ascending order. `dy: [tokens, outputs]`,
+/// `dx: [tokens, inputs]`.
 pub(crate) fn backward_input(
     workers: &Workers,
     shape: Linear,
@@ -19,7 +20,8 @@ pub(crate) fn backward_input(
     backward_input_columns(workers, shape, 0..shape.panels(), dy, weights, dx, tokens, false);
 }
 
-/// The part of the chains that runs over the outputs of `panels`; they go on from what `dx` holds if `resume`.
+/// The part of the chains that runs over the outputs of `panels`; they go on from what `dx` holds
+/// if `resume`.
 #[allow(clippy::too_many_arguments, reason = "the operands of one product")]
 pub(crate) fn backward_input_columns(
     workers: &Workers,
@@ -59,7 +61,7 @@ pub(crate) fn backward_input_columns(
 
 struct BackwardInputBlock<'a> {
     shape: Linear,
-    /// Of outputs: the reduction.
+    /// The outputs, which the sums run over.
     panels: Range<usize>,
     /// Panels of inputs: the columns of dx.
     cut: Range<usize>,

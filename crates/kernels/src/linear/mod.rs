@@ -1,9 +1,9 @@
 //! Linear layers on packed weights.
 //!
-//! A weight matrix `W: [outputs, inputs]` is stored in panels of [`PANEL`] outputs: panel p holds, for each input
-//! in order, the weights to outputs `64 p ..` next to one another, so that vector lanes run across outputs and
-//! the weights of one reduction step are contiguous. The last panel is padded with zeros to a multiple of 16.
-//! Gradients and optimizer moments have the same layout.
+//! A weight matrix `W: [outputs, inputs]` is stored in panels of [`PANEL`] outputs: panel p holds,
+//! for each input in order, the weights to outputs `64 p ..` next to one another, so that vector
+//! lanes run across outputs and the weights of one reduction step are contiguous. The last panel is
+//! padded with zeros to a multiple of 16. Gradients and optimizer moments have the same layout.
 
 mod forward;
 mod input_gradient;
@@ -20,7 +20,8 @@ use std::ops::Range;
 /// Outputs in a panel.
 pub(crate) const PANEL: usize = 64;
 
-/// Steps of a reduction between reloads of the partial sums: a panel of so many steps stays in the L2 cache.
+/// Steps of a reduction between reloads of the partial sums: a panel of so many steps stays in the
+/// L2 cache.
 const REDUCTION_BLOCK: usize = 512;
 /// Rows of activations that one task multiplies with a panel before it goes to the next.
 const ROW_BLOCK: usize = 768;
@@ -37,8 +38,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Rows and floats in each of the packed weights: outputs are padded to whole vectors. A length that no memory could
-    /// hold stays one, however the two are multiplied.
+    /// Rows and floats in each of the packed weights: outputs are padded to whole vectors. A length
+    /// that no memory could hold stays one, however the two are multiplied.
     pub(crate) fn packed_extent(self) -> (usize, usize) {
         (self.outputs.checked_next_multiple_of(LANES).unwrap_or(usize::MAX), self.inputs)
     }
@@ -99,9 +100,9 @@ impl Linear {
 
 /// The output of a product, cut into rectangles, one per task, numbered row by row.
 ///
-/// A thread's own tasks are consecutive. Where there are rows enough, each thread gets the same rows in every operation, which
-/// then stay in its cache from one to the next; where there are few, threads share out the weights instead, so that each is
-/// read only once.
+/// A thread's own tasks are consecutive. Where there are rows enough, each thread gets the same
+/// rows in every operation, which then stay in its cache from one to the next; where there are few,
+/// threads share out the weights instead, so that each is read only once.
 struct Grid {
     row_block: usize,
     column_block: usize,
@@ -109,8 +110,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// Cuts `rows x columns` (the latter counted in panels) so that `threads` share it evenly, with at most so many rows
-    /// in a task.
+    /// Cuts `rows x columns` (the latter counted in panels) so that `threads` share it evenly, with
+    /// at most so many rows in a task.
     fn new(rows: usize, most_rows: usize, columns: usize, threads: usize) -> (Self, usize) {
         let row_blocks = if rows >= threads * SHARED_ROWS {
             rows.div_ceil(most_rows).next_multiple_of(threads)
@@ -135,7 +136,7 @@ impl Grid {
     }
 }
 
-/// What becomes of what an output holds.
+/// Whether a result replaces an output or is added to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// It is replaced.

@@ -11,7 +11,8 @@ use std::ops::Range;
 const TOKEN_BLOCK: usize = 128;
 /// Floats from one token to the next in a packed tile of inputs: 6, rounded up to half a vector.
 const TILE_SLOT: usize = 8;
-/// Input features per task of a weight gradient: a block of tokens times so many stays in the L2 cache.
+/// Input features per task of a weight gradient: a block of tokens times so many stays in the L2
+/// cache.
 const INPUT_BLOCK: usize = 384;
 
 /// `dW += dy^T x`: each weight's chain goes on over the tokens in order from what `dw` holds.
@@ -101,7 +102,8 @@ impl Kernel for BackwardWeightBlock<'_> {
                     }
                 }
                 for (tile, input) in self.inputs.clone().step_by(TILE_ROWS).enumerate() {
-                    // SAFETY: `backward_weight_columns` checked that dw covers these extents; tiles and block do.
+                    // SAFETY: `backward_weight_columns` checked that dw covers these extents; tiles
+                    // and block do.
                     unsafe {
                         Product {
                             a: tiles.as_ptr().add(tile * steps * TILE_SLOT),
@@ -125,11 +127,12 @@ impl Kernel for BackwardWeightBlock<'_> {
     }
 }
 
-/// From `steps` rows of `x`, so many floats apart, of which `inputs` are wanted, to `[tiles of inputs, steps, 8]`.
+/// From `steps` rows of `x`, so many floats apart, of which `inputs` are wanted, to
+/// `[tiles of inputs, steps, 8]`.
 #[inline(always)]
 fn pack_tiles(x: &[f32], stride: usize, inputs: usize, steps: usize, tiles: &mut [f32]) {
-    // Some tokens at a time: their rows stay in the L1 cache until all tiles are packed, and so do a tile's lines while
-    // it is written.
+    // Some tokens at a time: their rows stay in the L1 cache until all tiles are packed, and so do
+    // a tile's lines while it is written.
     for first in (0..steps).step_by(LANES) {
         let count = LANES.min(steps - first);
         for (tile, input) in (0..inputs).step_by(TILE_ROWS).enumerate() {
@@ -137,7 +140,8 @@ fn pack_tiles(x: &[f32], stride: usize, inputs: usize, steps: usize, tiles: &mut
             for (t, slot) in slots.enumerate() {
                 let from = (first + t) * stride + input;
                 match x.get(from..from + TILE_SLOT) {
-                    // A move of fixed length is faster than one of six floats; the last two are not used.
+                    // A move of fixed length is faster than one of six floats; the last two are not
+                    // used.
                     Some(floats) => slot.copy_from_slice(floats),
                     None => {
                         let used = TILE_ROWS.min(inputs - input);

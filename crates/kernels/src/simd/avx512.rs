@@ -96,8 +96,8 @@ impl Simd for Avx512 {
             for (i, row) in rows.iter_mut().enumerate() {
                 *row = _mm512_loadu_ps(from.add(i * from_stride));
             }
-            // Gathers column quarters: rows[0..4] end up with the first of all rows, rows[8..12] with the second,
-            // rows[4..8] with the third, rows[12..16] with the fourth.
+            // Gathers column quarters: rows[0..4] end up with the first of all rows, rows[8..12]
+            // with the second, rows[4..8] with the third, rows[12..16] with the fourth.
             for i in [0, 1, 2, 3, 8, 9, 10, 11] {
                 let (a, b) = (rows[i], rows[i + 4]);
                 rows[i] = _mm512_shuffle_f32x4::<0x44>(a, b);

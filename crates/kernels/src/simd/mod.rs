@@ -1,9 +1,9 @@
 //! Sixteen-lane vectors over every instruction set, and the run-time choice among them.
 //!
-//! A kernel is written once, against [`Simd`], whose vector always has 16 lanes: one AVX-512 register, two AVX2
-//! registers, four NEON registers or an array of 16 floats. Each operation is a single correctly rounded IEEE
-//! operation per lane, so a kernel gives the same bits on every path by construction; there is nothing else in
-//! which the paths could differ.
+//! A kernel is written once, against [`Simd`], whose vector always has 16 lanes: one AVX-512
+//! register, two AVX2 registers, four NEON registers or an array of 16 floats. Each operation is a
+//! single correctly rounded IEEE operation per lane, so a kernel gives the same bits on every path
+//! by construction; there is nothing else in which the paths could differ.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -22,13 +22,13 @@ pub(crate) const LANES: usize = 16;
 /// Operations on vectors of 16 `f32` lanes.
 ///
 /// # Safety
-/// Every method must be called only where the implementing instruction set is available; pointers must be valid
-/// for the lanes that the method reads or writes (no alignment is needed).
+/// Every method must be called only where the implementing instruction set is available; pointers
+/// must be valid for the lanes that the method reads or writes (no alignment is needed).
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen lanes.
     type V: Copy;
-    /// Columns, in vectors, of the register tile of a matrix product: as many as the register file holds beside
-    /// six rows.
+    /// Columns, in vectors, of the register tile of a matrix product: as many as the register file
+    /// holds beside six rows.
     const TILE_VECTORS: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
@@ -95,7 +95,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
         // SAFETY: the caller vouches for the instruction set.
         let l = unsafe { Self::to_array(v) };
         let larger = |a: f32, b: f32| if a > b { a } else { b };
-        // A tree, as in `sum`: one comparison after another would take most of the time of a short softmax.
+        // A tree, as in `sum`: one comparison after another would take most of the time of a short
+        // softmax.
         let mut eight = [0.0; 8];
         for i in 0..8 {
             eight[i] = larger(l[i], l[i + 8]);
@@ -108,8 +109,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// Runs a body for each vector of a run of `len` floats: it starts at `i` and has `n <= 16` lanes. A macro, since a
-/// closure need not be inlined and would then be compiled without the instruction set.
+/// Runs a body for each vector of a run of `len` floats: it starts at `i` and has `n <= 16` lanes.
+/// A macro, since a closure need not be inlined and would then be compiled without the instruction
+/// set.
 macro_rules! vectors {
     ($len:expr, |$i:ident, $n:ident| $body:expr) => {{
         let len: usize = $len;
@@ -161,13 +163,14 @@ pub(crate) fn prefetch(start: *const f32, floats: usize) {
     let _ = (start, floats);
 }
 
-/// A computation written over [`Simd`]. `run` must be `#[inline(always)]`, and so must all that it calls, so that
-/// the whole kernel is compiled for the instruction set it is dispatched to.
+/// A computation written over [`Simd`]. `run` must be `#[inline(always)]`, and so must all that it
+/// calls, so that the whole kernel is compiled for the instruction set it is dispatched to.
 pub(crate) trait Kernel {
-    /// What the computation returns.
+    /// The computation's result.
     type Output;
     /// # Safety
-    /// The instruction set `S` must be available, and what the kernel's own fields point to must be valid.
+    /// The instruction set `S` must be available, and what the kernel's own fields point to must be
+    /// valid.
     unsafe fn run<S: Simd>(self) -> Self::Output;
 }
 
@@ -199,7 +202,8 @@ impl Isa {
     /// The fastest available, or the one that `ISENTROPE_ISA` names.
     ///
     /// # Errors
-    /// A sentence for the user when the variable names no instruction set, or one that this processor lacks.
+    /// A sentence for the user when the variable names no instruction set, or one that this
+    /// processor lacks.
     pub fn from_env() -> Result<Self, String> {
         match std::env::var_os(ISA_VARIABLE) {
             None => Ok(Self::available()[0]),
@@ -234,12 +238,13 @@ impl Isa {
     /// Runs a kernel compiled for this instruction set.
     ///
     /// # Safety
-    /// What the kernel's fields point to must be valid. `self` must be available, which `Cpu::new` and
-    /// `Distribution::of` check.
+    /// Pointers in the kernel's fields must be valid. `self` must be available, which `Cpu::new`
+    /// and `Distribution::of` check.
     #[inline]
     pub(crate) unsafe fn run<K: Kernel>(self, kernel: K) -> K::Output {
         debug_assert!(self.is_available());
-        // SAFETY: availability was checked when the backend was built; the rest is the caller's promise.
+        // SAFETY: availability was checked when the backend was built; the rest is the caller's
+        // promise.
         unsafe {
             match self {
                 #[cfg(target_arch = "x86_64")]

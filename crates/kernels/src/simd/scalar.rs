@@ -1,4 +1,5 @@
-//! Portable code: a vector is an array. `f32::mul_add` is one rounding everywhere, in hardware or in software.
+//! Portable code: a vector is an array. `f32::mul_add` is one rounding everywhere, in hardware or
+//! in software.
 
 use super::{LANES, Simd};
 

@@ -1,7 +1,7 @@
 //! How numbers lie in the CPU's memory, and how much of it they take.
 
-use crate::support::{assert_bits, cpu, noise};
-use isentrope_kernels::{Attention, Backend, Cpu, HostBatch, Kind, Linear, Role, Run};
+use crate::support::{assert_bits, contents, cpu, noise};
+use isentrope_kernels::{Attention, Backend, CpuBuffer, HostBatch, Kind, Linear, Role, Run};
 use proptest::prelude::*;
 
 #[test]
@@ -17,7 +17,11 @@ fn buffers_take_the_bytes_that_are_told() {
         (Role::OffloadedMoment(100), 100),
         (Role::Cache { shape, layers: 3, pages: 5 }, 3 * 5 * 2 * 16 * (10 + 16)),
     ] {
-        assert_eq!((cpu.bytes(role), cpu.allocate(role).unwrap().len()), (4 * floats, floats), "{role:?}");
+        assert_eq!(
+            (cpu.bytes(role), contents(&cpu.allocate(role).unwrap()).len()),
+            (4 * floats, floats),
+            "{role:?}"
+        );
     }
 }
 
@@ -32,16 +36,18 @@ proptest! {
         let mut packed = cpu().allocate(Role::Gradient(kind)).unwrap();
         cpu().pack(kind, 0, &rows, &mut packed);
         let sum = |x: &[f32]| x.iter().map(|&x| f64::from(x).abs()).sum::<f64>();
-        let total = sum(&packed);
+        let total = sum(contents(&packed));
         prop_assert!((total - sum(&rows)).abs() < 1e-9 * total.max(1.0));
     }
 }
 
-/// A page is keys `[kv heads, head_dim, 16]`, then values `[kv heads, 16, head_dim padded with zeros to 16]`; what
-/// no position has filled stays as it was.
+/// A page is keys `[kv heads, head_dim, 16]`, then values
+/// `[kv heads, 16, head_dim padded with zeros to 16]`; what no position has filled stays as it was.
 #[test]
 fn pages_of_a_cache() {
     const LAYER: usize = 2;
+    const PAGE: usize = 16;
+    assert_eq!(cpu().page_positions(), PAGE);
     let unfilled = f32::from_bits(0x7fc0_beef);
     // Runs of rows 1, 3 and 41 of a batch, from positions on of sequences with these pages of 9.
     let pages = [4u32, 7, 0, 2, 8, 5];
@@ -70,22 +76,21 @@ fn pages_of_a_cache() {
         for run in runs {
             for i in 0..run.len {
                 let position = run.position + i;
-                let page = pages[run.pages.start + position / Cpu::PAGE] as usize;
+                let page = pages[run.pages.start + position / PAGE] as usize;
                 let page = &mut layer[page * page_len..][..page_len];
                 let row = &qkv[(run.row + i) * shape.row()..][..shape.row()];
-                let slot = position % Cpu::PAGE;
+                let slot = position % PAGE;
                 for head in 0..kv_heads {
-                    let value = kv_heads * head_dim * Cpu::PAGE + (head * Cpu::PAGE + slot) * padded;
+                    let value = kv_heads * head_dim * PAGE + (head * PAGE + slot) * padded;
                     page[value..value + padded].fill(0.0);
                     for d in 0..head_dim {
-                        page[(head * head_dim + d) * Cpu::PAGE + slot] =
-                            row[(2 * kv_heads + head) * head_dim + d];
+                        page[(head * head_dim + d) * PAGE + slot] = row[(2 * kv_heads + head) * head_dim + d];
                         page[value + d] = row[(3 * kv_heads + head) * head_dim + d];
                     }
                 }
             }
         }
-        assert_bits(&format!("{shape:?}"), &cache, &want);
+        assert_bits(&format!("{shape:?}"), contents(&cache), &want);
     }
 }
 
@@ -96,12 +101,12 @@ fn pages_are_copied() {
     let role = |pages| Role::Cache { shape, layers: 3, pages };
     let (page, mut cache) = (cpu().bytes(role(1)) / 3 / 4, cpu().buffer(role(5)));
     let before = noise(1, 3 * 5 * page);
-    cache.copy_from_slice(&before);
+    cache.of_mut::<CpuBuffer>().copy_from_slice(&before);
     cpu().copy_pages(shape, &mut cache, &[(4, 0), (1, 3)]);
     let mut want = before.clone();
     for layer in want.chunks_mut(5 * page) {
         layer.copy_within(4 * page.., 0);
         layer.copy_within(page..2 * page, 3 * page);
     }
-    assert_bits("pages", &cache, &want);
+    assert_bits("pages", contents(&cache), &want);
 }

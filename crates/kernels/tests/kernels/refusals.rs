@@ -2,7 +2,7 @@
 
 use crate::support::{cpu, no_weights, zeros};
 use isentrope_kernels::{
-    Attention, Backend, CpuBatch, Grouped, HostBatch, Kind, Linear, Role, Run, SamplingMasks, Turn,
+    Attention, Backend, DeviceBatch, Grouped, HostBatch, Kind, Linear, Role, Run, SamplingMasks, Turn,
 };
 use std::ops::Range;
 
@@ -70,7 +70,7 @@ fn run(row: usize, len: usize, pages: Range<usize>) -> Run {
     Run { row, len, position: 0, pages }
 }
 
-fn batch(rows: usize, runs: &[Run], pages: &[u32]) -> CpuBatch {
+fn batch(rows: usize, runs: &[Run], pages: &[u32]) -> DeviceBatch {
     let host =
         HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), pages: pages.to_vec(), copied: Vec::new() };
     cpu().batch(&host)

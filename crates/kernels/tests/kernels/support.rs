@@ -1,6 +1,6 @@
 //! Backends, data and comparisons that the tests share.
 
-use isentrope_kernels::{Backend, Cpu, CpuBuffer, Isa, Kind, Linear, Role};
+use isentrope_kernels::{Backend, Buffer, Cpu, CpuBuffer, Isa, Kind, Linear, Role};
 use std::sync::OnceLock;
 
 /// The fastest instruction set, two threads.
@@ -23,13 +23,18 @@ pub fn noise(seed: u64, len: usize) -> Vec<f32> {
 }
 
 /// Activations of zeros.
-pub fn zeros(rows: usize, features: usize) -> CpuBuffer {
+pub fn zeros(rows: usize, features: usize) -> Buffer {
     cpu().allocate(Role::Activation(rows, features)).unwrap()
 }
 
 /// Weights of zeros.
-pub fn no_weights(shape: Linear) -> CpuBuffer {
+pub fn no_weights(shape: Linear) -> Buffer {
     cpu().allocate(Role::Weight(Kind::Matrix(shape))).unwrap()
+}
+
+/// All that a buffer holds.
+pub fn contents(buffer: &Buffer) -> &[f32] {
+    buffer.of::<CpuBuffer>()
 }
 
 /// Equal bit for bit.

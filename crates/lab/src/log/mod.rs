@@ -1,10 +1,10 @@
-//! The numbers of a run, step by step, under this project's names ([docs/metrics.md]).
+//! The numbers of a run, step by step, under this project's names ([docs/reference/metrics.md]).
 //!
-//! [`RunLog::open`] reads the log at a path, of this program or of another trainer (docs/logs.md).
+//! [`RunLog::open`] reads the log at a path, of this program or of another trainer (docs/guides/coming-from-trl-or-verl.md).
 //! `place.rs` tells the forms apart, and each form has a file here. Their numbers go through
 //! `points.rs`, and `names.rs` puts them under our names.
 //!
-//! [docs/metrics.md]: ../../../docs/metrics.md
+//! [docs/reference/metrics.md]: ../../../docs/reference/metrics.md
 
 pub(crate) mod csv_rows;
 mod csv_table;
@@ -21,21 +21,13 @@ mod sets;
 mod tensorboard;
 mod verl_console;
 
+pub use isentrope_run::{ENTROPIES, Origin};
 pub use sets::{SetMetric, of_set, part_of};
 
 use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-
-/// Entropies of the policy that sampled, in order of preference: the mean over responses before the
-/// mean over tokens, all responses before those that the filter chose for training.
-pub const ENTROPIES: [&str; 4] = [
-    "policy/entropy",
-    "policy/entropy_token_mean",
-    "policy/entropy_filtered",
-    "policy/entropy_token_mean_filtered",
-];
 
 /// The numbers of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,19 +41,6 @@ pub struct RunLog {
     /// Notes for the reader, in sentences: a line that was cut off, names that are not known.
     pub notes: Vec<String>,
     series: BTreeMap<String, Series>,
-}
-
-/// Who has written a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// This program.
-    Isentrope,
-    /// verl.
-    Verl,
-    /// TRL, or Hugging Face's Trainer, which is below it.
-    Trl,
-    /// An unknown trainer; its names are kept.
-    Unknown,
 }
 
 /// A metric's values at the steps at which it was measured and finite. Steps ascend without

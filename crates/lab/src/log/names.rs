@@ -1,4 +1,4 @@
-//! Other trainers' names for the quantities of docs/metrics.md, whose last two columns these tables
+//! Other trainers' names for the quantities of docs/reference/metrics.md, whose last two columns these tables
 //! are.
 //!
 //! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names
@@ -83,7 +83,7 @@ pub const TRL_SFT: &[Pair] = &[
     ("eval_loss", "eval/loss"),
 ];
 
-/// Names of docs/metrics.md whose quantity is too far from ours to go by our name: a sum from the
+/// Names of docs/reference/metrics.md whose quantity is too far from ours to go by our name: a sum from the
 /// start, a rate of another time.
 pub const KEPT: &[&str] = &["num_tokens", "perf/throughput"];
 

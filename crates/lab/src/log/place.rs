@@ -3,7 +3,7 @@
 use super::points::Points;
 use super::tensorboard;
 use super::{
-    Origin, RunLog, csv_table, event_file, json_lines, json_rows, lines, names, run_directory, verl_console,
+    RunLog, csv_table, event_file, json_lines, json_rows, lines, names, run_directory, verl_console,
 };
 use crate::run_files::METRICS;
 use crate::{Error, Result};
@@ -204,15 +204,4 @@ pub(super) fn name(path: &Path) -> String {
         (!is_usual).then_some(name)
     };
     whole.ancestors().find_map(said).unwrap_or_else(|| path.to_string_lossy().into_owned())
-}
-
-impl std::fmt::Display for Origin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Isentrope => "isentrope",
-            Self::Verl => "verl",
-            Self::Trl => "TRL",
-            Self::Unknown => "unknown",
-        })
-    }
 }

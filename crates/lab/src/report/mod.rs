@@ -166,7 +166,7 @@ impl Report {
         items.push(
             "Entropies, covariances and divergences are in nats. The names of metrics are \
                     those of this project, and \
-                    docs/metrics.md says what each is and what TRL and verl call it."
+                    docs/reference/metrics.md says what each is and what TRL and verl call it."
                 .to_owned(),
         );
         items.push("This page is one file, and nothing in it is fetched from anywhere.".to_owned());

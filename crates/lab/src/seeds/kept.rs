@@ -1,4 +1,4 @@
-//! Statistics over seeds of a table that was kept of a sweep (docs/results).
+//! Statistics over seeds of a table that was kept of a sweep (docs/paper/results).
 
 use super::curves::{MOST, MeanCurve};
 use super::{Control, Entry, Group, Summary, range_of};

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// A number of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
-    /// The metric that it is taken from (docs/metrics.md); numbers of the law have the accuracy of
+    /// The metric that it is taken from (docs/reference/metrics.md); numbers of the law have the accuracy of
     /// their set.
     pub metric: String,
     /// How.

@@ -3,7 +3,7 @@
 //! or with the one that it names.
 //!
 //! [`Summary::of`] computes them from numbers and recipes; [`section()`] shows a summary in a web
-//! page, [`text`] on a terminal, [`markdown`] in a file. [`KeptRuns`] are the runs of docs/results.
+//! page, [`text`] on a terminal, [`markdown`] in a file. [`KeptRuns`] are the runs of docs/paper/results.
 
 mod caveats;
 mod contrasts;

@@ -3,7 +3,7 @@
 //!
 //! [`check`] tests [`Claim`]s on small policies, where everything can be computed exactly.
 //! [`Agreement`] says how well they foresee the entropy of a run that has tracked them.
-//! docs/theory.md has the formulas.
+//! docs/concepts/entropy.md has the formulas.
 
 mod agreement;
 mod case;

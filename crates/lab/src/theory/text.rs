@@ -89,7 +89,7 @@ pub fn of_run(theory: &TheoryOfRun) -> String {
     }
     let _ = writeln!(
         text,
-        "\n  Cov(pi A): of log pi and pi A over the responses to a prompt; docs/theory.md \
+        "\n  Cov(pi A): of log pi and pi A over the responses to a prompt; docs/concepts/entropy.md \
          explains all of it"
     );
     text

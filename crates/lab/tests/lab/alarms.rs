@@ -81,7 +81,7 @@ fn an_entropy_that_was_asked_for_is_no_collapse() {
         "Its target of 0.100 nats (objective.covariance.target_entropy or \
          objective.entropy_bonus.target) is not held",
         "objective.covariance.controller.max",
-        "docs/autopilot.md",
+        "docs/concepts/entropy.md",
     ] {
         assert!(text.contains(part), "{text}");
     }
@@ -92,7 +92,7 @@ fn an_entropy_that_was_asked_for_is_no_collapse() {
     // Without a target it is named as a remedy.
     let text = &of_log(&log(&series("policy/entropy", &[2.0, 0.1])))[0].1.text;
     assert!(
-        text.contains("objective.covariance.target_entropy") && text.contains("docs/autopilot.md"),
+        text.contains("objective.covariance.target_entropy") && text.contains("docs/concepts/entropy.md"),
         "{text}"
     );
 }

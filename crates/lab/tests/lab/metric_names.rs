@@ -1,17 +1,17 @@
-//! The tables of names agree with docs/metrics.md.
+//! The tables of names agree with docs/reference/metrics.md.
 
 use isentrope_lab::log::names::{KEPT, Pair, TRL, TRL_SFT, VERL, counterpart};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Our names in the rows of docs/metrics.md that name a quantity of another trainer, and whether
+/// Our names in the rows of docs/reference/metrics.md that name a quantity of another trainer, and whether
 /// the row has no `~`.
 type Rows = BTreeMap<String, Vec<(String, bool)>>;
 
 /// The rows of verl's column and of TRL's.
 fn documented() -> [Rows; 2] {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/metrics.md");
     let page = fs::read_to_string(page).unwrap();
     let mut columns = [Rows::new(), Rows::new()];
     for line in page.lines().filter(|line| line.starts_with("| `")) {
@@ -40,19 +40,22 @@ fn names_of_other_trainers_are_those_of_the_documentation() {
         for (theirs, ours) in documented.iter().filter(|(theirs, _)| !KEPT.contains(&theirs.as_str())) {
             let found: Vec<String> =
                 tables.iter().filter_map(|table| counterpart(table, &example(theirs))).collect();
-            assert!(!found.is_empty(), "{theirs} is in docs/metrics.md and in no table");
+            assert!(!found.is_empty(), "{theirs} is in docs/reference/metrics.md and in no table");
             let has_exact = ours.iter().any(|(_, exact)| *exact);
             for found in found {
                 // An older name has one sample, which it does not say.
                 let found = found.replace("/mean@1", "/mean@8");
                 let right = |(name, exact): &(String, bool)| example(name) == found && (*exact || !has_exact);
-                assert!(ours.iter().any(right), "{theirs}: {found}, in docs/metrics.md {ours:?}");
+                assert!(ours.iter().any(right), "{theirs}: {found}, in docs/reference/metrics.md {ours:?}");
             }
         }
         let named: BTreeSet<&str> =
             tables.iter().copied().flatten().map(|(theirs, _): &Pair| *theirs).collect();
         for theirs in named {
-            assert!(documented.contains_key(theirs), "{theirs} is in a table and not in docs/metrics.md");
+            assert!(
+                documented.contains_key(theirs),
+                "{theirs} is in a table and not in docs/reference/metrics.md"
+            );
         }
     }
     assert!(KEPT.iter().all(|kept| verl.contains_key(*kept) || trl.contains_key(*kept)));

@@ -1,4 +1,4 @@
-//! The day that a chat template is told.
+//! The date for chat templates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 use chrono::{Local, NaiveDate, NaiveDateTime, NaiveTime};
 use serde::{Deserialize, Serialize};
 
-/// A day of the calendar. Written `2026-11-26`.
+/// A calendar date, written `2026-11-26`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Date(NaiveDate);
 
 impl Date {
-    /// Where this program runs.
+    /// Today in the local time zone.
     pub fn today() -> Self {
         Self(Local::now().date_naive())
     }
 
-    /// The day of a time.
+    /// The date of a time.
     pub(super) fn of(time: NaiveDateTime) -> Self {
         Self(time.date())
     }
 
-    /// When the day begins.
+    /// Midnight at its start.
     pub(super) fn begins(self) -> NaiveDateTime {
         self.0.and_time(NaiveTime::MIN)
     }
@@ -39,7 +39,7 @@ impl FromStr for Date {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").map(Self);
-        // A day is written in one way, or equal recipes would differ.
+        // A date has one spelling, so that equal dates make equal recipes.
         let written = date.ok().filter(|date| date.to_string() == text);
         written.ok_or_else(|| format!("{text:?} is no day: write one such as 2026-11-26"))
     }

@@ -1,4 +1,4 @@
-//! The template engine: compiles and renders without limits on memory, depth and time, so only within a worker.
+//! The template engine, without limits on memory, depth and time: only a worker may use it.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::wire::{Conversation, Failure, Sources};
 use super::{environment, source, strftime};
 
-/// Longest chat rendered, in bytes.
+/// Longest rendered chat, in bytes.
 const MAX_RENDERED_BYTES: usize = 64 << 20;
 
 /// Compiled templates.
@@ -28,7 +28,7 @@ impl Engine {
         Ok(Self(environment))
     }
 
-    /// The text of a conversation with these messages and these values of its variables.
+    /// Renders a conversation with these messages and values of variables.
     pub fn render(
         &self,
         conversation: &Conversation,
@@ -76,7 +76,7 @@ fn failure(error: &minijinja::Error) -> Failure {
     }
 }
 
-/// What went wrong in a template, after the line where it did.
+/// An error of a template, with its line.
 fn at_line(error: &minijinja::Error) -> String {
     let line = error.line().map(|line| format!("line {line}: ")).unwrap_or_default();
     let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();

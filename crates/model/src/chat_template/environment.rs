@@ -6,10 +6,10 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value,
 
 use super::{python_json, python_methods};
 
-/// Steps a template may take. A real one takes some hundred for each message; these take about a second.
+/// Most steps of a template, about a second. A real one takes some hundred per message.
 const FUEL: u64 = 10_000_000;
 
-/// An environment in which templates behave as under Jinja2 in transformers.
+/// Makes an environment that behaves like Jinja2 in transformers.
 pub(super) fn new() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_syntax(syntax());
@@ -32,7 +32,7 @@ pub(super) fn new() -> Environment<'static> {
 fn syntax() -> SyntaxConfig {
     let mut builder = SyntaxConfig::builder();
     builder.trim_blocks(true).lstrip_blocks(true);
-    // Fails for contradicting delimiters only, and these are the defaults.
+    // Only contradicting delimiters fail, and these are the defaults.
     builder.build().unwrap_or_default()
 }
 
@@ -44,7 +44,7 @@ fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<()
     }
 }
 
-/// Jinja2 calls a sequence whatever has a length and can be indexed: strings and mappings too.
+/// In Jinja2 a sequence is anything with a length and an index, strings and mappings too.
 fn is_sequence(value: &Value) -> bool {
     matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map)
 }
@@ -60,7 +60,7 @@ fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     Ok(if missing { instead.unwrap_or_else(|| Value::from("")) } else { value.clone() })
 }
 
-/// A template's own complaint, carried through the engine as the source of an error.
+/// Message of `raise_exception`, carried through the engine as the source of an error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refusal(String);

@@ -1,4 +1,4 @@
-//! Templates that take as much as they can. None ends the program, each ends in time, and most end in an error.
+//! Hostile templates. None ends the program, each ends in time, and most end in an error.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::tests::compile;
 use crate::{Error, Result};
 
-/// What should become of a template.
+/// Expected end of a template.
 #[derive(Clone, Copy, Debug)]
 enum Expect {
-    /// An error that holds these words.
+    /// An error with these words.
     Error(&'static str),
     /// A text or an error.
     End,
@@ -26,7 +26,7 @@ fn render(source: &str) -> Result<String> {
     compile(source)?.render(&messages, true, &Map::new())
 }
 
-/// A namespace `ns` in which a value has grown by `step` so many times.
+/// A template that applies `step` to `ns.x` this many times.
 fn grown(start: &str, step: &str, times: usize, end: &str) -> String {
     format!(
         "{{% set ns = namespace(x={start}) %}}{{% for i in range({times}) %}}{{% set ns.x = {step} %}}\
@@ -56,6 +56,7 @@ fn check(cases: &[(&str, String, Expect)]) {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn strings_that_grow() {
     let doubled = |step: &str| grown("'x'", step, 60, "");
     check(&[
@@ -97,6 +98,7 @@ fn strings_that_grow() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn lists_and_maps_that_grow() {
     let doubled = |step: &str| grown("[1]", step, 60, "");
     check(&[
@@ -119,6 +121,7 @@ fn lists_and_maps_that_grow() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn values_that_nest_and_hold_themselves() {
     let itself = |end: &str| format!("{{% set ns = namespace() %}}{{% set ns.x = ns %}}{end}");
     let pair = |end: &str| {
@@ -151,6 +154,7 @@ fn values_that_nest_and_hold_themselves() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn sources_that_nest() {
     let repeated = |text: &str, times| text.repeat(times);
     let around = |open: &str, inner: &str, close: &str, times| {
@@ -177,6 +181,7 @@ fn sources_that_nest() {
 }
 
 #[test]
+#[ignore = "deep: dozens of templates, each run to its limit"]
 fn work_without_end() {
     let long = "{% set s = 'a' * 99999999 %}";
     check(&[
@@ -212,7 +217,8 @@ fn work_without_end() {
     ]);
 }
 
-/// A hostile conversation does not spoil the template for others, and a hostile template does not take its time for each row.
+/// One hostile conversation does not spoil the template for others, and a hostile template does not
+/// cost its time for each row.
 #[test]
 fn a_template_that_exceeds_a_limit_again_and_again_is_rendered_no_more() {
     let source = "{% for a in range(messages[0].n) %}{% for b in range(99999) %}{% endfor %}{% endfor %}done";

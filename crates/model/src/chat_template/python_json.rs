@@ -1,9 +1,10 @@
-//! Values as Python writes them: `json.dumps` for the `tojson` filter, `str` of floats.
+//! Values in Python's spelling: `json.dumps` for the `tojson` filter, `str` of floats. minijinja's
+//! own `tojson` escapes HTML and puts no spaces.
 
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
-/// Containers within containers; Python gives up at about a thousand.
+/// Deepest nesting of containers; Python's limit is about a thousand.
 const MAX_DEPTH: usize = 200;
 
 /// The `tojson` filter of transformers: `tojson(ensure_ascii=false, indent=none, separators=none,
@@ -146,7 +147,8 @@ impl JsonWriter {
     }
 }
 
-/// The JSON text of none, booleans and numbers; `None` for anything else but undefined, which is an error.
+/// The JSON text of none, booleans and numbers; `None` for strings and containers. Undefined is an
+/// error.
 fn scalar(value: &Value) -> Result<Option<String>, Error> {
     Ok(Some(match value.kind() {
         ValueKind::None => "null".to_owned(),
@@ -175,7 +177,7 @@ pub(super) fn float(value: &Value) -> Option<f64> {
     }
 }
 
-/// A float as Python prints it: like Rust's `{:?}`, but with sign and two digits in the exponent.
+/// A float in Python's spelling: Rust's `{:?}` with sign and two digits in the exponent.
 pub(super) fn float_repr(float: f64) -> String {
     if float.is_nan() {
         return "nan".to_owned();

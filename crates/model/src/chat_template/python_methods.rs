@@ -1,4 +1,5 @@
-//! Methods of Python's str, list and dict that templates call, where the engine's own set lacks them or differs.
+//! Methods of Python's str, list and dict that minijinja-contrib's `pycompat` lacks or has
+//! different results for.
 
 use minijinja::value::{Kwargs, Rest, Tuple, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
@@ -105,7 +106,7 @@ fn tuple(parts: [&str; 3]) -> Value {
     Value::from(Tuple::from(parts.map(Value::from)))
 }
 
-/// Widest text that padding makes, in characters.
+/// Widest padded text, in characters.
 const MAX_WIDTH: usize = 1 << 16;
 
 /// Python also counts the four ASCII separators as white space.

@@ -1,6 +1,7 @@
-//! Template source, put into words that the engine reads as Jinja2 with transformers' extension reads the original.
+//! Adaptation of template sources to minijinja, where Jinja2 with transformers' extension reads
+//! them differently.
 
-/// Three things change, and no line number does:
+/// Changes three things, and keeps line numbers:
 /// - line ends become `\n`;
 /// - `generation` and `endgeneration` tags, by which transformers marks the text of the assistant, become `with` and
 ///   `endwith`: like the originals they are a scope of their own and print their body;
@@ -38,14 +39,14 @@ pub(super) fn adapt(source: &str) -> String {
     result
 }
 
-/// Where the first tag, expression or comment begins.
+/// Offset of the first tag, expression or comment.
 fn tag_start(text: &str) -> Option<usize> {
     let opens = |at: &usize| matches!(text.as_bytes().get(at + 1), Some(b'%' | b'{' | b'#'));
     text.match_indices('{').map(|(at, _)| at).find(opens)
 }
 
-/// Bytes up to and with the end of the tag, expression or comment at the start of `tag`; its end delimiter does
-/// not count within a string.
+/// Length of the tag, expression or comment at the start of `tag`. An end delimiter within a string
+/// does not count.
 fn tag_length(tag: &str) -> usize {
     let end = match &tag[..2] {
         "{%" => "%}",
@@ -76,7 +77,7 @@ fn tag_name(tag: &str) -> &str {
     &inside[..end]
 }
 
-/// Bytes up to and with the `endraw` that closes the raw block whose opening tag has `opening` bytes.
+/// Length of the raw block, its `endraw` included, whose opening tag has `opening` bytes.
 fn raw_length(tag: &str, opening: usize) -> usize {
     let mut at = opening;
     while let Some(found) = tag[at..].find("{%") {

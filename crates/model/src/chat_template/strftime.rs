@@ -1,4 +1,4 @@
-//! Dates as Python's `datetime.strftime` writes them, for `strftime_now`.
+//! Dates in the spelling of Python's `datetime.strftime`, for `strftime_now`.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use minijinja::{Error, ErrorKind};
 
 /// `now` in the given format. Directives unknown here are an error.
 pub(super) fn format(now: &NaiveDateTime, format: &str) -> Result<String, Error> {
-    // Python: %f is microseconds, and the zone of a time without zone is empty.
+    // In Python %f is microseconds, and a time without zone has an empty zone.
     let mut python = String::with_capacity(format.len());
     let mut chars = format.chars();
     while let Some(c) = chars.next() {

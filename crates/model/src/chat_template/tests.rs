@@ -7,14 +7,16 @@ const KNOWN_DIFFERENCES: &[&str] = &[
     // The engine fails on the reverse of an empty list.
     "qwen3 (empty)",
     "{{ messages[3:][::-1] }}",
-    // The engine's own operators: no `%` on strings, and comparisons of unlike types are answered, not refused.
+    // The engine's own operators: no `%` on strings, and comparisons of unlike types are answered,
+    // not refused.
     "{{ '%s is %d' % ('x', 3) }}",
     "{{ 1 in 'a1' }}",
     "{{ 'a' < 1 }}",
     "{{ [none, 1] | sort }}",
     "{% for x in none %}{{ x }}{% endfor %}",
     "{{ {1: 'a', true: 'b'} | tojson }}",
-    // A printed list or dict escapes control characters only; Python escapes all it deems unprintable.
+    // A printed list or dict escapes control characters only; Python escapes all it deems
+    // unprintable.
     r"{{ ['\u2028'] }}|{{ ['\xa0'] }}",
     // Filters, functions and methods that no chat template of the supported families uses.
     r"{{ 'caf\u00e9'.encode('utf-8') }}",
@@ -40,7 +42,7 @@ fn render(source: &str) -> Result<String> {
     compile(source)?.render(&[], false, &Map::new())
 }
 
-/// Every case of the fixture: the text that transformers rendered, or an error where it raised.
+/// Each case of the fixture has the text that transformers rendered, or raised an error.
 #[test]
 fn renders_as_transformers_does() {
     let fixture: Value =
@@ -77,7 +79,7 @@ fn renders_as_transformers_does() {
         }
     }
     assert!(unexpected.is_empty(), "{unexpected}");
-    // Keys that are equal and have different hashes are found equal by a randomly seeded table now and then.
+    // A randomly seeded table sometimes finds equal keys with different hashes equal.
     let always = |known: &&&str| !known.contains("{1: 'a', true: 'b'}");
     for known in KNOWN_DIFFERENCES.iter().filter(always) {
         assert!(differences.iter().any(|name| name == known), "no longer a difference: {known}");
@@ -165,7 +167,7 @@ fn the_template_is_found_where_transformers_looks_first() {
     }
 }
 
-/// The formats of templates on the hub, as Python writes them.
+/// Formats of templates on the hub, in Python's spelling.
 #[test]
 fn the_date_is_the_one_that_is_given() {
     let dir = tempfile::tempdir().unwrap();
@@ -202,7 +204,7 @@ fn the_date_is_the_one_that_is_given() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Whatever the template, there is a text or an error.
+    /// Any template ends in a text or an error.
     #[test]
     fn no_template_panics(source in "([{}%#'\"\n -]|\\{%-? ?|-?%\\}|generation|endgeneration|raw|endraw|set|for|é|x){0,20}") {
         let _ = render(&source);

@@ -1,11 +1,11 @@
-//! What a program and its template worker say to each other: JSON in frames of a length and so many bytes.
+//! Messages between a program and its template worker: JSON in length-prefixed frames.
 
 use std::io::{self, Read, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest frame accepted, in bytes: a text of the greatest length in JSON, where a character may take six bytes.
+/// Longest frame, in bytes: the longest text in JSON, where a character may take six bytes.
 const MAX_FRAME_BYTES: u32 = 512 << 20;
 
 /// The sources of a model's templates.
@@ -17,41 +17,41 @@ pub(super) struct Sources {
     pub tool_use: Option<String>,
 }
 
-/// What a program asks of its worker.
+/// Request to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// To compile these, and to render them from now on.
+    /// Compile these sources for later requests.
     Compile(Sources),
-    /// To render a conversation.
+    /// Render a conversation.
     Render(Conversation),
 }
 
-/// What a template is rendered with. The messages and the values of the variables follow in frames of their own: parsed on
-/// their own they nest no deeper than where they came from.
+/// Input of a template. Messages and values of variables follow in frames of their own, so that
+/// they nest no deeper than at their origin.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Conversation {
-    /// Whether the "tool_use" template is wanted.
+    /// Whether to render the "tool_use" template.
     pub tool_use: bool,
-    /// Whether the beginning of the answer is wanted.
+    /// Whether to render the beginning of the answer.
     pub add_generation_prompt: bool,
-    /// The local time that it is told, in microseconds since 1970.
+    /// Local time for `strftime_now`, in microseconds since 1970.
     pub now: i64,
     /// Special tokens, by role.
     pub special: Vec<(String, String)>,
-    /// How many messages follow.
+    /// Number of messages that follow.
     pub messages: usize,
-    /// The names of the variables, of which the values follow.
+    /// Names of the variables whose values follow.
     pub variables: Vec<String>,
 }
 
-/// Why there is no text.
+/// Failure to render a text.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Failure {
     /// The template itself refuses the conversation, at this line and for this reason.
     Refused(usize, String),
     /// The template is wrong.
     Invalid(String),
-    /// Rendering takes more of something than it may.
+    /// Rendering exceeds a limit.
     Exceeded(String),
 }
 

@@ -1,7 +1,7 @@
-//! Processes in which templates are compiled and rendered, within limits that hold whatever a template does.
+//! Worker processes that compile and render templates within hard limits.
 //!
-//! A worker is this program once more, kept from one rendering to the next. One that dies takes nothing with it: how it died
-//! says what the template took too much of, and the next rendering starts another.
+//! A worker is a second process of this program, kept for further requests. If it dies, its exit
+//! status tells which limit the template exceeded, and the next request starts another.
 
 use std::io::{self, BufReader, BufWriter, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -13,27 +13,27 @@ use serde_json::Value;
 use super::wire::{Conversation, Failure, Request, Sources, receive, send};
 use super::worker_process::{MEMORY, SECONDS, UNREADABLE, VARIABLE, is_worker};
 
-/// Workers that wait for work: as many as have ever been busy at once.
+/// Idle workers, as many as have ever been busy at once.
 static IDLE: Mutex<Vec<Worker>> = Mutex::new(Vec::new());
 
-/// What a worker keeps of the environment: where the system finds libraries, and itself.
+/// Variables that a worker inherits: paths of libraries and of the system.
 const KEPT: &[&str] = &["LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SystemRoot"];
 
-/// Why there is no text.
+/// Failure to render.
 #[derive(Debug)]
 pub(super) enum Error {
-    /// It is the template's doing.
+    /// The template is at fault.
     Template(Failure),
-    /// No process can be had.
+    /// No process can be started.
     Worker(io::Error),
 }
 
-/// Whether `sources`, known by a number that no other sources have, compile.
+/// Compiles `sources`, whose unique number is `id`.
 pub(super) fn compile(id: u64, sources: &Sources) -> Result<(), Error> {
     with_worker(id, |worker| worker.hold(id, sources))
 }
 
-/// The text of a conversation with these messages and these values of its variables.
+/// Renders a conversation with these messages and values of variables.
 pub(super) fn render(
     id: u64,
     sources: &Sources,
@@ -56,15 +56,15 @@ struct Worker {
     process: Child,
     input: BufWriter<ChildStdin>,
     output: BufReader<ChildStdout>,
-    /// The number of the sources that it has compiled.
+    /// Number of the sources that it has compiled.
     holds: Option<u64>,
 }
 
-/// How a request ends without a text.
+/// Failure of a request.
 enum Unanswered {
-    /// With a reason, and the worker is good for more.
+    /// The worker gave a reason and goes on.
     Failed(Failure),
-    /// The worker has gone.
+    /// The worker is gone.
     Gone(io::Error),
 }
 
@@ -88,7 +88,7 @@ fn with_worker<T>(id: u64, call: impl Fn(&mut Worker) -> Result<T, Unanswered>) 
     }
 }
 
-/// A waiting worker, best one that has compiled these sources.
+/// Takes an idle worker, preferably one that has compiled these sources.
 fn idle(id: u64) -> Option<Worker> {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = idle.iter().position(|worker| worker.holds == Some(id));
@@ -101,11 +101,11 @@ impl Worker {
             return Err(io::Error::other("a chat template worker cannot start another"));
         }
         let mut command = Command::new(this_program()?);
-        // The argument is for people who look at the list of processes.
+        // The argument labels the process in process lists.
         command.arg("chat-template-worker").env_clear().env(VARIABLE, std::process::id().to_string());
         command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Ctrl-C at a terminal is for the program, which may still have something to render.
+        // Ctrl-C at a terminal is for the program only, which may have more to render.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut process = command.spawn()?;
@@ -121,7 +121,7 @@ impl Worker {
         }
     }
 
-    /// Makes sure that the worker has compiled `sources`.
+    /// Compiles `sources` unless the worker has.
     fn hold(&mut self, id: u64, sources: &Sources) -> Result<(), Unanswered> {
         if self.holds != Some(id) {
             self.holds = None;
@@ -141,7 +141,7 @@ impl Worker {
         answer.map_err(Unanswered::Gone)?.map_err(Unanswered::Failed)
     }
 
-    /// Why a worker is no more, or can be of no more use.
+    /// Finds the cause of a worker's end.
     fn cause_of_end(mut self, error: io::Error) -> Cause {
         if error.kind() == io::ErrorKind::FileTooLarge {
             self.discard(error);
@@ -155,7 +155,7 @@ impl Worker {
         }
     }
 
-    /// Ends a worker for `error`.
+    /// Kills a worker because of `error`.
     fn discard(mut self, error: io::Error) -> io::Error {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -163,11 +163,11 @@ impl Worker {
     }
 }
 
-/// Why a worker is no more.
+/// Cause of a worker's end.
 enum Cause {
-    /// What it was asked is wrong, or took too much of something.
+    /// The template failed or exceeded a limit.
     Template(Failure),
-    /// It had retired, or somebody ended it: another may do better.
+    /// The worker retired or was killed from outside; another may succeed.
     Other(String),
 }
 
@@ -209,7 +209,7 @@ impl Cause {
 mod tests {
     use super::*;
 
-    /// A template must not find what the program has in its environment, a token of the hub for one.
+    /// A template must not see the program's environment, such as a token of the hub.
     #[test]
     fn a_worker_has_an_environment_of_its_own() {
         assert!(std::env::vars_os().count() > KEPT.len(), "cargo sets some");

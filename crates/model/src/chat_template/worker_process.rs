@@ -1,7 +1,8 @@
-//! The other end of [`worker`](super::worker): this program, started a second time to do nothing but render templates.
+//! The process behind a [`worker`](super::worker): this program, started again only to render
+//! templates.
 //!
-//! Nothing in the engine bounds what a template takes, so the operating system does: the process has limits on memory and
-//! time, and where it exceeds them or its stack, it dies and the program that asked does not.
+//! The operating system limits its memory and time. If a template exceeds them or the stack, only
+//! this process dies.
 
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,25 +12,28 @@ use serde_json::Value;
 use super::engine::Engine;
 use super::wire::{Failure, Request, receive, send};
 
-/// Set in the environment of a worker, to the number of the process that started it. In any other process it means nothing.
+/// Environment variable of a worker, set to its parent's process id. In any other process it means
+/// nothing.
 pub(super) const VARIABLE: &str = "ISENTROPE_CHAT_TEMPLATE_WORKER";
 
-/// Address space that a worker may take beyond what the program takes at its start, in bytes.
+/// Address space of a worker beyond that at its start, in bytes.
 pub(super) const MEMORY: u64 = if cfg!(test) { 256 << 20 } else { 512 << 20 };
 
-/// Processor time that one request may take, in seconds. A real template takes a few milliseconds.
+/// Processor time of one request, in seconds. A real template takes a few milliseconds.
 pub(super) const SECONDS: u64 = if cfg!(test) { 1 } else { 10 };
 
-/// How a worker ends that cannot read what it is asked.
+/// Exit code of a worker that cannot read a request.
 pub(super) const UNREADABLE: i32 = 3;
 
-/// Makes every program that holds this library, its tests included, a worker when it is started as one: the loader calls
-/// what is listed in this section before `main`. A program need do nothing for it, which a test's `main` cannot.
-// Reason for the attribute: a section of this name is a list of functions with the C calling convention, which `start` is.
-// The order: the loader has set up the C library; other entries of this section, of which the standard library's keeps the
-// arguments, come before or after. So nothing here may ask for arguments. What a worker does else needs no set-up: environment,
-// standard streams and what is kept per thread are there from their first use, and no other thread runs yet. `main` would add
-// a handler for stacks that overflow, which ends in SIGABRT, as want of memory does: without it the two can be told apart.
+/// Turns any program with this library into a worker if it is started as one, tests included: the
+/// loader calls the functions of this section before `main`, so the program need do nothing.
+// Reason for the attribute: a section of this name is a list of functions with the C calling
+// convention, which `start` is. The order: the loader has set up the C library; other entries of
+// this section, of which the standard library's keeps the arguments, come before or after. So
+// nothing here may ask for arguments. What a worker does else needs no set-up: environment,
+// standard streams and what is kept per thread are there from their first use, and no other thread
+// runs yet. `main` would add a handler for stacks that overflow, which ends in SIGABRT, as want of
+// memory does: without it the two can be told apart.
 #[allow(unsafe_code)]
 #[used]
 #[cfg_attr(all(unix, not(target_vendor = "apple")), unsafe(link_section = ".init_array"))]
@@ -39,13 +43,13 @@ static START: extern "C" fn() = start;
 
 extern "C" fn start() {
     if is_worker() {
-        // Neither errors nor panics have anybody to go to: the other end sees how this process ends.
+        // Nobody reads errors or panics here; the exit code tells the parent.
         let served = catch_unwind(serve).is_ok_and(|served| served.is_ok());
         std::process::exit(if served { 0 } else { UNREADABLE });
     }
 }
 
-/// Whether this process was started by a program as its worker.
+/// Whether this process was started as a worker.
 pub(super) fn is_worker() -> bool {
     std::env::var_os(VARIABLE).is_some_and(|program| {
         #[cfg(unix)]
@@ -55,7 +59,7 @@ pub(super) fn is_worker() -> bool {
     })
 }
 
-/// Answers requests until there are no more, or this process has taken memory that it does not give back.
+/// Answers requests until the input ends, or much of the memory is lost to leaks.
 fn serve() -> io::Result<()> {
     std::panic::set_hook(Box::new(|_| {}));
     let mut input = BufReader::new(io::stdin().lock());
@@ -113,15 +117,15 @@ mod limits {
 
     /// The limits of this process.
     pub struct Limits {
-        /// Address space at the start and in the end, in bytes, where it can be asked for.
+        /// Address space at the start and its limit, in bytes, if known.
         space: Option<(u64, u64)>,
     }
 
-    /// Sets the limits of this process: so much memory more than it has, and no core file.
+    /// Limits this process to `memory` more bytes than now, and to no core file.
     pub fn set(memory: u64) -> io::Result<Limits> {
         lower(Resource::RLIMIT_CORE, 0)?;
         let Some(now) = address_space() else {
-            // What else there is counts less, and some systems refuse it.
+            // This limit counts less, and some systems refuse it.
             let _ = lower(Resource::RLIMIT_DATA, memory);
             return Ok(Limits { space: None });
         };
@@ -130,27 +134,27 @@ mod limits {
     }
 
     impl Limits {
-        /// Allows this process so many seconds of processor time from now on.
+        /// Allows `seconds` more of processor time.
         pub fn allow(&self, seconds: u64) -> io::Result<()> {
             let usage = getrusage(UsageWho::RUSAGE_SELF)?;
             let used = usage.user_time().tv_sec() + usage.system_time().tv_sec();
             lower(Resource::RLIMIT_CPU, u64::try_from(used).unwrap_or(0) + 1 + seconds)
         }
 
-        /// Whether half of the memory is gone, as values that hold each other are never given back.
+        /// Whether half of the memory is used: values that refer to each other are never freed.
         pub fn half_used(&self) -> bool {
             let now = address_space();
             self.space.zip(now).is_some_and(|((first, last), now)| now > first + (last - first) / 2)
         }
     }
 
-    /// A limit that can be raised again, unless the hard one is lower still.
+    /// Sets a soft limit, which can be raised again.
     fn lower(resource: Resource, to: u64) -> io::Result<()> {
         let (_, hard) = getrlimit(resource)?;
         Ok(setrlimit(resource, hard.min(to), hard)?)
     }
 
-    /// The address space of this process in bytes, where /proc says it.
+    /// The address space of this process in bytes, from /proc.
     fn address_space() -> Option<u64> {
         let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
         let pages: u64 = pages.split_whitespace().next()?.parse().ok()?;
@@ -163,7 +167,7 @@ mod limits {
 mod limits {
     use std::io;
 
-    /// No limits but those of the engine: here a template can take all memory, and no more than its process with it.
+    /// No limits but the engine's: a hostile template can exhaust the memory of its process.
     pub struct Limits;
 
     pub fn set(_memory: u64) -> io::Result<Limits> {

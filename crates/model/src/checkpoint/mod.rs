@@ -1,5 +1,5 @@
-//! Weights in Hugging Face directories: safetensors files, alone or sharded behind an index, read through a memory
-//! map and written atomically.
+//! Weights in Hugging Face directories: safetensors files, alone or sharded behind an index, read
+//! through a memory map and written atomically.
 
 mod read;
 mod write;
@@ -9,11 +9,11 @@ pub use write::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files, write_tensors,
 };
 
-/// The weights of a checkpoint in one file.
+/// Name of a checkpoint's only file.
 const SINGLE_FILE: &str = "model.safetensors";
-/// Which shard holds which tensor.
+/// Map from tensors to shards.
 const INDEX_FILE: &str = "model.safetensors.index.json";
-/// Bytes of the little-endian length that opens a safetensors file.
+/// Bytes of the little-endian header length at the start of a safetensors file.
 const HEADER_LENGTH_BYTES: usize = 8;
-/// Elements converted at a time between f32 and a file's own type: fits the first-level cache.
+/// Elements converted at a time between f32 and a file's type; they fit the first-level cache.
 const CONVERSION_BLOCK: usize = 4096;

@@ -16,16 +16,16 @@ use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
 use crate::json_file::Distinct;
 use crate::{Error, Result, json_file};
 
-/// Far above the header of any published shard (a few hundred kilobytes), and little enough to parse.
+/// Largest header, far above that of any published shard (a few hundred kilobytes).
 const MAX_HEADER_BYTES: usize = 32 << 20;
 
-/// Values that [`Checkpoint::read_f32`] converts at a time: few enough for the second-level cache.
+/// Values that [`Checkpoint::read_f32`] converts at a time; they fit the second-level cache.
 const READ_BLOCK: usize = 1 << 16;
-/// Bytes read before their pages are released. The kernel maps some pages around each one touched, also behind
-/// it, so releasing little at a time would leave many of them mapped.
+/// Bytes to read before their pages are released. The kernel maps pages around each touched one, so
+/// releasing few at a time would leave many mapped.
 const RELEASE_BYTES: usize = 8 << 20;
 
-/// An open checkpoint: every tensor of its files, located and checked, none converted yet.
+/// An open checkpoint, whose tensors are located and checked, but not yet converted.
 #[derive(Debug)]
 pub struct Checkpoint {
     dir: PathBuf,
@@ -39,7 +39,8 @@ struct Shard {
     file: MappedFile,
 }
 
-/// Where a tensor lies. `bytes` is inside the shard's file and as long as shape and type require.
+/// Location of a tensor. `bytes` lies within the shard and has the size that shape and type
+/// require.
 #[derive(Debug)]
 struct Location {
     shard: usize,
@@ -59,12 +60,13 @@ impl Location {
 }
 
 impl Checkpoint {
-    /// Opens `dir/model.safetensors` or, without one, the shards of `dir/model.safetensors.index.json`.
+    /// Opens `dir/model.safetensors` or, without one, the shards of
+    /// `dir/model.safetensors.index.json`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is neither F32 nor
-    /// F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or they contradict each other;
-    /// [`Error::Io`] when one cannot be read.
+    /// [`Error::Unsupported`] when the directory has weights in other formats only, or a tensor is
+    /// neither F32 nor F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or
+    /// they contradict each other; [`Error::Io`] when one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
         let mut checkpoint = Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
         let index_path = dir.join(INDEX_FILE);
@@ -83,7 +85,7 @@ impl Checkpoint {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// The shape of a tensor; None when there is no such tensor.
+    /// The shape of a tensor, if there is one of this name.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.tensors.get(name).map(|tensor| tensor.shape.as_slice())
     }
@@ -96,10 +98,11 @@ impl Checkpoint {
         self.find(name, shape).map(drop)
     }
 
-    /// A tensor in f32, row-major. The conversion is exact.
+    /// Reads a tensor in f32, row-major. The conversion is exact.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the tensor is absent, has another shape, or holds a NaN or an infinity.
+    /// [`Error::Invalid`] when the tensor is absent, has another shape, or holds a NaN or an
+    /// infinity.
     pub fn read_f32(&self, name: &str, expected_shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.find(name, expected_shape)?;
         let mut values = Vec::with_capacity(tensor.element_count());
@@ -107,9 +110,9 @@ impl Checkpoint {
         Ok(values)
     }
 
-    /// A tensor in f32, `rows_per_call` rows at a time, so that it can be packed without a second full copy.
-    /// A row is one index of the first dimension; `consume` gets the number of the first row and
-    /// `[rows, shape[1..]]` values, in order, the last time perhaps fewer rows.
+    /// Reads a tensor in f32, `rows_per_call` rows at a time, so that it can be packed without a
+    /// second full copy. A row is one index of the first dimension; `consume` gets the number of
+    /// the first row and `[rows, shape[1..]]` values, in order, the last time perhaps fewer rows.
     ///
     /// # Errors
     /// As [`Self::read_f32`]; `consume` may by then have seen the rows before the defect.
@@ -127,7 +130,7 @@ impl Checkpoint {
         self.read_blocks(name, tensor, block_size, |start, values| consume(start / row_size, values))
     }
 
-    /// The tensors that are not among `taken`, without the constants that old exports carry along.
+    /// The tensors outside of `taken`, without constants that old exports contain.
     pub fn unused<'a>(&self, taken: impl IntoIterator<Item = &'a str>) -> Vec<&str> {
         let taken: HashSet<&str> = taken.into_iter().collect();
         self.names().filter(|name| !taken.contains(name) && !is_derived_constant(name)).collect()
@@ -144,7 +147,8 @@ impl Checkpoint {
         Ok(tensor)
     }
 
-    /// Calls `consume(start, values)` with blocks of `block_size` values, the first of which has index `start`.
+    /// Calls `consume(start, values)` with blocks of `block_size` values, the first of which has
+    /// index `start`.
     fn read_blocks(
         &self,
         name: &str,
@@ -207,7 +211,7 @@ impl Checkpoint {
         };
         let mut shard_names = BTreeSet::new();
         for (name, shard_name) in weight_map {
-            // A plain name, so that an index cannot reach outside its directory.
+            // Only a plain name, so that an index cannot reach outside its directory.
             let plain = shard_name.as_str().filter(|shard_name| {
                 shard_name.ends_with(".safetensors") && !shard_name.contains(['/', '\\', ':', '\0'])
             });
@@ -239,8 +243,8 @@ impl Checkpoint {
     }
 }
 
-/// The start of the data in a safetensors file and what its header says of each tensor, checked against the
-/// file's length.
+/// Parses the header of a safetensors file, checked against the file's length: the offset of the
+/// data, and the tensors.
 fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorInfo)>)> {
     let invalid = |what: String| Error::invalid(path, what);
     let Some((length, rest)) = file.split_first_chunk::<HEADER_LENGTH_BYTES>() else {
@@ -270,7 +274,8 @@ fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorIn
         infos.push((name, info));
     }
     infos.sort_by_key(|(_, info)| info.data_offsets);
-    // Contiguous, of the size that shape and type require, and none overlapping.
+    // Checks that tensors have the size that shape and type require and do not overlap or leave
+    // gaps.
     let metadata = Metadata::new(None, infos.clone())
         .map_err(|error| invalid(format!("header contradicts itself: {error}")))?;
     if metadata.data_len() != data.len() {
@@ -302,7 +307,7 @@ fn append_f32(bytes: &[u8], dtype: Dtype, values: &mut Vec<f32>) {
         Dtype::BF16 => {
             values.extend(bytes.chunks_exact(2).map(|bytes| f32::from_bits(u32::from(halves(bytes)) << 16)));
         }
-        // The only other type that opening lets through.
+        // The only other type that passes the checks.
         _ => values.extend(
             bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
         ),
@@ -315,14 +320,14 @@ pub(super) fn first_non_finite(values: &[f32]) -> Option<usize> {
     if all_finite { None } else { values.iter().position(|value| !value.is_finite()) }
 }
 
-/// Buffers that old versions of transformers saved and that follow from config.json.
+/// Buffers of old versions of transformers, which follow from config.json.
 fn is_derived_constant(name: &str) -> bool {
     [".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached"]
         .iter()
         .any(|suffix| name.ends_with(suffix))
 }
 
-/// Why `dir` has no safetensors weights.
+/// The error that `dir` has no safetensors weights, with the reason.
 fn explain_absence(dir: &Path) -> Error {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,

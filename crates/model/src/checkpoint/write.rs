@@ -15,7 +15,7 @@ use super::read::first_non_finite;
 use super::{CONVERSION_BLOCK, HEADER_LENGTH_BYTES, INDEX_FILE, SINGLE_FILE};
 use crate::{Error, Result};
 
-/// What belongs to a model besides weights and config.json.
+/// Files of a model besides weights and config.json.
 const COMPANIONS: [&str; 10] = [
     "added_tokens.json",
     "chat_template.jinja",
@@ -41,7 +41,7 @@ pub enum WeightDtype {
 }
 
 impl WeightDtype {
-    /// As in config.json.
+    /// Name in config.json.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "float32",
@@ -59,30 +59,31 @@ impl WeightDtype {
     }
 }
 
-/// How to write a checkpoint.
+/// Options of writing a checkpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct WriteOptions<'a> {
     /// Number format of every tensor.
     pub dtype: WeightDtype,
-    /// A file's tensors have at most this many bytes together, but for a tensor that alone has more.
+    /// Largest total of a file's tensors, in bytes. A larger tensor gets a file of its own.
     pub max_shard_bytes: u64,
-    /// The model directory whose tokenizer, chat template and generation files are copied byte for byte.
+    /// The model directory whose tokenizer, chat template and generation files are copied byte for
+    /// byte.
     pub carry_from: Option<&'a Path>,
-    /// Which files this writer writes, where several write into one directory.
+    /// The part of this writer, if several write into one directory.
     pub writer: Writer,
 }
 
-/// One of several that write the same tensors into one directory, each some of the files.
+/// One of several writers of the same tensors into one directory, each with its share of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Writer {
-    /// Which it is, from 0. The first writes what is not tensors, too.
+    /// Its number, from 0. The first writes the other files too.
     pub number: usize,
-    /// How many there are.
+    /// Number of writers.
     pub of: usize,
 }
 
 impl Writer {
-    /// The only one.
+    /// The only writer.
     pub const ALONE: Self = Self { number: 0, of: 1 };
 
     fn has(self, file: usize) -> bool {
@@ -92,21 +93,21 @@ impl Writer {
 
 /// A tensor to write.
 pub struct Tensor<'a> {
-    /// As in the model's state dict in transformers.
+    /// Name in transformers' state dict.
     pub name: String,
     /// Sizes of its dimensions.
     pub shape: Vec<usize>,
-    /// Produces the values, row-major, when their turn comes; they are dropped before the next tensor's.
+    /// Produces the values, row-major. They are dropped before the next tensor's.
     pub values: Box<dyn FnOnce() -> Result<Cow<'a, [f32]>> + 'a>,
 }
 
-/// Writes a model directory that appears under its name whole or not at all: config.json (`config` with its
-/// dtype brought up to date), `tensors` in their order, and what [`WriteOptions::carry_from`] has.
+/// Writes a model directory, which appears whole or not at all: config.json (`config` with the
+/// written dtype), `tensors` in order, and the files of [`WriteOptions::carry_from`].
 ///
 /// # Errors
-/// [`Error::Input`] when `dir` exists and is not empty, when two tensors have one name, or when values do not
-/// fit their shape or the number format; [`Error::Io`] when a file cannot be read or written. Nothing is left
-/// behind then.
+/// [`Error::Input`] when `dir` exists and is not empty, when two tensors have one name, or when
+/// values do not fit their shape or the number format; [`Error::Io`] when a file cannot be read or
+/// written. Nothing is left behind then.
 pub fn write_checkpoint(
     dir: &Path,
     config: &Map<String, Value>,
@@ -118,11 +119,11 @@ pub fn write_checkpoint(
     Ok(directory.commit()?)
 }
 
-/// [`write_checkpoint`] into the existing directory `dir`, for a caller that adds files of its own before an
-/// [`AtomicDirectory::commit`]. Returns what it has written.
+/// Does what [`write_checkpoint`] does within the existing directory `dir`, for a caller that adds
+/// files before an [`AtomicDirectory::commit`]. Returns the written files.
 ///
 /// # Errors
-/// As [`write_checkpoint`], but for what had been written until then.
+/// As [`write_checkpoint`], but files written before the failure remain.
 pub fn write_checkpoint_files(
     dir: &Path,
     config: &Map<String, Value>,
@@ -142,7 +143,7 @@ pub fn write_checkpoint_files(
     Ok(written)
 }
 
-/// `config` with the dtype of its weights, under the key it uses already (transformers 5 writes `dtype`, earlier
+/// Sets the dtype in `config`, under the key in use (transformers 5 writes `dtype`, earlier
 /// versions `torch_dtype`) or the one that all versions read.
 fn with_dtype(config: &Map<String, Value>, dtype: WeightDtype) -> Map<String, Value> {
     let mut config = config.clone();
@@ -174,11 +175,11 @@ fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(copied)
 }
 
-/// Writes tensors alone into the existing directory `dir`, sharded as asked, for [`Checkpoint`](super::Checkpoint) to
-/// read. Returns what it has written.
+/// Writes only tensors into the existing directory `dir`, for [`Checkpoint`](super::Checkpoint) to
+/// read. Returns the written files.
 ///
 /// # Errors
-/// As [`write_checkpoint`], but for what had been written until then.
+/// As [`write_checkpoint`], but files written before the failure remain.
 pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<Vec<PathBuf>> {
     let mut names = HashSet::new();
     let mut total_bytes = 0;
@@ -222,7 +223,8 @@ pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) ->
     Ok(written)
 }
 
-/// Values in a tensor of this shape, few enough that the bytes of a checkpoint can be summed without overflow.
+/// Number of values of this shape. It is bounded so that the bytes of a checkpoint can be summed
+/// without overflow.
 fn element_count(tensor: &Tensor) -> Result<usize> {
     let count = tensor.shape.iter().try_fold(1_usize, |count, &size| count.checked_mul(size));
     count.filter(|&count| count as u64 <= 1 << 40).ok_or_else(|| {

@@ -1,29 +1,39 @@
-//! The supported families, and all that tells them apart in config.json: one table. Whether a checkpoint then has biases,
-//! head norms or windows is a value of [`ModelConfig`](super::ModelConfig); nothing else asks for the family.
+//! The supported families, each in a file of its own below `family/`: the facts that config.json
+//! does not state. Biases, head norms and windows of a checkpoint are values of
+//! [`ModelConfig`](super::ModelConfig); no other code asks for the family.
 
-/// A family of models that share the one decoder block, and what it takes for granted.
+mod llama;
+mod mistral;
+mod qwen2;
+mod qwen3;
+
+/// All supported families.
+static FAMILIES: [&Family; 4] = [&qwen2::FAMILY, &qwen3::FAMILY, &llama::FAMILY, &mistral::FAMILY];
+
+/// A family of models that share the one decoder block, with its conventions.
 #[derive(Debug, PartialEq)]
 pub struct Family {
-    /// What people call it.
+    /// Name for people.
     pub name: &'static str,
-    /// What config.json calls it.
+    /// `model_type` in config.json.
     pub model_type: &'static str,
-    /// The class that `architectures` names for a language model of this family.
+    /// Class of a language model of this family, in `architectures` of config.json.
     pub architecture: &'static str,
-    /// What config.json need not say.
+    /// Values of keys that config.json leaves out.
     pub(super) defaults: Defaults,
-    /// What `attention_bias` adds to.
+    /// Projections that `attention_bias` adds biases to.
     pub(super) attention_bias: AttentionBias,
     /// Whether every query and key head is RMS-normed before rotation.
     pub(super) qk_norm: bool,
-    /// Which layers attend through a sliding window.
+    /// Layers that attend through a sliding window.
     pub(super) windows: Windows,
-    /// Flags that some loaders read and others ignore, so that the model trained with them cannot be known.
+    /// Flags that some loaders read and others ignore, so that it is not known how the model was
+    /// trained.
     pub(super) unheeded: &'static [&'static str],
 }
 
-/// What a family's configuration class in transformers holds for keys that config.json lacks. The numbers not
-/// listed here are the same for all families.
+/// Defaults of the family's configuration class in transformers. Defaults that all families share
+/// are not listed.
 #[derive(Debug, PartialEq)]
 pub(super) struct Defaults {
     pub vocab_size: usize,
@@ -44,97 +54,54 @@ pub(super) enum AttentionBias {
     QkvAlways,
 }
 
-/// Which layers attend through the window of `sliding_window`.
+/// Layers that attend through the window of `sliding_window`.
 #[derive(Debug, PartialEq)]
 pub(super) enum Windows {
-    /// None.
+    /// No layer.
     Never,
-    /// All.
+    /// All layers.
     Always,
-    /// Those from `max_window_layers` on, if `use_sliding_window` is true.
+    /// Layers from `max_window_layers` on, if `use_sliding_window` is true.
     IfUsed,
 }
 
-static FAMILIES: [Family; 4] = [
-    // Qwen 2 and 2.5.
-    Family {
-        name: "Qwen 2",
-        model_type: "qwen2",
-        architecture: "Qwen2ForCausalLM",
-        defaults: Defaults {
-            vocab_size: 151_936,
-            intermediate_size: 22_016,
-            kv_heads: Some(32),
-            head_dim: None,
-            max_position_embeddings: 32_768,
-        },
-        attention_bias: AttentionBias::QkvAlways,
-        qk_norm: false,
-        windows: Windows::IfUsed,
-        unheeded: &["mlp_bias"],
-    },
-    // Qwen 3.
-    Family {
-        name: "Qwen 3",
-        model_type: "qwen3",
-        architecture: "Qwen3ForCausalLM",
-        defaults: Defaults {
-            vocab_size: 151_936,
-            intermediate_size: 22_016,
-            kv_heads: Some(32),
-            head_dim: Some(128),
-            max_position_embeddings: 32_768,
-        },
-        attention_bias: AttentionBias::AsConfigured,
-        qk_norm: true,
-        windows: Windows::IfUsed,
-        unheeded: &["mlp_bias"],
-    },
-    // Llama 2 and 3, DeepSeek-Math and the many that took this shape.
-    Family {
-        name: "Llama",
-        model_type: "llama",
-        architecture: "LlamaForCausalLM",
-        defaults: Defaults {
-            vocab_size: 32_000,
-            intermediate_size: 11_008,
-            kv_heads: None,
-            head_dim: None,
-            max_position_embeddings: 2048,
-        },
-        attention_bias: AttentionBias::AsConfigured,
-        qk_norm: false,
-        windows: Windows::Never,
-        unheeded: &[],
-    },
-    // Mistral 7B.
-    Family {
-        name: "Mistral",
-        model_type: "mistral",
-        architecture: "MistralForCausalLM",
-        defaults: Defaults {
-            vocab_size: 32_000,
-            intermediate_size: 14_336,
-            kv_heads: Some(8),
-            head_dim: None,
-            max_position_embeddings: 131_072,
-        },
-        attention_bias: AttentionBias::AsConfigured,
-        qk_norm: false,
-        windows: Windows::Always,
-        unheeded: &["attention_bias", "mlp_bias"],
-    },
-];
-
 impl Family {
-    /// The one that config.json calls so.
-    pub(super) fn of(model_type: &str) -> Option<&'static Self> {
-        FAMILIES.iter().find(|family| family.model_type == model_type)
+    /// Finds the family with this `model_type`.
+    pub(super) fn find(model_type: &str) -> Option<&'static Self> {
+        FAMILIES.into_iter().find(|family| family.model_type == model_type)
     }
 
-    /// As in a sentence: "qwen2, qwen3, llama and mistral".
-    pub(super) fn all() -> String {
-        let [all @ .., last] = FAMILIES.each_ref().map(|family| family.model_type);
+    /// Lists all families for a sentence: "qwen2, qwen3, llama and mistral".
+    pub(super) fn list() -> String {
+        let [all @ .., last] = FAMILIES.map(|family| family.model_type);
         format!("{} and {last}", all.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn every_file_of_a_family_is_listed_and_has_a_checkpoint_to_compare_with() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let files = fs::read_dir(root.join("src/config/family")).unwrap();
+        let stem = |file: fs::DirEntry| file.path().file_stem().unwrap().to_str().unwrap().to_owned();
+        let mut stems: Vec<String> = files.map(|file| stem(file.unwrap())).collect();
+        let mut listed = FAMILIES.map(|family| family.model_type);
+        stems.sort();
+        listed.sort();
+        assert_eq!(stems, listed);
+        for model_type in listed {
+            let checkpoints = fs::read_dir(root.join("tests/fixtures/models")).unwrap();
+            let quoted = format!("\"{model_type}\"");
+            let has_one = checkpoints
+                .map(|dir| dir.unwrap().path().join("config.json"))
+                .any(|config| fs::read_to_string(config).is_ok_and(|json| json.contains(&quoted)));
+            assert!(has_one, "add a tiny {model_type} checkpoint of transformers to tests/fixtures/models");
+        }
     }
 }

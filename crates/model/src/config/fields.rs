@@ -7,12 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::{Error, Result};
 
-/// One JSON object of config.json: the whole, or the one under a key. A key that holds null counts as absent.
+/// One JSON object of config.json: the whole, or the one under a key. A key that holds null counts
+/// as absent.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a> {
     pub path: &'a Path,
     pub object: &'a Map<String, Value>,
-    /// What stands before a key in messages: empty, or the name of the enclosing key and a dot.
+    /// Prefix of keys in messages: empty, or the enclosing key and a dot.
     pub prefix: &'a str,
 }
 

@@ -1,16 +1,16 @@
-//! Which layers attend through a sliding window.
+//! Sliding windows of layers.
 
 use super::family::{Family, Windows};
 use super::fields::Fields;
 use super::{MAX_DIMENSION, MAX_POSITIONS};
 use crate::Result;
 
-/// transformers' default where a family slides and names no width.
+/// transformers' default width.
 const DEFAULT_WINDOW: usize = 4096;
-/// First sliding layer of Qwen where config.json does not say.
+/// transformers' default of Qwen's first sliding layer.
 const DEFAULT_MAX_WINDOW_LAYERS: usize = 28;
 
-/// The width of the window of each layer, `[layers]`.
+/// Reads the width of each layer's window, `[layers]`.
 pub(super) fn read(config: Fields, family: &Family, layers: usize) -> Result<Vec<Option<usize>>> {
     let width = match config.object.get("sliding_window") {
         None => Some(DEFAULT_WINDOW),

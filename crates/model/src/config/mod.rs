@@ -1,5 +1,5 @@
-//! What config.json says about a model, resolved: every default filled in as the family's configuration class in
-//! transformers (4 or 5) fills it, every number bounded, and whatever would change the mathematics refused by name.
+//! config.json, resolved: defaults are those of the family's configuration class in transformers (4
+//! or 5), numbers are bounded, and keys that would change the mathematics are refused by name.
 
 mod family;
 mod fields;
@@ -18,10 +18,10 @@ use fields::Fields;
 
 pub use family::Family;
 
-/// Largest number of features or tokens in any one dimension: far above every published model, and small enough
-/// that the product of two of them, times the layers, fits 64 bits.
+/// Largest dimension: far above every published model, and so small that the product of two, times
+/// the layers, fits 64 bits.
 const MAX_DIMENSION: usize = 1 << 24;
-/// Largest position count. Positions are exact in f32 up to here.
+/// Largest number of positions. Up to here they are exact in f32.
 const MAX_POSITIONS: usize = 1 << 24;
 const MAX_LAYERS: usize = 1 << 12;
 
@@ -58,12 +58,12 @@ pub struct ModelConfig {
     pub mlp_bias: bool,
     /// Whether every query and key head is RMS-normed before rotation.
     pub qk_norm: bool,
-    /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself and the `w - 1`
-    /// before it.
+    /// Attention window of each layer, `[layers]`, in tokens: with `Some(w)` a token sees itself
+    /// and the `w - 1` before it.
     pub sliding_window: Vec<Option<usize>>,
     /// Rotary embedding of every layer.
     pub rope: Rope,
-    /// config.json itself, in its own order, with the keys that mean nothing here.
+    /// The whole config.json in its own order, with unused keys.
     pub json: Map<String, Value>,
 }
 
@@ -71,9 +71,10 @@ impl ModelConfig {
     /// Reads `dir/config.json`.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) when there is none, [`Error::Invalid`](crate::Error::Invalid) when it is
-    /// malformed or contradicts itself, and [`Error::Unsupported`](crate::Error::Unsupported) when it asks for
-    /// other mathematics than this decoder's; each names the key.
+    /// [`Error::Io`](crate::Error::Io) when there is none,
+    /// [`Error::Invalid`](crate::Error::Invalid) when it is malformed or contradicts itself, and
+    /// [`Error::Unsupported`](crate::Error::Unsupported) when it asks for other mathematics than
+    /// this decoder's; each names the key.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("config.json");
         let json = json_file::read_object(&path)?;
@@ -131,8 +132,8 @@ impl ModelConfig {
 }
 
 impl ModelConfig {
-    /// Tokens of context that the model can be used with: its position embeddings, stretched where the rotary
-    /// embedding says so and the number does not include it yet.
+    /// Usable context in tokens: the position embeddings, stretched as the rotary embedding says,
+    /// if their number does not include that yet.
     pub fn context(&self) -> usize {
         let stretched = |positions: usize, factor: f64| (positions as f64 * factor) as usize;
         let context = match *self.rope.scaling() {
@@ -153,8 +154,8 @@ fn read_family(config: Fields) -> Result<&'static Family> {
     let Some(model_type) = config.text("model_type")? else {
         return Err(config.invalid("model_type", "is missing"));
     };
-    let Some(family) = Family::of(model_type) else {
-        let what = format!("{model_type:?} is not supported ({} are)", Family::all());
+    let Some(family) = Family::find(model_type) else {
+        let what = format!("{model_type:?} is not supported ({} are)", Family::list());
         return Err(config.unsupported("model_type", what));
     };
     let architectures = config.texts("architectures")?.unwrap_or_default();

@@ -1,5 +1,6 @@
-//! The rotary embedding that config.json asks for: `rope_parameters` of transformers 5, or `rope_scaling` and
-//! `rope_theta` of transformers 4. Defaults and precedence are those of transformers' `modeling_rope_utils`.
+//! Rotary embedding in config.json: `rope_parameters` of transformers 5, or `rope_scaling` and
+//! `rope_theta` of transformers 4. Defaults and precedence are those of transformers'
+//! `modeling_rope_utils`.
 
 use serde_json::Value;
 
@@ -9,12 +10,12 @@ use crate::rope::{Rope, RopeScaling};
 use crate::{Error, Result};
 
 const DEFAULT_THETA: f64 = 10_000.0;
-/// Below, logarithms of the base lose their meaning; above, f32 powers of it overflow.
+/// Below this, logarithms of the base are meaningless; above, f32 powers of it overflow.
 const THETA: std::ops::RangeInclusive<f64> = 1.001..=1e15;
 const FACTOR: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 const POSITIVE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Reads the rotary embedding of heads of `head_dim` features out of the whole of config.json.
+/// Reads the rotary embedding of heads of `head_dim` features from the whole config.json.
 pub(super) fn read(config: Fields, head_dim: usize, max_position_embeddings: usize) -> Result<Rope> {
     if !head_dim.is_multiple_of(2) {
         return Err(
@@ -36,7 +37,7 @@ pub(super) fn read(config: Fields, head_dim: usize, max_position_embeddings: usi
         return read_one(config, fields, head_dim, max_position_embeddings);
     }
 
-    // Keyed by the type of layer. Every layer here shares one table.
+    // Keyed by the type of layer, but all layers here share one table.
     let mut shared: Option<(&str, Rope)> = None;
     for (layer_type, value) in object.iter().filter(|(_, value)| !value.is_null()) {
         let Some(object) = value.as_object() else {

@@ -6,7 +6,8 @@ use super::Family;
 use super::fields::{Fields, shown};
 use crate::Result;
 
-/// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or empty.
+/// Keys of neighbouring architectures that change the mathematics, unless null, false, zero or
+/// empty.
 const REFUSED_EXTENSIONS: [&str; 17] = [
     "alibi",
     "attention_chunk_size",
@@ -38,7 +39,7 @@ const REFUSED_SCALES: [&str; 7] = [
     "scale_emb",
 ];
 
-/// Refuses, by name, what would change the mathematics and is not implemented.
+/// Refuses by name keys that would change the mathematics in a way that is not implemented.
 pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
     if let Some(activation) = config.text("hidden_act")?
         && !["silu", "swish"].contains(&activation)

@@ -1,7 +1,8 @@
-//! Bounds on what the stages of a tokenizer make of a text: a file may list normalizers that each double it.
+//! Bounds on the growth of a text in a tokenizer's stages: a file may list normalizers that each
+//! double it.
 //!
-//! The stages of a list run one by one, and each leaves a text that is not much longer than the first. What replaces by
-//! texts of the file's own, a stage that can multiply at once, is measured before it runs.
+//! Stages run one by one, and each result is checked. A stage that replaces by texts of the file,
+//! and so can multiply at once, is measured before it runs.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,32 +14,32 @@ use tokenizers::{
     PreTokenizer, PreTokenizerWrapper, Result,
 };
 
-/// How many times as long as the text before, in bytes, the text behind the normalizers, the pre-tokenizers or the decoders
-/// may be. Compatibility forms make eleven times as much of a character, byte-level alphabets twice.
+/// Largest growth of a text in bytes by the normalizers, the pre-tokenizers or the decoders.
+/// Compatibility forms make a character eleven times as long, byte-level alphabets twice.
 const MAX_GROWTH: usize = 16;
-/// What short texts may grow by besides, in bytes.
+/// Further growth allowed for short texts, in bytes.
 const ALLOWANCE: usize = 4096;
 
-/// Bytes of text that may be made from `length` bytes.
+/// Most bytes that may result from `length` bytes.
 pub(super) fn allowed(length: usize) -> usize {
     length.saturating_mul(MAX_GROWTH).saturating_add(ALLOWANCE)
 }
 
-/// A normalizer for all the pieces of one text.
+/// Normalizer for all pieces of one text.
 pub(super) struct BoundedNormalizer<'a> {
     normalizer: &'a NormalizerWrapper,
-    /// Bytes that may still be made.
+    /// Remaining bytes.
     left: AtomicUsize,
     exceeded: AtomicBool,
 }
 
 impl<'a> BoundedNormalizer<'a> {
-    /// For pieces of a text of so many bytes.
+    /// Wraps a normalizer for the pieces of a text of `length` bytes.
     pub fn new(normalizer: &'a NormalizerWrapper, length: usize) -> Self {
         Self { normalizer, left: allowed(length).into(), exceeded: false.into() }
     }
 
-    /// An error if a piece has grown too long. The library takes no notice of what `normalize` returns.
+    /// An error if a piece has grown too long. The library ignores the result of `normalize`.
     pub fn check(&self) -> Result<()> {
         if self.exceeded.load(Relaxed) { Err(too_long("normalizer")) } else { Ok(()) }
     }
@@ -74,13 +75,13 @@ impl Normalizer for BoundedNormalizer<'_> {
     }
 }
 
-/// Splits the pieces of a text of `length` bytes as `pre_tokenizer` does.
+/// Applies `pre_tokenizer` to the pieces of a text of `length` bytes.
 pub(super) fn pre_tokenize(
     pre_tokenizer: &PreTokenizerWrapper,
     pieces: &mut PreTokenizedString,
     length: usize,
 ) -> Result<()> {
-    // The normalizers have had their share.
+    // The normalizers had their own budget.
     pre_tokenize_within(pre_tokenizer, pieces, allowed(2 * length))
 }
 
@@ -96,7 +97,7 @@ fn pre_tokenize_within(
     if total_length(pieces)? > allowed { Err(too_long("pre-tokenizer")) } else { Ok(()) }
 }
 
-/// Bytes in the pieces that are not yet tokens.
+/// Bytes of the pieces without tokens.
 fn total_length(pieces: &mut PreTokenizedString) -> Result<usize> {
     let total = Cell::new(0);
     pieces.normalize(|piece| {
@@ -106,7 +107,7 @@ fn total_length(pieces: &mut PreTokenizedString) -> Result<usize> {
     Ok(total.get())
 }
 
-/// The text that `decoder` makes of `tokens`.
+/// Decodes `tokens`.
 pub(super) fn decode(decoder: Option<&DecoderWrapper>, tokens: Vec<String>) -> Result<String> {
     let Some(decoder) = decoder else { return Ok(tokens.join(" ")) };
     let allowed = allowed(length(&tokens));
@@ -138,15 +139,15 @@ fn length(tokens: &[String]) -> usize {
     tokens.iter().map(String::len).sum()
 }
 
-/// How many bytes `text` has when replaced; where that is surely within `limit`, some number that is, too.
+/// Bytes of `text` after the replacement, or an upper bound if that is within `limit`.
 fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize> {
     let content = replace.content.len();
-    // It matches at each byte and at the end, at the most.
+    // It matches at most at each byte and at the end.
     let at_most = (text.len() + 1).saturating_mul(content).saturating_add(text.len());
     if at_most <= limit {
         return Ok(at_most);
     }
-    // The pattern is not for others to see, but the same one with another content tells how often it matches.
+    // The pattern is private, but with another content it tells how often it matches.
     let with = |content: &str| -> Result<usize> {
         let mut copy = serde_json::to_value(replace)?;
         copy["content"] = content.into();
@@ -157,7 +158,8 @@ fn replaced_length(replace: &Replace, text: &str, limit: usize) -> Result<usize>
     Ok(kept.saturating_add((with("x")? - kept).saturating_mul(content)))
 }
 
-/// How many bytes `map` makes of `text`, or some number above `limit`. Taken part by part, so that a bomb stays small.
+/// Bytes that `map` makes of `text`, or any number above `limit`. Works part by part, so that a
+/// bomb stays small.
 fn mapped_length(map: &Precompiled, text: &str, limit: usize) -> usize {
     let mut length = 0_usize;
     for c in text.chars() {

@@ -1,20 +1,21 @@
-//! How a text goes on, of tokenizers that mark how one begins: with a space before its first word.
+//! Continued texts, for tokenizers that put a space before the first word of a text.
 
 use tokenizers::normalizers::Sequence as Normalizers;
 use tokenizers::pre_tokenizers::metaspace::PrependScheme;
 use tokenizers::pre_tokenizers::sequence::Sequence as PreTokenizers;
 use tokenizers::{NormalizerWrapper, PreTokenizerWrapper};
 
-/// The stages of a tokenizer without the mark.
+/// Stages of the tokenizer without the mark.
 #[derive(Debug)]
 pub(super) struct Continuation {
     pub normalizer: Option<NormalizerWrapper>,
     pub pre_tokenizer: Option<PreTokenizerWrapper>,
-    /// Whether the mark is put before each piece between added tokens; else only where the whole text begins.
+    /// Whether each piece between added tokens gets the mark, or only the beginning of the whole
+    /// text.
     pub marks_each_piece: bool,
 }
 
-/// What marks a beginning.
+/// The mark of a beginning.
 #[derive(Default)]
 struct Marks {
     pieces: bool,
@@ -22,7 +23,7 @@ struct Marks {
 }
 
 impl Continuation {
-    /// Of a tokenizer with these stages; nothing where they mark no beginning.
+    /// Makes the encoder for a tokenizer with these stages; None if they mark no beginning.
     pub fn of(
         normalizer: Option<&NormalizerWrapper>,
         pre_tokenizer: Option<&PreTokenizerWrapper>,

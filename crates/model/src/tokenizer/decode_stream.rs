@@ -1,18 +1,19 @@
-//! Decoding token by token, with the same text in the end as decoding everything at once.
+//! Decoding token by token. The pieces together equal the text decoded at once.
 
 use tokenizers::DecoderWrapper;
 
 use super::Tokenizer;
 use crate::Result;
 
-/// Tokens decoded together at most. Reached only where decoded text stays empty or unfinished for this long.
+/// Most tokens decoded together, reached only if decoded text stays empty or unfinished for this
+/// long.
 const MAX_WINDOW: usize = 64;
 
 /// Turns sampled tokens into text as soon as the text is final.
 ///
-/// The pieces returned by [`push`](Self::push) and [`finish`](Self::finish), one after the other, are the
-/// [`decode`](Tokenizer::decode) of all tokens pushed, and none of them splits a character. The cost of a token
-/// does not depend on how many came before.
+/// The pieces returned by [`push`](Self::push) and [`finish`](Self::finish), one after the other,
+/// are the [`decode`](Tokenizer::decode) of all tokens pushed, and none of them splits a character.
+/// The cost of a token does not depend on how many came before.
 #[derive(Debug)]
 pub struct DecodeStream<'a> {
     tokenizer: &'a Tokenizer,
@@ -22,10 +23,10 @@ pub struct DecodeStream<'a> {
 
 #[derive(Debug)]
 enum State {
-    /// Every token is a run of bytes: what is waiting is the beginning of one character.
+    /// Every token is a run of bytes. The waiting bytes begin one character.
     Bytes(Vec<u8>),
-    /// Any other decoder may look at neighbouring tokens, so each is decoded behind `context`, whose text is
-    /// already out, and the text that this adds is the new piece.
+    /// Any other decoder may look at neighbouring tokens. So a token is decoded after `context`,
+    /// whose text is out, and the text that it adds is the new piece.
     Window { context: Vec<u32>, pending: Vec<u32>, holds_byte_tokens: bool },
 }
 
@@ -42,7 +43,7 @@ impl<'a> DecodeStream<'a> {
         Self { tokenizer, skip_special, state }
     }
 
-    /// Takes the next token; returns the text that became final, often empty.
+    /// Adds the next token. Returns the text that became final, often empty.
     ///
     /// # Errors
     /// As [`Tokenizer::decode`].
@@ -55,8 +56,8 @@ impl<'a> DecodeStream<'a> {
             }
             State::Window { pending, holds_byte_tokens, .. } => {
                 pending.push(id);
-                // One invalid byte turns its whole run of byte tokens into replacement characters, so a run is
-                // final only when another token ends it.
+                // One invalid byte turns its run of byte tokens into replacement characters, so a
+                // run is final only when another token ends it.
                 if *holds_byte_tokens && is_byte_token(&token) {
                     return Ok(String::new());
                 }
@@ -65,7 +66,7 @@ impl<'a> DecodeStream<'a> {
         }
     }
 
-    /// Ends the stream: returns what was still waiting, an unfinished character as U+FFFD.
+    /// Ends the stream and returns the waiting text, an unfinished character as U+FFFD.
     ///
     /// # Errors
     /// As [`Tokenizer::decode`].
@@ -76,7 +77,8 @@ impl<'a> DecodeStream<'a> {
         }
     }
 
-    /// Decodes the pending tokens behind their context and, where the result is final, makes them the context.
+    /// Decodes the pending tokens after their context. If the result is final, they become the
+    /// context.
     fn advance(&mut self, end: bool) -> Result<String> {
         let State::Window { context, pending, .. } = &mut self.state else { return Ok(String::new()) };
         if pending.is_empty() {
@@ -86,7 +88,7 @@ impl<'a> DecodeStream<'a> {
         let window = [context.as_slice(), pending.as_slice()].concat();
         let whole = self.tokenizer.decode(&window, false)?;
         let at_limit = end || window.len() >= MAX_WINDOW;
-        // A replacement character at the end may be the first bytes of a character still to come.
+        // A replacement character at the end may be the start of an unfinished character.
         if whole.ends_with('\u{FFFD}') && !at_limit {
             return Ok(String::new());
         }
@@ -95,8 +97,8 @@ impl<'a> DecodeStream<'a> {
             None if at_limit => self.tokenizer.decode(pending, false)?,
             None => return Ok(String::new()),
         };
-        // A context without text would make the next token look like the first one, whose leading space some
-        // decoders strip.
+        // Without a text before it the next token would look like the first one, whose leading
+        // space some decoders strip.
         let alone = self.tokenizer.decode(pending, false)?;
         *context = if alone.is_empty() && !at_limit { window } else { std::mem::take(pending) };
         pending.clear();
@@ -104,8 +106,8 @@ impl<'a> DecodeStream<'a> {
     }
 }
 
-/// Removes from `waiting` everything but the possible beginning of a character, and returns it as text. Cuts
-/// where `String::from_utf8_lossy` cuts, hence the same replacement characters.
+/// Takes all complete text from `waiting`, and leaves the possible beginning of a character. Cuts
+/// like `String::from_utf8_lossy`, so replacement characters agree.
 fn take_characters(waiting: &mut Vec<u8>) -> String {
     let mut unfinished = 0;
     let mut checked = 0;
@@ -124,14 +126,14 @@ fn take_characters(waiting: &mut Vec<u8>) -> String {
     text
 }
 
-/// The bytes of a byte-level token, or of its text where it is not written in the byte-level alphabet (as added
-/// tokens may not be).
+/// The bytes of a byte-level token, or of its text if that is not in the byte-level alphabet, as
+/// for some added tokens.
 fn token_bytes(token: &str) -> Vec<u8> {
     token.chars().map(byte_of).collect::<Option<_>>().unwrap_or_else(|| token.as_bytes().to_vec())
 }
 
-/// The byte that GPT-2's alphabet writes as `c`: printable Latin-1 stands for itself, and the 68 other bytes, in
-/// order, are the characters from U+0100.
+/// The byte that GPT-2's alphabet writes as `c`: printable Latin-1 stands for itself, and the 68
+/// other bytes, in order, are the characters from U+0100.
 fn byte_of(c: char) -> Option<u8> {
     let itself = |byte: u8| matches!(byte, b'!'..=b'~' | 0xA1..=0xAC | 0xAE..=0xFF);
     match u8::try_from(c) {

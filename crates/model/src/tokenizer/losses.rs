@@ -1,15 +1,15 @@
-//! What of a text has no token.
+//! Characters of a text that have no token.
 //!
-//! A byte-pair vocabulary without an unknown token (a character-level one, say) may lack a character; like transformers we
-//! then leave it out, and the text says something else: the user should know. What normalizers and pre-tokenizers take
-//! away on purpose is gone before a piece comes here.
+//! A byte-pair vocabulary without an unknown token (a character-level one, say) may lack a
+//! character. Like transformers we leave it out, and tell the user, as the text changes. Characters
+//! that normalizers and pre-tokenizers remove on purpose never come here.
 
 use std::sync::{Mutex, PoisonError};
 
 use tokenizers::normalizer::Range;
 use tokenizers::{Model, ModelWrapper, NormalizedString, Token};
 
-/// What has been lost since it was last asked for.
+/// Losses since the last report.
 #[derive(Debug, Default)]
 pub(super) struct Losses(Mutex<Option<Loss>>);
 
@@ -22,7 +22,7 @@ struct Loss {
 }
 
 impl Losses {
-    /// The tokens of a piece of text, as the model of the tokenizer makes them.
+    /// Tokenizes a piece of text by the tokenizer's model.
     pub fn tokenize(&self, model: &ModelWrapper, piece: &NormalizedString) -> tokenizers::Result<Vec<Token>> {
         let tokens = model.tokenize(piece.get())?;
         if !cover(&tokens, piece.get()) {
@@ -36,7 +36,7 @@ impl Losses {
         Ok(tokens)
     }
 
-    /// What has been lost since the last call, as a sentence.
+    /// Reports the losses since the last call, as a sentence.
     pub fn take(&self) -> Option<String> {
         let Loss { first, characters } = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(match characters - 1 {
@@ -49,7 +49,8 @@ impl Losses {
 
 impl Loss {
     fn of(model: &ModelWrapper, piece: &NormalizedString) -> Self {
-        // As the user wrote it: a piece may be in the byte-level alphabet, with several characters for one.
+        // The user's spelling: a piece may be in the byte-level alphabet, with several characters
+        // for one.
         let original = |at| piece.convert_offsets(Range::Normalized(at));
         let mut lost: Vec<_> = without_tokens(model, piece.get()).into_iter().filter_map(original).collect();
         lost.dedup();
@@ -66,14 +67,14 @@ impl Loss {
     }
 }
 
-/// Whether tokens account for every byte. A model that leaves something out counts on without it, so that the last token
-/// ends too early.
+/// Whether tokens cover every byte. A model that leaves something out does not count it, so its
+/// last token ends too early.
 fn cover(tokens: &[Token], text: &str) -> bool {
     tokens.last().map_or(0, |token| token.offsets.1) == text.len()
 }
 
-/// Where the characters are that have no tokens of their own. There may be none: a character may have a token only within
-/// a word, say.
+/// Ranges of characters that have no token of their own. There may be none, as a character may have
+/// a token only within a word.
 fn without_tokens(model: &ModelWrapper, text: &str) -> Vec<std::ops::Range<usize>> {
     let has_none = |at: &std::ops::Range<usize>| {
         let character = &text[at.clone()];

@@ -1,4 +1,4 @@
-//! Bounds on what a tokenizer.json says of its parts, checked before the library builds them.
+//! Bounds on the parts of a tokenizer.json, checked before the library builds them.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,24 +7,24 @@ use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 use super::bounds::BoundedNormalizer;
 use crate::json_file::{Distinct, quoted};
 
-/// Containers within containers in a part; real ones have about six.
+/// Deepest nesting in a part; real ones have about six levels.
 const MAX_DEPTH: usize = 16;
-/// Stages in all the lists of a part; real ones have up to a dozen.
+/// Most stages of a part; real ones have up to a dozen.
 const MAX_STAGES: usize = 64;
 /// Longest text that a part inserts, in bytes.
 const MAX_INSERTED: usize = 1024;
 /// Longest regular expression, in bytes.
 const MAX_PATTERN: usize = 64 << 10;
-/// Pieces that a post-processor adds to a text, and ids that a piece may stand for.
+/// Most pieces that a post-processor adds to a text, and most ids of a piece.
 const MAX_PIECES: usize = 64;
-/// Longest unknown token, prefix or suffix of a model, in bytes: it may be copied for each character.
+/// Longest unknown token, prefix or suffix of a model, in bytes. Each character may need a copy.
 const MAX_AFFIX: usize = 64;
-/// Longest word that a WordPiece model looks at, in characters: it takes the square of it. Real ones say 100.
+/// Longest word of a WordPiece model, in characters; its time is quadratic. Real ones say 100.
 const MAX_WORD: u64 = 256;
-/// Longest token, in bytes, as it is written and as it is normalized.
+/// Longest token, in bytes, before and after normalization.
 pub(super) const MAX_TOKEN: usize = 4096;
 
-/// The parts of the file that have bounds.
+/// Parts of the file with bounds.
 #[derive(Deserialize)]
 struct Parts {
     normalizer: Option<Distinct>,
@@ -50,7 +50,7 @@ struct AddedTokenPart {
     normalized: Option<bool>,
 }
 
-/// Checks the parts of a tokenizer.json; the error is a sentence without a subject.
+/// Checks the parts of a tokenizer.json. An error is a sentence without a subject.
 pub(super) fn check(file: &[u8]) -> Result<(), String> {
     let not_valid = |e: serde_json::Error| format!("is not a valid tokenizer: {e}");
     let parts: Parts = serde_json::from_slice(file).map_err(not_valid)?;
@@ -84,7 +84,7 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
     check_added(&parts)
 }
 
-/// Added tokens are found in a text that has been normalized, so the library normalizes them too.
+/// Added tokens are searched in normalized text, so the library normalizes them too.
 fn check_added(parts: &Parts) -> Result<(), String> {
     let normalizer: Option<NormalizerWrapper> = match &parts.normalizer {
         Some(Distinct(part)) if !part.is_null() && !parts.added_tokens.is_empty() => {
@@ -111,7 +111,7 @@ fn check_added(parts: &Parts) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a value of a part, which stands under `key`.
+/// Checks a value of a part under `key`.
 fn check_part(value: &Value, key: &str, depth: usize, stages: &mut usize) -> Result<(), String> {
     let Some(depth) = depth.checked_sub(1) else {
         return Err(format!("that nests more than {MAX_DEPTH} deep"));
@@ -151,7 +151,8 @@ fn check_part(value: &Value, key: &str, depth: usize, stages: &mut usize) -> Res
     }
 }
 
-/// The library reserves memory for as many entries as a map of characters claims in its first four bytes.
+/// The library allocates the number of entries that a map of characters claims in its first four
+/// bytes.
 fn check_charsmap(base64: &str) -> Result<(), String> {
     let digit = |c: u8| match c {
         b'A'..=b'Z' => u64::from(c - b'A'),
@@ -160,7 +161,7 @@ fn check_charsmap(base64: &str) -> Result<(), String> {
         b'+' => 62,
         _ => 63,
     };
-    // Eight digits are six bytes, of which the first four are the length, the lowest first.
+    // Eight digits are six bytes. The first four are the length, little-endian.
     let bits = base64.bytes().take(8).fold(0, |bits, c| bits << 6 | digit(c));
     let claimed =
         u32::from_be_bytes([(bits >> 40) as u8, (bits >> 32) as u8, (bits >> 24) as u8, (bits >> 16) as u8]);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::json_file::{describe, find_object};
 use crate::{Error, Result};
 
-/// The roles transformers knows; each is a key of the files and a variable of chat templates.
+/// Roles of transformers. Each is a key of the files and a variable of chat templates.
 const ROLES: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 
@@ -20,8 +20,8 @@ pub struct SpecialTokens {
 impl SpecialTokens {
     /// Reads `tokenizer_config.json` and, for roles it does not mention, `special_tokens_map.json`.
     ///
-    /// Either file may be missing. A token is a string or an object with the string under `content`; null says
-    /// that the model has no such token.
+    /// Either file may be missing. A token is a string or an object with the string under
+    /// `content`; null says that the model has no such token.
     ///
     /// # Errors
     /// [`Error::Io`] when a file cannot be read, [`Error::Invalid`] when it is malformed.
@@ -64,7 +64,7 @@ impl SpecialTokens {
         self.iter().find_map(|(name, text)| (name == role).then_some(text))
     }
 
-    /// All roles that have a token, with its text.
+    /// All roles with the text of their tokens.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.texts.iter().map(|(role, text)| (*role, text.as_str()))
     }

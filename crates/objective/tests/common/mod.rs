@@ -43,7 +43,8 @@ fn log_ratio(largest: f64) -> impl Strategy<Value = f64> {
     (0.001..largest, any::<bool>()).prop_map(|(size, negative)| if negative { -size } else { size })
 }
 
-/// Responses of some tokens each, with log-ratios up to `spread` in size and one advantage per response.
+/// Responses of some tokens each, with log-ratios up to `spread` in size and one advantage per
+/// response.
 pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
     let token = (-4.0f64..-0.01, log_ratio(spread), 0.0f64..3.0, log_ratio(0.8));
     let response = (-2.0f64..2.0, prop::collection::vec(token, 1..12));
@@ -64,7 +65,8 @@ pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
                     arrays.advantages.push(advantage);
                 }
             }
-            // Some mass or other is kept, and it has changed by as much as the entropy says: any number will do.
+            // Some mass or other is kept, and it has changed by as much as the entropy says: any
+            // number will do.
             arrays.masses = is_truncated.then(|| {
                 let now: Vec<f64> = arrays.logprobs.iter().map(|logprob| logprob * 0.2).collect();
                 let old =

@@ -1,8 +1,10 @@
-//! The binary interfaces of MPI libraries: which one a library has, and what its functions and constants are.
+//! The binary interfaces of MPI libraries: which one a library has, and what its functions and
+//! constants are.
 //!
-//! There are three. Open MPI's handles are addresses of objects in the library. MPICH's, shared by Intel MPI and Cray MPICH, are
-//! numbers of 32 bits. Those of the standard (MPI 5.0, chapter 20) have the size of pointers and small values. The constants
-//! below stand in the `mpi.h` of Open MPI 4.1 and 5.0, of MPICH 4.0 and 5.0, and in `mpi_abi.h`.
+//! There are three. Open MPI's handles are addresses of objects in the library. MPICH's, shared by
+//! Intel MPI and Cray MPICH, are numbers of 32 bits. Those of the standard (MPI 5.0, chapter 20)
+//! have the size of pointers and small values. The constants below stand in the `mpi.h` of Open MPI
+//! 4.1 and 5.0, of MPICH 4.0 and 5.0, and in `mpi_abi.h`.
 
 use crate::error::{Error, Result};
 use crate::launch::Family;
@@ -29,7 +31,7 @@ impl Abi {
 
 /// A handle of a communicator, a datatype or a request, which have the same size in each interface.
 pub(super) trait Handle: Copy + Send + 'static {
-    /// What a request may hold before it is one: the library overwrites it.
+    /// A request's value before the library overwrites it.
     const UNSET: Self;
 }
 
@@ -62,7 +64,7 @@ type Ibcast<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, H, *mut H) -
 type GetLibraryVersion = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
 type AbiGetVersion = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 
-/// What is called of a library, and the constants that it is called with.
+/// The functions and constants of a library.
 pub(super) struct Calls<H> {
     pub init_thread: InitThread,
     pub finalize: unsafe extern "C" fn() -> c_int,

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-/// What one rank gives to an all-gather, and where all of it goes.
+/// One rank's arguments of an all-gather.
 pub(super) struct Gathered<'a> {
     pub own: &'a [u8],
     pub all: &'a mut [u8],
@@ -69,8 +69,9 @@ impl<H: Handle> Calls<H> {
     /// Starts an all-gather.
     ///
     /// # Safety
-    /// As [`send`](Self::send) for what goes, the lengths and the places, and as [`receive`](Self::receive) for what comes. There
-    /// are as many lengths and places as ranks, and all parts lie in `all`.
+    /// As [`send`](Self::send) for what goes, the lengths and the places, and as
+    /// [`receive`](Self::receive) for what comes. There are as many lengths and places as ranks,
+    /// and all parts lie in `all`.
     pub unsafe fn all_gather(&self, gathered: Gathered<'_>) -> Result<H> {
         let Gathered { own, all, lengths, places } = gathered;
         let (count, mut request) = (int(own.len())?, H::UNSET);

@@ -6,7 +6,7 @@ use super::notes::Notes;
 use crate::engine::{Engine, Move, Note, Ticket};
 use crate::error::{Error, Result};
 use crate::host_piece::HostPiece;
-use std::collections::HashMap;
+use crate::under_way::UnderWay;
 use std::ffi::c_int;
 use std::time::{Duration, Instant};
 use std::{mem, thread};
@@ -14,8 +14,8 @@ use std::{mem, thread};
 const TAG: c_int = 1;
 /// How long the others may take for their goodbye: rank 0 may still write a checkpoint.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// How long launchers may take to pass on what a rank says.
-const HEARD: Duration = Duration::from_millis(500);
+/// How long launchers may take to pass on a rank's last output.
+const OUTPUT_DELAY: Duration = Duration::from_millis(500);
 /// How long MPI may take to end everything, before this process ends itself.
 const LAST_RESORT: Duration = Duration::from_secs(10);
 
@@ -23,12 +23,11 @@ pub(super) struct MpiEngine<H: Handle> {
     calls: Calls<H>,
     rank: usize,
     size: usize,
-    tickets: u64,
-    under_way: HashMap<Ticket, Started<H>>,
+    under_way: UnderWay<Started<H>>,
     notes: Notes<H>,
 }
 
-/// What the library reads and writes until its requests have ended.
+/// The memory that the library reads and writes until its requests have ended.
 struct Started<H> {
     pieces: Vec<HostPiece>,
     requests: Vec<H>,
@@ -48,10 +47,11 @@ impl<H: Handle> MpiEngine<H> {
         for from in peers {
             notes.hear(&calls, from).map_err(|error| error.to_string())?;
         }
-        Ok(Self { calls, rank, size, tickets: 0, under_way: HashMap::new(), notes })
+        Ok(Self { calls, rank, size, under_way: UnderWay::default(), notes })
     }
 
-    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is moved.
+    /// Adds to what was started. A piece's bytes stay in their place on the heap when the piece is
+    /// moved.
     fn begin_move(&self, movement: Move<HostPiece>, started: &mut Started<H>) -> Result<()> {
         let calls = &self.calls;
         match movement {
@@ -131,25 +131,21 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
-        let ticket = Ticket(self.tickets);
-        self.tickets += 1;
         let mut started = Started { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
         let begun = moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
-        // Those that did begin are kept whatever became of the others.
-        self.under_way.insert(ticket, started);
+        // The moves that did begin are kept even if others have failed.
+        let ticket = self.under_way.add(started);
         begun.map(|()| ticket)
     }
 
     fn poll(&mut self, ticket: Ticket) -> Result<Option<Vec<HostPiece>>> {
-        let Some(mut started) = self.under_way.remove(&ticket) else {
-            return Err(Error::Engine("nothing of this ticket is under way".into()));
-        };
+        let mut started = self.under_way.take(ticket)?;
         // SAFETY: these are requests that the library has made, and nobody else writes.
         let ended = unsafe { self.calls.have_ended(&mut started.requests) };
         if matches!(ended, Ok(true)) {
             return Ok(Some(started.pieces));
         }
-        self.under_way.insert(ticket, started);
+        self.under_way.put_back(ticket, started);
         ended.map(|_| None)
     }
 
@@ -162,8 +158,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn abort(&mut self, _: &str) {
-        // Launchers drop what ranks have just said when one aborts.
-        thread::sleep(HEARD);
+        // Launchers drop the latest output of ranks when one aborts.
+        thread::sleep(OUTPUT_DELAY);
         // MPI_Abort may wait for a launcher that does not answer.
         let _ = thread::Builder::new().spawn(|| {
             thread::sleep(LAST_RESORT);
@@ -175,8 +171,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
     }
 
     fn close(&mut self) -> Result<()> {
-        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for a reason to end all, before
-        // everybody has said what there was to say.
+        // Rank 0 answers only when all have taken leave: nobody ends, which a launcher may take for
+        // a reason to end all, before everybody has said what there was to say.
         if self.rank == 0 {
             self.until(|engine| Ok(engine.notes.all_are_gone()))?;
             self.notes.say_goodbye(&self.calls)?;
@@ -194,13 +190,14 @@ impl<H: Handle> Engine for MpiEngine<H> {
 }
 
 impl<H: Handle> Drop for MpiEngine<H> {
-    /// What the library may still read or write stays where it is.
+    /// Leaks memory that the library may still read or write.
     fn drop(&mut self) {
         mem::forget(mem::take(&mut self.under_way));
     }
 }
 
-/// Ends this process without the handlers that libraries have left for its end: they may wait for other ranks.
+/// Ends this process without the handlers that libraries have left for its end: they may wait for
+/// other ranks.
 fn exit() -> ! {
     // SAFETY: it does not return, and nothing in this process is used afterwards.
     unsafe { libc::_exit(1) }

@@ -1,4 +1,5 @@
-//! Finding the MPI library: the one that is named, the one beside the launcher, or the one that the system knows.
+//! Finding the MPI library: the one that is named, the one beside the launcher, or the one that the
+//! system knows.
 
 use crate::error::{Error, Result};
 use crate::launch::{Family, Launched};
@@ -22,7 +23,7 @@ const LAUNCHERS: [&str; 9] = [
 ];
 
 impl Family {
-    /// What its libraries are called, by the version of their binary interface.
+    /// The names of its libraries, by the version of their binary interface.
     fn names(self) -> &'static [&'static str] {
         match self {
             #[cfg(target_vendor = "apple")]
@@ -31,7 +32,8 @@ impl Family {
             Self::Mpich => &["libmpi.12.dylib", "libmpi_abi.1.dylib"],
             #[cfg(not(target_vendor = "apple"))]
             Self::OpenMpi => &["libmpi.so.40"],
-            // Debian has a name of its own; the standard interface comes last, since a library may have both.
+            // Debian has a name of its own; the standard interface comes last, since a library may
+            // have both.
             #[cfg(not(target_vendor = "apple"))]
             Self::Mpich => &["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"],
         }
@@ -45,7 +47,8 @@ impl Family {
     }
 }
 
-/// Loads the library that fits the launcher; it stays until the process ends. Returns where it was found, too.
+/// Loads the library that fits the launcher; it stays until the process ends. Returns where it was
+/// found, too.
 ///
 /// # Errors
 /// [`Error::Start`] says what was tried.
@@ -97,7 +100,8 @@ fn candidates(families: &[Family]) -> Vec<PathBuf> {
     families.iter().flat_map(of_family).collect()
 }
 
-/// Where the launcher is installed, as its own variables say, or as the programs show that this process descends from.
+/// The launcher's directory, from its variables or from the programs that this process descends
+/// from.
 fn prefixes() -> Vec<PathBuf> {
     let variables = ["OPAL_PREFIX", "PMIX_PREFIX", "I_MPI_ROOT"];
     let said = variables.iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -127,14 +131,15 @@ fn parent(process: u32) -> Option<u32> {
 }
 
 fn open(path: &Path) -> Result<&'static Library, libloading::Error> {
-    // Parts of Open MPI that it loads itself look for its symbols among the global ones (ompi issue 3705).
+    // Parts of Open MPI that it loads itself look for its symbols among the global ones (ompi issue
+    // 3705).
     // SAFETY: the library runs initialisers of its own when it is loaded. That it is an MPI library, of which these may be
     // expected to be sound, follows from its name, or from the user who has named it.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
     Ok(Box::leak(Box::new(library)))
 }
 
-/// What the loader said.
+/// The loader's message.
 fn told(error: &libloading::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => source.to_string(),

@@ -1,8 +1,10 @@
-//! MPI, found and loaded when ranks begin. Nothing of it is needed to build this program, or to run it alone.
+//! MPI, found and loaded when ranks begin. Nothing of it is needed to build this program, or to run
+//! it alone.
 //!
-//! The only code of this crate that is `unsafe`: a library's functions are called by declarations of our own, since its headers
-//! are not there. `abi.rs` has these declarations and tells libraries apart, `calls.rs` makes the
-//! calls, and `engine.rs` and `notes.rs` keep what travels until it has arrived.
+//! The only code of this crate that is `unsafe`: a library's functions are called by declarations
+//! of our own, since its headers are not there. `abi.rs` has these declarations and tells libraries
+//! apart, `calls.rs` makes the calls, and `engine.rs` and `notes.rs` keep what travels until it has
+//! arrived.
 #![allow(unsafe_code, reason = "functions of a library that is loaded at run time")]
 
 mod abi;
@@ -31,7 +33,8 @@ pub(crate) fn begin(
     let (path, loaded) = library::load(launched)?;
     let (abi, version) = abi::recognise(loaded, &path)?;
     let library = Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
-    // Some libraries end the process by themselves when a launcher is not theirs. Others find one rank alone in each process.
+    // Some libraries end the process by themselves when a launcher is not theirs. Others find one
+    // rank alone in each process.
     if !launched.families.contains(&abi::family(abi, &library.version)) {
         let Library { path, version, launcher, .. } = &library;
         tell(&format!(

@@ -12,10 +12,11 @@ const GOODBYE: u8 = 1;
 /// Notes to one rank that may be under way: more are left out, since it does not take them.
 const MOST_UNDER_WAY: usize = 8;
 
-/// A note as it travels: what it is stands in front. On the heap, where it stays when this is moved.
+/// A note as it travels: what it is stands in front. On the heap, where it stays when this is
+/// moved.
 type Envelope = Vec<u8>;
 
-/// Those that are to come, and those that are under way.
+/// The notes that are awaited, and those under way.
 pub(super) struct Notes<H> {
     /// One for each rank that sends any.
     awaited: Vec<Awaited<H>>,
@@ -66,7 +67,7 @@ impl<H: Handle> Notes<H> {
         Ok(self.posted.is_empty())
     }
 
-    /// What has come.
+    /// The notes that have come.
     pub fn heard(&mut self, calls: &Calls<H>) -> Result<Vec<(usize, Note)>> {
         let mut notes = Vec::new();
         for awaited in &mut self.awaited {
@@ -121,7 +122,7 @@ fn has_ended<H: Handle>(calls: &Calls<H>, request: &mut H) -> Result<bool> {
 }
 
 impl<H> Drop for Notes<H> {
-    /// What the library may still read or write stays where it is.
+    /// Leaks memory that the library may still read or write.
     fn drop(&mut self) {
         mem::forget(mem::take(&mut self.awaited));
         mem::forget(mem::take(&mut self.posted));

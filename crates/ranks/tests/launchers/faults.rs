@@ -1,4 +1,4 @@
-//! What becomes of ranks of which one goes wrong.
+//! Ranks of which one goes wrong.
 
 use crate::launcher::{Ended, Launcher};
 use crate::rank::{DIRECTORY, TIMEOUT};

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A program that starts ranks.
 #[derive(Clone)]
 pub struct Launcher {
-    /// What it calls itself.
+    /// Its name.
     pub name: String,
     pub open_mpi: bool,
     program: PathBuf,
@@ -61,7 +61,8 @@ impl Launcher {
         })
     }
 
-    /// A job of so many ranks of this program. What the environment of the tests says of launchers is not passed on.
+    /// A job of so many ranks of this program. What the environment of the tests says of launchers
+    /// is not passed on.
     pub fn start(&self, ranks: usize, task: &str, variables: &[(&str, &str)]) -> Job {
         let mut command = Command::new(&self.program);
         if self.open_mpi {

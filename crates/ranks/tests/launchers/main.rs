@@ -1,7 +1,8 @@
-//! Ranks as processes that real launchers start: mpirun of Open MPI and of MPICH, whichever are installed.
+//! Ranks as processes that real launchers start: mpirun of Open MPI and of MPICH, whichever are
+//! installed.
 //!
-//! `ISENTROPE_TEST_MPIRUN` may name more launchers, separated by colons. This program is its own ranks: with a task in its
-//! environment it is one of them.
+//! `ISENTROPE_TEST_MPIRUN` may name more launchers, separated by colons. This program is its own
+//! ranks: with a task in its environment it is one of them.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![allow(clippy::print_stdout, reason = "what is not tested here is said")]
 
@@ -29,16 +30,21 @@ fn main() -> ExitCode {
     for launcher in &launchers {
         for (name, test) in TESTS {
             let launcher = launcher.clone();
-            tests.push(Trial::test(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
+            tests.push(deep(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
         }
     }
     for (started_by, library_of) in pairs(&launchers) {
         let name = format!("{} with the library of {}", started_by.name, library_of.name);
-        tests.push(Trial::test(name, move || done(|| faults::wrong_library(&started_by, &library_of))));
+        tests.push(deep(name, move || done(|| faults::wrong_library(&started_by, &library_of))));
     }
     // Each starts up to eight processes: one after another they take as long.
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&arguments, tests).exit_code()
+}
+
+/// A test of the deep tier.
+fn deep(name: String, test: impl FnOnce() -> Result<(), libtest_mimic::Failed> + Send + 'static) -> Trial {
+    Trial::test(name, test).with_ignored_flag(true)
 }
 
 type Test = fn(&Launcher);

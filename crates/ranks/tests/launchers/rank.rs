@@ -1,4 +1,4 @@
-//! What a rank does that a launcher has started.
+//! The work of a rank that a launcher has started.
 
 use isentrope_ranks::{Error, HostFloats, PartialSums, Settings, Slices, Watch, World, shards_of_rank};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What ranks compute.
+//! The results of ranks.
 
 use crate::launcher::{Ended, Launcher};
 use crate::rank::TASK;

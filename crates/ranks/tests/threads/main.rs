@@ -22,7 +22,7 @@ fn patient() -> Settings {
     }
 }
 
-/// What each of so many ranks makes of its world, in rank order.
+/// The result of each of so many ranks, in rank order.
 fn on_ranks<T: Send>(ranks: usize, settings: &Settings, act: impl Fn(World, &Faults) -> T + Sync) -> Vec<T> {
     let (worlds, faults) = worlds(ranks, settings).unwrap();
     thread::scope(|scope| {

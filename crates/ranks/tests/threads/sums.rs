@@ -1,10 +1,12 @@
-//! The sum of all shards has the same bits for any number of ranks: those of the tree, added number by number.
+//! The sum of all shards has the same bits for any number of ranks: those of the tree, added number
+//! by number.
 
 use super::{on_ranks, patient};
 use isentrope_ranks::{BLOCK, HostFloats, PartialSums, Slices, World, allowed_ranks, shards_of_rank};
 use proptest::prelude::*;
 
-/// Numbers of wide range, so that another order of additions gives other bits: of a shard, by parameter.
+/// Numbers of wide range, so that another order of additions gives other bits: of a shard, by
+/// parameter.
 fn shard(index: usize, lengths: &[usize]) -> Vec<Vec<f32>> {
     let number = |parameter: usize, at: usize| {
         let mut hash = (index as u64) << 40 | (parameter as u64) << 32 | at as u64;

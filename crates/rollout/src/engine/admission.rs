@@ -1,4 +1,5 @@
-//! Which prompts and samples are let into the batch, the pages that are promised to them, and what a step feeds of each.
+//! Which prompts and samples are let into the batch, the pages that are promised to them, and what
+//! a step feeds of each.
 
 use super::{Due, Engine};
 use crate::error::Result;
@@ -6,25 +7,25 @@ use crate::kept::KeptTokens;
 use crate::sampling::Sampling;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::stop::Text;
-use isentrope_kernels::Backend;
+use isentrope_kernels::Buffer;
 use isentrope_model::KvCache;
 use std::mem;
 use std::sync::Arc;
 
-impl<B: Backend> Engine<'_, B> {
+impl Engine<'_> {
     /// Pages that a prompt and a response of `max_tokens` take together, at most.
     pub(super) fn pages_for(&self, prompt: usize, sampling: &Sampling) -> usize {
         // The last token is never fed.
-        KvCache::<B>::pages_for(prompt + self.max_tokens(prompt, sampling) - 1)
+        KvCache::pages_for(self.model, prompt + self.max_tokens(prompt, sampling) - 1)
     }
 
     pub(super) fn max_tokens(&self, prompt: usize, sampling: &Sampling) -> usize {
         sampling.max_tokens.min(self.model.context() - prompt)
     }
 
-    /// Starts samples of prompts that were ready before and had to wait for memory; returns them with the hidden states to
-    /// draw their first tokens from.
-    pub(super) fn resume(&mut self) -> Result<(B::Buffer, Vec<Due>)> {
+    /// Starts samples of prompts that were ready before and had to wait for memory; returns them
+    /// with the hidden states to draw their first tokens from.
+    pub(super) fn resume(&mut self) -> Result<(Buffer, Vec<Due>)> {
         let (mut sources, mut due) = (Vec::new(), Vec::new());
         for group in 0..self.groups.len() {
             let GroupState::Ready { hidden, row } = &self.groups[group].state else { break };
@@ -51,8 +52,8 @@ impl<B: Backend> Engine<'_, B> {
         Ok((rows, due))
     }
 
-    /// Starts as many samples of a ready prompt as there is room for. The first tokens of those that begin anew are then due
-    /// from that row of hidden states; whether there are any.
+    /// Starts as many samples of a ready prompt as there is room for. The first tokens of those
+    /// that begin anew are then due from that row of hidden states; whether there are any.
     pub(super) fn start_samples(&mut self, group: usize, row: usize, due: &mut Vec<Due>) -> Result<bool> {
         let before = due.len();
         while self.start_sample(group)? {
@@ -64,8 +65,8 @@ impl<B: Backend> Engine<'_, B> {
         Ok(due.len() > before)
     }
 
-    /// Copies the pages that samples have been promised copies of. They hold what they should until a sequence is fed or
-    /// gives its pages back, so this comes before both.
+    /// Copies the pages that samples have been promised copies of. They hold what they should until
+    /// a sequence is fed or gives its pages back, so this comes before both.
     pub(super) fn copy_pages(&mut self) {
         if !self.copies.is_empty() {
             self.cache.copy(self.model, &self.copies);
@@ -77,18 +78,19 @@ impl<B: Backend> Engine<'_, B> {
         self.cache.free_pages() - self.reserved
     }
 
-    /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes over the prompt's own.
-    pub(super) fn pages_for_next(&self, group: &Group<B>) -> usize {
+    /// Pages that the next sample of a prompt needs beside those it shares. The last sample takes
+    /// over the prompt's own.
+    pub(super) fn pages_for_next(&self, group: &Group) -> usize {
         let kept = if group.started + 1 == group.samples.len() {
-            KvCache::<B>::pages_for(group.prompt.len())
+            KvCache::pages_for(self.model, group.prompt.len())
         } else {
-            group.prompt.len() / B::PAGE
+            group.prompt.len() / self.model.backend.page_positions()
         };
         self.pages_for(group.prompt.len(), &group.sampling) - kept
     }
 
-    /// Starts the next sample of a ready prompt if there is room for it. The first sample's room has been reserved since
-    /// the prompt was let in.
+    /// Starts the next sample of a ready prompt if there is room for it. The first sample's room
+    /// has been reserved since the prompt was let in.
     fn start_sample(&mut self, group: usize) -> Result<bool> {
         let g = &self.groups[group];
         if g.started == g.samples.len() || self.running.len() >= self.limits.sequences {
@@ -103,7 +105,8 @@ impl<B: Backend> Engine<'_, B> {
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
-        let (last, full) = (g.started + 1 == g.samples.len(), g.prompt.len() / B::PAGE);
+        let (last, full) =
+            (g.started + 1 == g.samples.len(), g.prompt.len() / self.model.backend.page_positions());
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
@@ -123,14 +126,14 @@ impl<B: Backend> Engine<'_, B> {
             }
             pages
         };
-        let begun = g.begun.get_mut(g.started).map(mem::take).unwrap_or_default();
-        let drawn = begun.drawn();
-        // Who takes over a response seldom trains on it.
+        let partial = g.partial.get_mut(g.started).map(mem::take).unwrap_or_default();
+        let drawn = partial.drawn();
+        // The rank that takes over a response seldom trains on it.
         let slots = if drawn.is_empty() { g.slots.clone() } else { None };
-        let kept = begun.kept.or_else(|| g.sampling.records_kept.then(KeptTokens::default));
+        let kept = partial.kept.or_else(|| g.sampling.records_kept.then(KeptTokens::default));
         let mut text = self.tokenizer.filter(|_| watched).map(Text::new);
         if let Some(text) = &mut text {
-            for &token in &begun.tokens {
+            for &token in &partial.tokens {
                 text.push(token, &g.sampling.stop_strings)?;
             }
         }
@@ -153,12 +156,13 @@ impl<B: Backend> Engine<'_, B> {
         Ok(true)
     }
 
-    /// Adds rows for the tokens of running samples that have not been fed: the last one, which may be drawn and not read yet,
-    /// and of those that have come from elsewhere also the others, as far as there is room in the step for tokens of prompts.
-    /// Returns the draws that are due then.
+    /// Adds rows for the tokens of running samples that have not been fed: the last one, which may
+    /// be drawn and not read yet, and of those that have come from elsewhere also the others, as
+    /// far as there is room in the step for tokens of prompts. Returns the draws that are due then.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
         let running = self.running.len();
-        let draws = self.behind.as_ref().map_or_else(|| vec![None; running], |behind| behind.draws(running));
+        let draws =
+            self.pending.as_ref().map_or_else(|| vec![None; running], |pending| pending.draws(running));
         let has_row = |at: usize, sample: &Sample<'_>| sample.waiting(draws[at].is_some()) > 0;
         self.activation_slots.make_room(&mut self.running, has_row);
         let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());
@@ -171,7 +175,7 @@ impl<B: Backend> Engine<'_, B> {
             if waiting > 1 {
                 *room -= count;
             }
-            while sample.pages.len() * B::PAGE < sample.fed + count {
+            while sample.pages.len() * self.model.backend.page_positions() < sample.fed + count {
                 // Promised when the sample started.
                 sample.pages.extend(self.cache.take());
                 sample.reserved -= 1;
@@ -195,7 +199,8 @@ impl<B: Backend> Engine<'_, B> {
         due
     }
 
-    /// Adds rows for prompts, in order, as far as there is room; returns the groups whose prompt is complete with this step.
+    /// Adds rows for prompts, in order, as far as there is room; returns the groups whose prompt is
+    /// complete with this step.
     pub(super) fn feed_prompts(&mut self, mut left: usize) -> Vec<usize> {
         let mut finishing = Vec::new();
         for i in 0..self.groups.len() {
@@ -207,7 +212,7 @@ impl<B: Backend> Engine<'_, B> {
             }
             if let GroupState::Waiting = self.groups[i].state {
                 let g = &self.groups[i];
-                let pages = KvCache::<B>::pages_for(g.prompt.len());
+                let pages = KvCache::pages_for(self.model, g.prompt.len());
                 let first = self.pages_for_next(g);
                 if pages + first > self.available() {
                     break;

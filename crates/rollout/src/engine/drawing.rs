@@ -4,7 +4,7 @@ use super::{Engine, Event};
 use crate::sequence::{Completion, FinishReason, Sample};
 use crate::stop::Text;
 use crate::{Error, Result};
-use isentrope_kernels::{Backend, Draw, Drawn};
+use isentrope_kernels::{Buffer, Draw, Drawn};
 use isentrope_trace::span;
 
 /// A token to be drawn from a row of hidden states.
@@ -19,15 +19,15 @@ pub(super) fn rows(due: &[Due]) -> usize {
     due.iter().map(|due| due.row + 1).max().unwrap_or(0)
 }
 
-impl<'a, B: Backend> Engine<'a, B> {
-    /// What is due in the order of rows: the draws, and the index in `running` of each one's sample.
+impl<'a> Engine<'a> {
+    /// The due draws in the order of rows, and the index in `running` of each one's sample.
     pub(super) fn draws(&self, mut due: Vec<Due>) -> (Vec<Draw>, Vec<usize>) {
         due.sort_by_key(|due| due.row);
         due.into_iter().map(|Due { row, sample }| (self.running[sample].next(row), sample)).unzip()
     }
 
     /// Draws tokens from rows of hidden states, appends them, and retires what has ended.
-    pub(super) fn draw(&mut self, hidden: &B::Buffer, due: Vec<Due>) -> Result<Vec<Event>> {
+    pub(super) fn draw(&mut self, hidden: &Buffer, due: Vec<Due>) -> Result<Vec<Event>> {
         let (draws, samples) = self.draws(due);
         if draws.is_empty() {
             return Ok(Vec::new());
@@ -38,7 +38,8 @@ impl<'a, B: Backend> Engine<'a, B> {
         self.append(samples.into_iter().zip(drawn))
     }
 
-    /// Appends what was drawn to the samples with these indices in `running`, and retires what has ended.
+    /// Appends what was drawn to the samples with these indices in `running`, and retires what has
+    /// ended.
     pub(super) fn append(&mut self, all: impl Iterator<Item = (usize, Option<Drawn>)>) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         let mut ended = Vec::new();
@@ -47,7 +48,7 @@ impl<'a, B: Backend> Engine<'a, B> {
             let Some(mut drawn) = drawn else {
                 return Err(Error::NotFinite { position: sample.positions() });
             };
-            // What was kept may be large: it is moved to where it stays, before the draw is copied.
+            // The kept tokens may be many: they are moved to their place before the draw is copied.
             let kept = drawn.kept.take();
             sample.kept.iter_mut().for_each(|all| all.push(kept.as_deref()));
             sample.drawn.push(drawn.clone());
@@ -81,8 +82,8 @@ impl<'a, B: Backend> Engine<'a, B> {
 
     /// Takes a sample out of those that run.
     pub(super) fn leave(&mut self, at: usize) -> Sample<'a> {
-        if let Some(behind) = &mut self.behind {
-            behind.leaves(at);
+        if let Some(pending) = &mut self.pending {
+            pending.leaves(at);
         }
         self.running.remove(at)
     }

@@ -1,60 +1,61 @@
 //! Continuous batching: prompts and responses join and leave the running batch at every step.
 //!
-//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples then share its
-//! full pages and have a copy of the last, partial one. A sample starts only when the pages of its longest possible
-//! response can be promised to it, so nothing that has started is ever evicted; what does not fit waits, in order.
+//! A prompt is prefilled once, in chunks, beside the responses that are being decoded; its samples
+//! then share its full pages and have a copy of the last, partial one. A sample starts only when
+//! the pages of its longest possible response can be promised to it, so nothing that has started is
+//! ever evicted; what does not fit waits, in order.
 
 mod admission;
-mod behind;
 mod drawing;
+mod pending_draws;
 mod request;
 mod withdrawal;
 
 pub use request::{Event, Limits, Request, RequestId};
 
 use crate::activation_slots::ActivationSlots;
-use crate::begun::Begun;
+use crate::partial_response::PartialResponse;
 use crate::sequence::{Group, GroupState, Sample};
 use crate::{Error, Result};
-use behind::Behind;
 use drawing::Due;
-use isentrope_kernels::Backend;
+use isentrope_kernels::Buffer;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_model::{ActivationCache, KvCache, Model, Step};
 use isentrope_trace::{count, span};
+use pending_draws::PendingDraws;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Samples many prompts at once.
-pub struct Engine<'a, B: Backend> {
-    model: &'a Model<B>,
+pub struct Engine<'a> {
+    model: &'a Model,
     tokenizer: Option<&'a Tokenizer>,
     streams_text: bool,
     limits: Limits,
-    cache: KvCache<B>,
+    cache: KvCache,
     pages: usize,
     submitted: usize,
     /// In the order of submission; all before the first that waits are in the cache.
-    groups: VecDeque<Group<B>>,
+    groups: VecDeque<Group>,
     running: Vec<Sample<'a>>,
     /// Pages promised to running samples and not taken yet.
     reserved: usize,
     /// Pages that samples which have just started want copies of, and where.
     copies: Vec<(u32, u32)>,
-    activation_slots: ActivationSlots<'a, B>,
+    activation_slots: ActivationSlots<'a>,
     step: Step,
-    /// Draws of the last step, if they have not been read.
-    behind: Option<Behind<B>>,
+    /// Draws of the last step that have not been read.
+    pending: Option<PendingDraws>,
     /// Whether draws are read when the step after them has been asked for.
     draws_behind: bool,
 }
 
-impl<'a, B: Backend> Engine<'a, B> {
+impl<'a> Engine<'a> {
     /// An engine over a model. With a tokenizer, responses have text and may end at stop strings.
     ///
     /// # Errors
     /// [`Error::Model`] when there is no memory for the keys and values that the limits allow.
-    pub fn new(model: &'a Model<B>, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
+    pub fn new(model: &'a Model, tokenizer: Option<&'a Tokenizer>, limits: Limits) -> Result<Self> {
         let pages = (limits.cache_bytes / KvCache::page_bytes(model)).max(1);
         Ok(Self {
             model,
@@ -70,29 +71,30 @@ impl<'a, B: Backend> Engine<'a, B> {
             copies: Vec::new(),
             activation_slots: ActivationSlots(None),
             step: Step::default(),
-            behind: None,
+            pending: None,
             draws_behind: model.backend.draws_behind(),
         })
     }
 
-    /// Caches the activations of the requests that ask for it, as far as there is room. The slots of completions remain
-    /// taken.
+    /// Caches the activations of the requests that ask for it, as far as there is room. The slots
+    /// of completions remain taken.
     #[must_use]
-    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache<B>>) -> Self {
+    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache>) -> Self {
         self.activation_slots = ActivationSlots(activation_cache);
         self
     }
 
-    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than token by token, for
-    /// the same completions. [`Event::Token`] then has no text.
+    /// Decodes a response when it has ended, unless it has stop strings to watch for: cheaper than
+    /// token by token, for the same completions. [`Event::Token`] then has no text.
     #[must_use]
     pub fn decoding_at_the_end(mut self) -> Self {
         self.streams_text = false;
         self
     }
 
-    /// Whether the draws of a step are read after the next step has been asked for, where all of them are the device's; where
-    /// this is not called, the backend says so. No bit of a response depends on it.
+    /// Whether the draws of a step are read after the next step has been asked for, where all of
+    /// them are the device's; where this is not called, the backend says so. No bit of a response
+    /// depends on it.
     #[must_use]
     pub fn drawing_behind(mut self, draws_behind: bool) -> Self {
         self.draws_behind = draws_behind;
@@ -102,19 +104,21 @@ impl<'a, B: Backend> Engine<'a, B> {
     /// Queues a request.
     ///
     /// # Errors
-    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty, has tokens outside
-    /// the vocabulary, leaves no room in the context, or could not fit the memory even alone.
+    /// [`Error::Setting`] for settings out of range; [`Error::Prompt`] for a prompt that is empty,
+    /// has tokens outside the vocabulary, leaves no room in the context, or could not fit the
+    /// memory even alone.
     pub fn submit(&mut self, request: Request) -> Result<RequestId> {
-        self.submit_begun(request, Vec::new())
+        self.submit_partial(request, Vec::new())
     }
 
-    /// Queues a request of whose responses some have begun elsewhere: in the order of its samples, what these have come to;
-    /// those beyond begin anew. Each has the bits of one that was sampled here from its first token on, but no activations are
-    /// cached of what has begun.
+    /// Queues a request whose first samples go on from `responses` of another engine; the others
+    /// begin anew. The bits are those of responses that were sampled here from their first token
+    /// on, but activations are not cached for the ones that go on.
     ///
     /// # Errors
-    /// As [`submit`](Self::submit), and [`Error::Prompt`] for what no engine can have left.
-    pub fn submit_begun(&mut self, request: Request, begun: Vec<Begun>) -> Result<RequestId> {
+    /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have
+    /// left.
+    pub fn submit_partial(&mut self, request: Request, responses: Vec<PartialResponse>) -> Result<RequestId> {
         let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
         if prompt.is_empty() {
@@ -132,16 +136,18 @@ impl<'a, B: Backend> Engine<'a, B> {
             )));
         }
         let max_tokens = self.max_tokens(prompt.len(), &sampling);
-        for begun in &begun {
-            self.model.check_tokens(&begun.tokens)?;
-            if !begun.can_go_on(&sampling, max_tokens) {
+        for response in &responses {
+            self.model.check_tokens(&response.tokens)?;
+            if !response.can_go_on(&sampling, max_tokens) {
                 return Err(Error::Prompt(format!(
-                    "a response that has begun with {} tokens cannot be gone on with: it has ended, or is not whole",
-                    begun.tokens.len()
+                    "a response with {} tokens cannot be gone on with: it has ended, or is not whole",
+                    response.tokens.len()
                 )));
             }
         }
-        let own = usize::from(samples.len() > 1 && !prompt.len().is_multiple_of(B::PAGE));
+        let own = usize::from(
+            samples.len() > 1 && !prompt.len().is_multiple_of(self.model.backend.page_positions()),
+        );
         let needed = self.pages_for(prompt.len(), &sampling) + own;
         if needed > self.pages && !samples.is_empty() {
             let mib = |pages: usize| (pages * KvCache::page_bytes(self.model)).div_ceil(1 << 20);
@@ -165,7 +171,7 @@ impl<'a, B: Backend> Engine<'a, B> {
                 prompt,
                 sampling,
                 samples,
-                begun,
+                partial: responses,
                 started: 0,
                 pages: Vec::new(),
                 slots: self.activation_slots.slots(cache_activations),
@@ -185,15 +191,15 @@ impl<'a, B: Backend> Engine<'a, B> {
         self.running.len()
     }
 
-    /// Advances every response that is running by one token, and prompts by as many as are due. Where draws are read behind a
-    /// step, the events are those of the step before.
+    /// Advances every response that is running by one token, and prompts by as many as are due.
+    /// Where draws are read behind a step, the events are those of the step before.
     ///
     /// # Errors
-    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot be decoded. The engine is of
-    /// no use then.
+    /// [`Error::NotFinite`] when the model fails numerically, [`Error::Model`] when a token cannot
+    /// be decoded. The engine is of no use then.
     pub fn step(&mut self) -> Result<Vec<Event>> {
         let draws_behind = self.may_draw_behind();
-        let before = self.behind.take_if(|_| !draws_behind);
+        let before = self.pending.take_if(|_| !draws_behind);
         let mut events = self.read(before)?;
         let (resumed, due) = self.resume()?;
         let resumed = if draws_behind {
@@ -216,9 +222,10 @@ impl<'a, B: Backend> Engine<'a, B> {
         Ok(events)
     }
 
-    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden states, and the draws that
-    /// are due from them: those of the samples that have been fed, and the first ones.
-    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<B::Buffer>, Vec<Due>)> {
+    /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden
+    /// states, and the draws that are due from them: those of the samples that have been fed, and
+    /// the first ones.
+    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<Buffer>, Vec<Due>)> {
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);
@@ -230,7 +237,7 @@ impl<'a, B: Backend> Engine<'a, B> {
         };
         let pass = span(name).with("responses", decoding).with("prompt tokens", of_prompts);
         let (model, step, cache) = (self.model, &self.step, &mut self.cache);
-        let drawn = self.behind.as_mut().and_then(Behind::take_tokens);
+        let drawn = self.pending.as_mut().and_then(PendingDraws::take_tokens);
         let activation_cache = self.activation_slots.0.as_deref_mut();
         let hidden = Arc::new(model.step_after(drawn.as_ref(), step, cache, activation_cache));
         drop(pass);

@@ -1,4 +1,4 @@
-//! What is asked of the engine, within what memory, and what it tells in return.
+//! Requests to the engine, limits of its memory, and the events that it returns.
 
 use crate::random::Key;
 use crate::sampling::Sampling;
@@ -24,7 +24,7 @@ pub struct Request {
 /// Number of a request, from 0 in the order of submission.
 pub type RequestId = usize;
 
-/// What bounds the engine's memory.
+/// Limits of the engine's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes for keys and values.
@@ -53,8 +53,8 @@ pub enum Event {
         sample: usize,
         /// The token, without what was kept: the [`Completion`] has that.
         drawn: Drawn,
-        /// Text that the token made certain, where there is a tokenizer and text is decoded token by token; may lag
-        /// behind, never retracts.
+        /// Text that the token made certain, where there is a tokenizer and text is decoded token
+        /// by token; may lag behind, never retracts.
         text: Option<String>,
     },
     /// A response has ended.

@@ -1,51 +1,57 @@
-//! Responses that leave the engine before they have ended, for another to go on with.
+//! Responses that leave the engine before they have ended, so that another engine goes on with
+//! them.
 
 use super::Engine;
-use crate::begun::Begun;
 use crate::engine::RequestId;
+use crate::partial_response::PartialResponse;
 use crate::sequence::{GroupState, Sample};
-use isentrope_kernels::Backend;
 
-impl<B: Backend> Engine<'_, B> {
+impl Engine<'_> {
     /// The responses that have not ended, with how many tokens each has.
     pub fn unfinished(&self) -> impl Iterator<Item = (RequestId, usize, usize)> + '_ {
         let running = self.running.iter().map(|sample| (sample.id, sample.sample, sample.drawn.len()));
         let waiting = self.groups.iter().flat_map(|group| {
-            let tokens = |at: usize| group.begun.get(at).map_or(0, |begun| begun.tokens.len());
+            let tokens = |at: usize| group.partial.get(at).map_or(0, |response| response.tokens.len());
             (group.started..group.samples.len()).map(move |at| (group.id, group.samples[at], tokens(at)))
         });
         running.chain(waiting)
     }
 
-    /// Takes a response that has not ended out of the engine, and returns what it has come to; none where there is no such
-    /// response. No event tells of it any more. Its memory is free again: for an activation cache that is the response's own, and
-    /// the prompt's if none of its responses has started.
-    pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<Begun> {
+    /// Takes a response that has not ended out of the engine; none where there is no such response.
+    /// No later event names it. Its pages are free again, and so are its slots of the activation
+    /// cache, with the prompt's if none of the prompt's responses has started.
+    pub fn withdraw(&mut self, request: RequestId, sample: usize) -> Option<PartialResponse> {
         let is_it = |running: &Sample<'_>| running.id == request && running.sample == sample;
         if let Some(at) = self.running.iter().position(is_it) {
             let sample = self.leave(at);
             self.release(sample.pages, sample.reserved);
             self.activation_slots.release(sample.slots, sample.prompt.len());
-            return Some(Begun::new(&sample.drawn, sample.kept));
+            return Some(PartialResponse::new(&sample.drawn, sample.kept));
         }
         let at = self.groups.iter().position(|group| group.id == request)?;
         let group = &self.groups[at];
         let index = (group.started..group.samples.len()).find(|&index| group.samples[index] == sample)?;
-        // Room for the first response is reserved since the prompt was let in, for the others when they start.
+        // Room for the first response is reserved since the prompt was let in, for the others when
+        // they start.
         let has_reserved = group.started == 0 && !matches!(group.state, GroupState::Waiting);
         let reserved = if has_reserved { self.pages_for_next(group) } else { 0 };
         let group = &mut self.groups[at];
         group.samples.remove(index);
-        let begun = if index < group.begun.len() { group.begun.remove(index) } else { Begun::default() };
+        let response = if index < group.partial.len() {
+            group.partial.remove(index)
+        } else {
+            PartialResponse::default()
+        };
         if group.started < group.samples.len() {
             if has_reserved {
-                // The last response takes over the prompt's own pages: what is the last now needs less.
+                // The last response takes over the prompt's own pages: what is the last now needs
+                // less.
                 self.reserved -= reserved - self.pages_for_next(&self.groups[at]);
             }
         } else if let Some(group) = self.groups.remove(at) {
             self.release(group.pages, reserved);
             self.activation_slots.release(group.slots.filter(|_| group.started == 0), 0);
         }
-        Some(begun)
+        Some(response)
     }
 }

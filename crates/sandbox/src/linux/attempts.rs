@@ -1,7 +1,8 @@
 //! A program that tries to leave the jail in which it runs, and says how that went.
 //!
-//! It is this program once more, so that the self-test needs no other. What it tries is in `escapes`; what it takes is in
-//! `excesses`. It knows from its starter what there is to reach outside.
+//! It is this program once more, so that the self-test needs no other. What it tries is in
+//! `escapes`; what it takes is in `excesses`. It knows from its starter what there is to reach
+//! outside.
 
 use std::io::{self, Write};
 
@@ -14,7 +15,7 @@ use crate::{Attempt, Limits};
 /// Set in the environment of such a process: its [`Task`].
 pub const VARIABLE: &str = "ISENTROPE_SANDBOX_ATTEMPTS";
 
-/// What to try.
+/// The attempts to make.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task {
     /// To leave, and to take more of everything whose end can be survived.
@@ -35,7 +36,7 @@ pub enum Task {
     Outlive,
 }
 
-/// What there is outside.
+/// Things outside of the jail.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outside {
     /// A file that the starter can read.

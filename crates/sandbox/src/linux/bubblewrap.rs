@@ -1,4 +1,5 @@
-//! Lets the program `bwrap` make the namespaces and the new root, on systems where it may do what this program may not.
+//! Lets the program `bwrap` make the namespaces and the new root, on systems where it may do what
+//! this program may not.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -12,7 +13,7 @@ use super::role::{self, Role};
 use super::{Problem, attempt, identity, new_root};
 use crate::Limits;
 
-/// Where this program is in the jail until it has become the other. Landlock hides it from that one.
+/// This program's path in the jail until it becomes the other. Landlock hides it from that one.
 const THIS_PROGRAM: &str = "/.isentrope";
 
 /// The program, if it is installed.
@@ -39,7 +40,7 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     command.args(["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"]);
     let size = plan.program.limits.temporary_bytes.max(4096).to_string();
     command.args(["--perms", "0700", "--size", &size, "--tmpfs", "/tmp"]);
-    // What bwrap makes by itself only its owner may enter.
+    // Only the owner may enter the folders that bwrap makes by itself.
     let mut above = BTreeSet::from([Path::new("/dev")]);
     above.extend(plan.shown.iter().flat_map(|shown| Path::new(shown.path()).ancestors().skip(1)));
     for directory in above.into_iter().filter(|path| *path != Path::new("/") && *path != Path::new("/tmp")) {
@@ -60,7 +61,8 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     Ok(command)
 }
 
-/// Does what `bwrap` cannot: limits the files in `/tmp`, if this process may. If it may not, the outer process counts them.
+/// Does what `bwrap` cannot: limits the files in `/tmp`, if this process may. If it may not, the
+/// outer process counts them.
 pub fn limit_files(limits: &Limits) {
     let (bytes, files) = (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;

@@ -1,5 +1,5 @@
-//! Control groups (version 2), where a part of their tree has been delegated: the kernel then counts memory and processes of a
-//! jail itself.
+//! Control groups (version 2), where a part of their tree has been delegated: the kernel then
+//! counts memory and processes of a jail itself.
 
 use std::fs;
 use std::io;
@@ -14,14 +14,14 @@ use nix::unistd::{Pid, geteuid};
 use super::{Problem, attempt};
 use crate::Limits;
 
-/// What the names of jails' groups begin with; the number of the outer process follows.
+/// Begins the names of jails' groups; the number of the outer process follows.
 const JAIL: &str = "isentrope-jail-";
 
-/// Where this program goes to make room: a group that has groups below it may not have processes.
+/// The group that this program moves to: a group that has groups below it may not have processes.
 const OWN: &str = "isentrope";
 
-/// The group in which this process may make others, if there is one. It makes itself room for them, and removes those that
-/// killed processes have left.
+/// The group in which this process may make others, if there is one. It makes itself room for them,
+/// and removes those that killed processes have left.
 pub fn place() -> Option<PathBuf> {
     static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
     PLACE.get_or_init(find_place).clone()
@@ -58,7 +58,8 @@ fn has_controllers(group: &Path, file: &str) -> bool {
     ["memory", "pids"].iter().all(|wanted| listed.split_whitespace().any(|controller| controller == *wanted))
 }
 
-/// Whether a group is for its processes to divide: the manager of the system has said so, or given it to their user.
+/// Whether a group is for its processes to divide: the manager of the system has said so, or given
+/// it to their user.
 fn is_delegated(group: &Path) -> bool {
     let said = |name| {
         let mut value = [0; 8];
@@ -106,7 +107,7 @@ impl Cgroup {
         let path = path(place, std::process::id());
         attempt(format_args!("the control group {} cannot be made", path.display()), make(&path))?;
         let group = Self { path };
-        // What is in /tmp is memory too, and of the group.
+        // Files in /tmp are memory of the group, too.
         let memory = limits.memory_bytes.saturating_add(limits.temporary_bytes);
         group.write("memory.max", &memory.to_string())?;
         let _ = group.write("memory.swap.max", "0"); // not there without swap

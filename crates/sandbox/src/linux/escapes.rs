@@ -144,7 +144,8 @@ fn signal_outside(outside: &Outside) -> Outcome {
 }
 
 fn read_memory(outside: &Outside) -> Outcome {
-    // The first page is nobody's, so that where nothing stops it, it fails as with an address that is wrong.
+    // The first page is nobody's, so that where nothing stops it, it fails as with an address that
+    // is wrong.
     let mut bytes = [0; 8];
     let place = RemoteIoVec { base: 8, len: 8 };
     match process_vm_readv(Pid::from_raw(outside.process), &mut [IoSliceMut::new(&mut bytes)], &[place]) {

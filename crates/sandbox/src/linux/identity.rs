@@ -14,7 +14,7 @@ use super::{Problem, attempt};
 /// Who one is in a jail that has a user namespace.
 pub const USER: u32 = 1000;
 
-/// What it takes to build the walls: mounting, naming the host, and giving up the rest.
+/// Capabilities to build the walls: mounting, naming the host, and giving up the rest.
 const BUILDER: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP];
 
 /// Whether this process is root and may do what root may.
@@ -24,8 +24,9 @@ pub fn is_root() -> bool {
     geteuid().is_root() && may
 }
 
-/// The number of a user that nobody else is: in the upper half of the longest range that this process may use, as far into it as
-/// this process's number says. The limit on processes is one on processes of a user, so every jail has its own.
+/// The number of a user that nobody else is: in the upper half of the longest range that this
+/// process may use, as far into it as this process's number says. The limit on processes is one on
+/// processes of a user, so every jail has its own.
 pub fn unused_user() -> Result<u32, Problem> {
     let map = attempt("the users of this system are not known", fs::read_to_string("/proc/self/uid_map"))?;
     user_in(&map, std::process::id()).ok_or_else(|| "there are no users to run programs as".into())
@@ -53,8 +54,8 @@ impl Map {
         Self { user: geteuid(), group: getegid() }
     }
 
-    /// Sets it in a namespace that this process has just made, and keeps what it takes to build walls for the next program that
-    /// this process starts.
+    /// Sets it in a namespace that this process has just made, and keeps what it takes to build
+    /// walls for the next program that this process starts.
     pub fn apply(&self) -> Result<(), Problem> {
         let (user, group) = (self.user, self.group);
         for (file, text) in [
@@ -73,8 +74,9 @@ impl Map {
     }
 }
 
-/// Becomes this user, if one is named, and gives up every capability for good. `may_keep_bounds`: another program has taken most
-/// already, with them perhaps the one to give up bounds, which say nothing more once no process can gain privileges.
+/// Becomes this user, if one is named, and gives up every capability for good. `may_keep_bounds`:
+/// another program has taken most already, with them perhaps the one to give up bounds, which say
+/// nothing more once no process can gain privileges.
 pub fn give_up(user: Option<u32>, may_keep_bounds: bool) -> Result<(), Problem> {
     let problem = "capabilities cannot be given up";
     for bit in 0..64 {

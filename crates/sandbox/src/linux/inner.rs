@@ -18,7 +18,7 @@ use super::{
     Problem, attempt, bubblewrap, identity, landlock_rules, new_root, resource_limits, system_calls,
 };
 
-/// The same for every program.
+/// Every program's environment.
 const ENVIRONMENT: [(&str, &str); 4] =
     [("PATH", "/usr/bin:/bin"), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8")];
 
@@ -34,7 +34,8 @@ pub fn run() -> io::Result<()> {
         Err(problem) => return send(&answers, &Answer::Failed(problem), &[]),
     };
     send(&answers, &Answer::Ready(landlock), &[])?;
-    // The outer process looks for this one before it can have ended. If it has gone itself, nobody will.
+    // The outer process looks for this one before it can have ended. If it has gone itself, nobody
+    // will.
     let mut go = [0];
     (&control).read_exact(&mut go)?;
     match plan.task {

@@ -25,7 +25,7 @@ use crate::Ending;
 pub struct Inner {
     /// The child of this process: the inner process itself, or `bwrap` in front of it.
     child: Pid,
-    /// What `bwrap` complains of.
+    /// The complaints of `bwrap`.
     complaints: Option<io::PipeReader>,
     /// Over which it hears that this process has gone.
     control: UnixStream,
@@ -59,12 +59,14 @@ impl Inner {
         self.child
     }
 
-    /// The first process of the jail and a descriptor that is readable once it has ended, when it has started.
+    /// The first process of the jail and a descriptor that is readable once it has ended, when it
+    /// has started.
     pub fn first(&self) -> Option<&(Pid, OwnedFd)> {
         self.first.as_ref()
     }
 
-    /// Gives it its plan, and returns once it has become the program; the version of Landlock that it found.
+    /// Gives it its plan, and returns once it has become the program; the version of Landlock that
+    /// it found.
     pub fn become_program(&mut self, plan: &Plan, streams: Vec<OwnedFd>) -> Result<u8, Problem> {
         let (answers, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
         let beside: Vec<_> = streams.iter().map(AsFd::as_fd).chain([theirs.as_fd()]).collect();
@@ -110,7 +112,8 @@ impl Inner {
         Ok((Pid::from_raw(first), handle))
     }
 
-    /// Kills all of the jail, unless it has ended, and waits until nothing of its process namespace is left; how it ended.
+    /// Kills all of the jail, unless it has ended, and waits until nothing of its process namespace
+    /// is left; how it ended.
     pub fn end(&mut self) -> Option<Ending> {
         if let Some((_, first)) = &self.first {
             // It is dead when the last process of its namespace is.

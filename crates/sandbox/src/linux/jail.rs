@@ -90,8 +90,8 @@ impl Jail {
         self.landlock
     }
 
-    /// The program's standard input, output and error, the first time that they are asked for. Who writes much to the first must
-    /// read the others meanwhile.
+    /// The program's standard input, output and error, the first time that they are asked for. Who
+    /// writes much to the first must read the others meanwhile.
     pub fn streams(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
         self.streams.take()
     }
@@ -169,7 +169,8 @@ fn is_readable(socket: &UnixStream, time: Duration) -> bool {
     }
 }
 
-/// Ends all jails of this process and lets none be started any more: for a program that ends without unwinding.
+/// Ends all jails of this process and lets none be started any more: for a program that ends
+/// without unwinding.
 pub fn kill_all() {
     let mut running = running();
     running.closed = true;
@@ -178,7 +179,7 @@ pub fn kill_all() {
     }
     let deadline = Instant::now() + ENDING;
     for control in running.jails.values() {
-        // What comes is left for the jail's owner to read; the end of the stream comes after it.
+        // The message is left for the jail's owner to read; the end of the stream comes after it.
         is_readable(control, deadline.saturating_duration_since(Instant::now()));
     }
 }

@@ -1,4 +1,5 @@
-//! The wall that holds where a mount has been forgotten: what may be opened, by path, whatever is mounted.
+//! The wall that holds where a mount has been forgotten: what may be opened, by path, whatever is
+//! mounted.
 
 use std::ffi::OsStr;
 
@@ -13,7 +14,8 @@ use super::{Problem, attempt};
 /// The newest version whose rights are asked for; of these an older kernel takes what it knows.
 const NEWEST: ABI = ABI::V7;
 
-/// Restricts this process and all that come from it, as far as the kernel can; the version of what it has, 0 if it has nothing.
+/// Restricts this process and all that come from it, as far as the kernel can; the version of what
+/// it has, 0 if it has nothing.
 pub fn restrict(shown: &[Shown]) -> Result<u8, Problem> {
     Ok(match attempt("Landlock refuses its rules", rules(shown))?.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as u8,

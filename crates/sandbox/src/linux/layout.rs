@@ -1,4 +1,5 @@
-//! Which parts of the host's file system a jail shows: what the program needs, and the symbolic links on the way there.
+//! Which parts of the host's file system a jail shows: what the program needs, and the symbolic
+//! links on the way there.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,17 +9,17 @@ use super::Problem;
 use super::plan::Shown;
 use crate::Program;
 
-/// Where the loader finds libraries. Whichever exist are shown.
+/// Folders in which the loader finds libraries. Those that exist are shown.
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/usr/local/lib"];
 
-/// What says something of the host, or reaches into the kernel.
+/// Folders that tell something of the host, or reach into the kernel.
 const NEVER: [&str; 5] = ["/dev", "/proc", "/run", "/sys", "/var/run"];
 
 /// Symbolic links that may lead from one to the next: as many as the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// What a program's jail shows, parents before what is below them.
+/// The paths that a program's jail shows, parents before their children.
 pub fn shown(program: &Program) -> Result<Vec<Shown>, Problem> {
     let mut layout = Layout::default();
     for library in LIBRARIES.iter().map(Path::new).filter(|path| path.exists()) {
@@ -100,7 +101,7 @@ impl Layout {
 }
 
 impl Shown {
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &OsStr {
         match self {
             Self::Link(path, _) | Self::Directory(path) | Self::File(path) => path,

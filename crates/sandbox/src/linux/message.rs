@@ -1,4 +1,5 @@
-//! How the processes in front of a jail talk: frames of JSON over a socket, with descriptors beside them.
+//! How the processes in front of a jail talk: frames of JSON over a socket, with descriptors beside
+//! them.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -43,7 +44,8 @@ pub fn send<T: Serialize>(to: &UnixStream, message: &T, descriptors: &[BorrowedF
     Ok(())
 }
 
-/// Receives a message; at the end of the stream an error of the kind [`io::ErrorKind::UnexpectedEof`].
+/// Receives a message; at the end of the stream an error of the kind
+/// [`io::ErrorKind::UnexpectedEof`].
 pub fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<(T, Vec<OwnedFd>)> {
     let mut length = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];

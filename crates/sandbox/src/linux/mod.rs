@@ -1,8 +1,9 @@
 //! The sandbox of Linux.
 //!
-//! `sandbox` finds out what the machine offers, `jail` is the starter's end of a jail. `role` makes this program the `outer` and
-//! the `inner` process of one, which `inner_process` is the end of that the outer one has; `message` is how the three talk.
-//! The walls, in the order in which `inner` builds them: `new_root`, `identity`, `landlock_rules`, `resource_limits`,
+//! `sandbox` finds out what the machine offers, `jail` is the starter's end of a jail. `role` makes
+//! this program the `outer` and the `inner` process of one, which `inner_process` is the end of
+//! that the outer one has; `message` is how the three talk. The walls, in the order in which
+//! `inner` builds them: `new_root`, `identity`, `landlock_rules`, `resource_limits`,
 //! `system_calls`. `self_test` tries to leave jails, by `attempts` from inside.
 
 mod attempts;
@@ -30,7 +31,7 @@ mod watchdog;
 pub use jail::{Jail, kill_all};
 pub use sandbox::Sandbox;
 
-/// What went wrong, as a sentence without its end.
+/// A problem, as a sentence without its end.
 type Problem = String;
 
 /// Says what was attempted when it fails.

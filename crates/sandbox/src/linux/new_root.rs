@@ -1,4 +1,5 @@
-//! A file system of the jail's own: what it is shown of the host, read-only, an empty `/tmp`, three devices, and nothing else.
+//! A file system of the jail's own: what it is shown of the host, read-only, an empty `/tmp`, three
+//! devices, and nothing else.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,18 +14,21 @@ use super::plan::Shown;
 use super::{Problem, attempt};
 use crate::Limits;
 
-/// Where the host's file system is while the new one is made.
+/// The host's file system while the new one is made.
 const HOST: &str = "/.host";
 
-/// Directories of which one is there on every system, to make the new root on: nothing in them changes for others.
+/// Directories of which one is there on every system, to make the new root on: nothing in them
+/// changes for others.
 const PLACES: [&str; 4] = ["/tmp", "/usr", "/var", "/etc"];
 
-/// Devices that programs expect. There is no `/dev/zero`: what is mapped from it is memory that nobody is charged for.
+/// Devices that programs expect. There is no `/dev/zero`: what is mapped from it is memory that
+/// nobody is charged for.
 pub const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
 const NOTHING: Option<&str> = None;
 
-/// Leaves the host's file system for a new one, for which a mount namespace must have been made. `owner` owns `/tmp`.
+/// Leaves the host's file system for a new one, for which a mount namespace must have been made.
+/// `owner` owns `/tmp`.
 pub fn enter(shown: &[Shown], limits: &Limits, owner: (u32, u32)) -> Result<(), Problem> {
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     attempt("the mounts cannot be made private", mount(NOTHING, "/", NOTHING, private, NOTHING))?;
@@ -41,7 +45,7 @@ pub fn enter(shown: &[Shown], limits: &Limits, owner: (u32, u32)) -> Result<(), 
     for device in DEVICES {
         show_file(Path::new(device))?;
     }
-    // Where semaphores of the C library are.
+    // The C library keeps semaphores there.
     attempt("/dev/shm cannot be made", symlink("/tmp", "/dev/shm"))?;
     shown.iter().try_for_each(show)?;
 
@@ -104,7 +108,8 @@ fn bind(path: &Path) -> Result<(), Problem> {
     attempt(format_args!("{} cannot be mounted", path.display()), mounted)
 }
 
-/// Makes a mount of this process, a line of its table, read-only; what a directory brought with it is mounts of their own.
+/// Makes a mount of this process, a line of its table, read-only; what a directory brought with it
+/// is mounts of their own.
 fn protect(line: &[u8]) -> Result<(), Problem> {
     let mut fields = line.split(|byte| *byte == b' ').skip(4);
     let (Some(at), Some(options)) = (fields.next(), fields.next()) else { return Ok(()) };
@@ -117,7 +122,7 @@ fn protect(line: &[u8]) -> Result<(), Problem> {
     if !at.starts_with("/dev") {
         flags |= MsFlags::MS_NODEV;
     }
-    // What the host has forbidden cannot be allowed again.
+    // A mount cannot allow again what the host has forbidden.
     for (name, flag) in [
         ("noexec", MsFlags::MS_NOEXEC),
         ("nodev", MsFlags::MS_NODEV),

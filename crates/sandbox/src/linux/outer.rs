@@ -1,8 +1,8 @@
-//! The process that stands outside of a jail: it starts the inner one, ends it when nobody wants it any more or it has taken too
-//! much, and says how it ended.
+//! The process that stands outside of a jail: it starts the inner one, ends it when nobody wants it
+//! any more or it has taken too much, and says how it ended.
 //!
-//! When it is killed itself, the kernel kills the inner process, with which the kernel kills all others of its process namespace,
-//! and with the last of them go the mounts.
+//! When it is killed itself, the kernel kills the inner process, with which the kernel kills all
+//! others of its process namespace, and with the last of them go the mounts.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub fn run() -> io::Result<()> {
     let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     close_inherited(&control)?;
     let _ = setsid(); // away from the terminal, whose Ctrl-C is for the program
-    // What schedulers send to every process of a job is for the program too.
+    // Schedulers send these to every process of a job; they are meant for the program.
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2]
         .into_iter()
         .collect::<SigSet>()

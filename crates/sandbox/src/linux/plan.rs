@@ -1,4 +1,4 @@
-//! What the processes in front of a jail are told, and what they answer.
+//! Messages to the processes in front of a jail, and their answers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub enum Way {
     Bubblewrap(PathBuf),
 }
 
-/// What the starter tells the outer process, and that one the inner one. The program's three standard streams come beside it,
-/// and for the inner process a socket for its [`Answer`].
+/// The starter's message to the outer process, and that one's to the inner one. The program's three
+/// standard streams come beside it, and for the inner process a socket for its [`Answer`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub way: Way,
@@ -28,7 +28,7 @@ pub struct Plan {
     pub program: Program,
     /// Where control groups can be made, if anywhere.
     pub cgroups: Option<PathBuf>,
-    /// What of the file system can be seen; the outer process finds it out, as it finds the next.
+    /// The paths that can be seen; the outer process finds them, and the next field.
     pub shown: Vec<Shown>,
     /// The user and the group that the inner process must become, if another.
     pub user: Option<u32>,
@@ -45,7 +45,7 @@ pub enum Shown {
     File(OsString),
 }
 
-/// What to do once the walls stand.
+/// The task once the walls stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Task {
     /// Become the program.
@@ -54,7 +54,8 @@ pub enum Task {
     Probe,
 }
 
-/// What the inner process tells the outer one. The end of the stream after `Ready` says that it has become the program.
+/// The inner process's message to the outer one. The end of the stream after `Ready` says that it
+/// has become the program.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The walls stand; the version of Landlock among them, 0 for none.
@@ -63,7 +64,7 @@ pub enum Answer {
     Failed(Problem),
 }
 
-/// What the outer process tells the starter.
+/// The outer process's message to the starter.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// The program runs; the version of Landlock, 0 for none.

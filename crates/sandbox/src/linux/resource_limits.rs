@@ -1,4 +1,4 @@
-//! What the kernel counts for each process.
+//! Limits that the kernel counts for each process.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
@@ -9,8 +9,8 @@ use crate::Limits;
 /// Signals that may wait to be delivered, each of which takes memory of the kernel's.
 const PENDING_SIGNALS: u64 = 256;
 
-/// The first kernel that counts the processes of a user in each user namespace by themselves. Before, all that the user has on
-/// the machine count for the limit.
+/// The first kernel that counts the processes of a user in each user namespace by themselves.
+/// Before, all that the user has on the machine count for the limit.
 const COUNTS_BY_NAMESPACE: (u32, u32) = (5, 14);
 
 /// Limits this process and all that come from it.
@@ -43,8 +43,8 @@ pub fn counts_by_namespace() -> bool {
     version(&rustix::system::uname().release().to_string_lossy()).is_some_and(|it| it >= COUNTS_BY_NAMESPACE)
 }
 
-/// How many processes the jail's user may have; none where that would count processes outside of the jail, which are then for the
-/// watchdog or a control group to count.
+/// How many processes the jail's user may have; none where that would count processes outside of
+/// the jail, which are then for the watchdog or a control group to count.
 fn most_processes(limits: &Limits, way: &Way, counts_by_namespace: bool) -> Option<u64> {
     match way {
         Way::Root => Some(limits.processes),

@@ -1,4 +1,5 @@
-//! Makes every program that holds this library, its tests included, a process in front of a jail when it is started as one.
+//! Makes every program that holds this library, its tests included, a process in front of a jail
+//! when it is started as one.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,11 +11,11 @@ use nix::unistd::getppid;
 
 use super::{attempts, inner, outer};
 
-/// Set in the environment of such a process, to its role and the number of the process that started it, which is 0 in a process
-/// namespace that is new. In any other process it means nothing.
+/// Set in the environment of such a process, to its role and the number of the process that started
+/// it, which is 0 in a process namespace that is new. In any other process it means nothing.
 const VARIABLE: &str = "ISENTROPE_SANDBOX";
 
-/// What a process in front of a jail is for.
+/// The role of a process in front of a jail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It stands outside and ends the jail.
@@ -28,7 +29,8 @@ pub enum Role {
 const ROLES: [(Role, &str); 3] =
     [(Role::Outer, "outer"), (Role::Inner, "inner"), (Role::Attempts, "attempts")];
 
-/// The loader calls what is listed in this section before `main`. A program need do nothing for it, which a test's `main` cannot.
+/// The loader calls what is listed in this section before `main`. A program need do nothing for it,
+/// which a test's `main` cannot.
 // As in crates/model/src/chat_template/worker_process.rs, where the reasons stand.
 #[allow(unsafe_code)]
 #[used]
@@ -57,14 +59,14 @@ fn role() -> Option<Role> {
     (parent == getppid().to_string()).then_some(role)
 }
 
-/// What the environment of a process with a role says: of an outer process, whose parent this one is, or of the first one in a
-/// jail, which has none.
+/// The variable that gives a process its role: of an outer process, whose parent this one is, or of
+/// the first one in a jail, which has none.
 pub fn variable(role: Role) -> (OsString, OsString) {
     let parent = if role == Role::Outer { std::process::id() } else { 0 };
     named(role, parent)
 }
 
-/// What the environment of a process says that this one starts.
+/// The variable for a process that this one starts.
 pub fn variable_below(role: Role) -> (OsString, OsString) {
     named(role, std::process::id())
 }
@@ -80,7 +82,7 @@ pub fn command(role: Role) -> io::Result<Command> {
     let (name, value) = variable(role);
     // Name and argument are for people who look at the list of processes.
     command.arg0("isentrope").arg("__sandbox").env_clear().env(name, value);
-    // Where the system finds libraries that the program was linked with.
+    // The system finds libraries there that the program was linked with.
     command.envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
     Ok(command)
 }

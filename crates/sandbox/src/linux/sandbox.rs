@@ -1,4 +1,4 @@
-//! What this machine offers.
+//! Finds what this machine offers to run programs safely.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::plan::{Plan, Task, Way};
 use super::{Jail, Problem, bubblewrap, cgroup, identity};
 use crate::{Ending, Program, Tier, Unavailable};
 
-/// What this machine offers to run programs safely, found and tried once.
+/// A way to run programs safely on this machine, found and tried once.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
     way: Way,
@@ -54,7 +54,7 @@ impl Sandbox {
         self.way.tier()
     }
 
-    /// What it consists of, in a line.
+    /// Describes its walls in a line.
     pub fn describe(&self) -> String {
         let who = self.way.describe();
         let landlock = match self.landlock {
@@ -65,7 +65,7 @@ impl Sandbox {
         format!("{who}, {landlock}, seccomp, resource limits, {memory}")
     }
 
-    /// What the processes in front of a jail are told.
+    /// The message to the processes in front of a jail.
     pub(super) fn plan(&self, program: &Program, task: Task) -> Plan {
         let (way, cgroups) = (self.way.clone(), self.cgroups.clone());
         Plan { way, task, program: program.clone(), cgroups, shown: Vec::new(), user: None }
@@ -98,14 +98,16 @@ impl Way {
     }
 }
 
-/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it has made for root could
-/// not be ended by the kernel, since no process of it may signal another user's.
+/// The ways to make jails, the best first. What bubblewrap may do, root may too; and a jail that it
+/// has made for root could not be ended by the kernel, since no process of it may signal another
+/// user's.
 fn ways() -> Vec<Way> {
     let first = if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
     first.into_iter().chain([Way::UserNamespace]).collect()
 }
 
-/// What switches user namespaces off, by the file below /proc/sys that says so: its value then, and what to do.
+/// Switches that turn user namespaces off: the file below /proc/sys, its value then, and the
+/// remedy.
 const SWITCHES: [(&str, &str, &str); 3] = [
     (
         "user/max_user_namespaces",
@@ -124,7 +126,7 @@ const SWITCHES: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What to say when no way works.
+/// The error when no way works.
 fn unavailable(tried: &[Problem]) -> Unavailable {
     let is_set = |file: &str, value: &str| {
         fs::read_to_string(Path::new("/proc/sys").join(file)).is_ok_and(|text| text.trim() == value)

@@ -32,8 +32,8 @@ fn limits() -> Limits {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Sandbox {
-    /// Tries to leave a jail, to take more than it gives, and to leave something behind; how each attempt went. Takes about two
-    /// seconds.
+    /// Tries to leave a jail, to take more than it gives, and to leave something behind; how each
+    /// attempt went. Takes about two seconds.
     pub fn self_test(&self) -> Vec<Attempt> {
         let mut attempts = self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
         for (name, outcome) in [
@@ -67,7 +67,7 @@ impl Sandbox {
         attempts.ok_or_else(|| format!("it did not say what it found ({ending:?})"))
     }
 
-    /// What a program in a jail says of its attempts, if it lives to say it, and how it ended.
+    /// A jailed program's report on its attempts, if it lives to give one, and how it ended.
     fn said_of(&self, task: &Task) -> Result<(Option<Vec<Attempt>>, Ending), String> {
         let mut jail = self.try_to(task, limits())?;
         let (_, mut stdout, _) = jail.streams().ok_or("a jail has no streams")?;
@@ -77,7 +77,7 @@ impl Sandbox {
         Ok((serde_json::from_slice(&said).ok(), ending))
     }
 
-    /// What is refused, or ends the jail.
+    /// Makes an excess, which must be refused or end the jail.
     fn exceed(&self, task: &Task) -> Result<(bool, String), String> {
         let (attempts, ending) = self.said_of(task)?;
         Ok(match attempts.and_then(|mut attempts| attempts.pop()) {
@@ -192,7 +192,8 @@ mod tests {
         let output = command.output().unwrap();
         let attempts: Vec<Attempt> = serde_json::from_slice(&output.stdout).unwrap();
         let mut held: Vec<_> = attempts.iter().filter(|attempt| attempt.held).collect();
-        // A user who is not root has no privileges anyway, and some systems let nobody trace or read others.
+        // A user who is not root has no privileges anyway, and some systems let nobody trace or
+        // read others.
         let depends = [
             "have privileges",
             "raise a limit",

@@ -1,8 +1,9 @@
 //! Which system calls the processes of a jail may make: those on a list, and no others.
 //!
-//! A call that is not listed answers as on a kernel that does not have it (ENOSYS), so that libraries fall back to an older one:
-//! `clone` for `clone3`, whose flags a filter cannot see. What is refused for its arguments answers EPERM. A new session is not
-//! begun, but answered as if it had been.
+//! A call that is not listed answers as on a kernel that does not have it (ENOSYS), so that
+//! libraries fall back to an older one: `clone` for `clone3`, whose flags a filter cannot see. What
+//! is refused for its arguments answers EPERM. A new session is not begun, but answered as if it
+//! had been.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,7 @@ const ALLOWED: &[c_long] = &[
     // Waiting.
     libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait,
     libc::SYS_epoll_pwait2, libc::SYS_eventfd2,
-    // What the system says of itself, and pairs of sockets, which lead nowhere else.
+    // These tell about the system, or serve pairs of sockets, which lead nowhere else.
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_recvfrom, libc::SYS_shutdown,
 ];
 
@@ -82,8 +83,8 @@ pub fn restrict() -> Result<(), Problem> {
     Ok(())
 }
 
-/// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be said in some calls, and what
-/// may be called, which comes last since nothing can be added to it.
+/// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be
+/// said in some calls, and what may be called, which comes last since nothing can be added to it.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let mut allowed: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
     allowed.extend(allowed_with()?);
@@ -91,8 +92,8 @@ fn filters() -> Result<[BpfProgram; 3], BackendError> {
     let filter = |rules, otherwise, matched| {
         SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?.try_into()
     };
-    // The scheduler gives each session a share of its own (autogroups): with many a jail would take those of all other programs.
-    // Programs that start others in new sessions work all the same.
+    // The scheduler gives each session a share of its own (autogroups): with many a jail would take
+    // those of all other programs. Programs that start others in new sessions work all the same.
     let undone = Rules::from([(libc::SYS_setsid, Vec::new())]);
     Ok([
         filter(undone, SeccompAction::Allow, errno(0))?,
@@ -126,7 +127,8 @@ fn allowed_with() -> Result<Rules, BackendError> {
         libc::F_OFD_SETLKW,
         libc::F_GETPIPE_SZ,
     ];
-    // What libraries ask of files and pipes; TCGETS2 is how new ones ask whether something is a terminal.
+    // Libraries ask this of files and pipes; new ones ask by TCGETS2 whether something is a
+    // terminal.
     const TCGETS2: u64 = 0x802C_542A;
     let ioctl =
         [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX, libc::FIONCLEX];
@@ -174,8 +176,8 @@ fn refused() -> Result<Rules, BackendError> {
         (libc::SYS_kill, first_process()?),
         (libc::SYS_tkill, first_process()?),
         (libc::SYS_tgkill, first_process()?),
-        // Shared memory without a file outlives its mappings, and then no process is charged for it.
-        // Nor is any charged for huge pages, which are kept apart.
+        // Shared memory without a file outlives its mappings, and then no process is charged for
+        // it. Nor is any charged for huge pages, which are kept apart.
         (
             libc::SYS_mmap,
             vec![

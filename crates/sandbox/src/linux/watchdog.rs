@@ -1,7 +1,7 @@
 //! Looks at what the processes of a jail take together, where the kernel does not count it.
 //!
-//! Counted is the memory that is theirs alone, and that of sockets. Nothing else can grow: there is no shared memory without a
-//! file, and files are counted by the file system that holds them.
+//! Counted is the memory that is theirs alone, and that of sockets. Nothing else can grow: there is
+//! no shared memory without a file, and files are counted by the file system that holds them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +14,14 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use super::plan::{Plan, Way};
 use crate::Ending;
 
-/// What one processor can fill in a second, in bytes: pages come from the kernel, which clears them.
+/// Memory that one processor can fill in a second, in bytes: the kernel clears each page.
 const FILLED_PER_SECOND: f64 = 8e9;
 
 /// How many processors can do so at a time before they wait for the memory.
 const FILLING: usize = 4;
 
-/// What waits in a socket to be read, in bytes, as systems are set: twice, since the half is for what it is kept in.
+/// Most bytes that wait in a socket, by the usual settings: twice, since half is for the
+/// bookkeeping.
 const SOCKET_BYTES: u64 = 2 * 212_992;
 
 /// The shortest and the longest time between two looks.
@@ -40,7 +41,7 @@ pub struct Watchdog {
     temporary_files: Option<u64>,
 }
 
-/// What processes take.
+/// Resources that processes take.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Taken {
     bytes: u64,
@@ -111,7 +112,7 @@ fn sockets(process: Pid) -> u64 {
     used.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
-/// What a process and all that come from it take now. One that ends meanwhile takes nothing.
+/// Counts what a process and all its descendants take now. One that ends meanwhile takes nothing.
 fn taken(first: Pid, page: u64) -> Taken {
     let mut taken = Taken::default();
     let mut processes = vec![first.to_string()];

@@ -34,7 +34,7 @@ fn is_gone(name: &str) -> bool {
     processes_named(name).is_empty()
 }
 
-/// What jails might leave on the host: mounts and temporary files.
+/// Things that jails might leave on the host: mounts and temporary files.
 fn host() -> (String, BTreeSet<String>) {
     let files = fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.file_name().display().to_string());
     let of_jails = |name: &String| name.starts_with(".host") || name.starts_with("isentrope-jail");
@@ -80,7 +80,7 @@ fn nothing_remains_when_the_outer_process_is_killed() {
         let name = unique("outer");
         let mut jail = with_daemons(&sandbox, &name, "sleep 100");
         let outer = Pid::from_raw(outer_of(first_process(&name)).cast_signed());
-        // What schedulers send to all processes of a job does not reach it.
+        // Signals that schedulers send to all processes of a job do not reach it.
         kill(outer, Signal::SIGTERM).unwrap();
         kill(outer, Signal::SIGINT).unwrap();
         assert_eq!(jail.wait_for(Duration::from_millis(200)), None);
@@ -104,10 +104,12 @@ fn nothing_remains_when_bubblewrap_is_killed() {
     wait_until(|| is_gone(&name));
 }
 
-/// Set in the environment of this program when it is to start a jail for [`starter`]: the tier and the name.
+/// Set in the environment of this program when it is to start a jail for [`starter`]: the tier and
+/// the name.
 const STARTER: &str = "ISENTROPE_TEST_STARTER";
 
-/// Not a test but the starter in one: starts a jail and waits to be killed, or ends all jails when it reads a line.
+/// Not a test but the starter in one: starts a jail and waits to be killed, or ends all jails when
+/// it reads a line.
 #[test]
 fn starter() {
     let Ok(value) = std::env::var(STARTER) else { return };

@@ -1,4 +1,4 @@
-//! What a jail gives, and programs that want more.
+//! Limits of jails, and programs that want more.
 
 use std::process::Command;
 use std::thread;
@@ -73,7 +73,8 @@ fn a_fork_bomb_stays_within_its_jail() {
         let _streams = jail.streams();
         wait_until(|| processes_named(&name).len() > 10);
         let until = Instant::now() + Duration::from_millis(500);
-        // The kernel refuses root nothing, also in a user namespace; then too many are noticed a moment later.
+        // The kernel refuses root nothing, also in a user namespace; then too many are noticed a
+        // moment later.
         let most = if nix::unistd::geteuid().is_root() && !is_root() { 100 } else { 20 };
         while Instant::now() < until {
             assert!(processes_named(&name).len() <= most);

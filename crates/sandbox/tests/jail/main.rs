@@ -1,4 +1,5 @@
-//! Jails, with programs that try everything: as this user, and as one without privileges; in every tier that there is.
+//! Jails, with programs that try everything: as this user, and as one without privileges; in every
+//! tier that there is.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![allow(clippy::print_stderr, reason = "what is skipped must be seen")]

@@ -1,4 +1,4 @@
-//! What a jail shows of the host, and how one cannot be started.
+//! Tests what a jail shows of the host, and how one cannot be started.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

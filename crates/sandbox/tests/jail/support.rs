@@ -1,4 +1,4 @@
-//! What the tests share: the tiers, programs in jails, and a look at what there is of them outside.
+//! Shared by the tests: the tiers, programs in jails, and a look at them from outside.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,10 +12,11 @@ use isentrope_sandbox::{Ending, Jail, Limits, Program, Sandbox, Tier};
 /// How long what must happen may take, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What begins a line about what is not tried.
+/// Begins a line about a test that is left out.
 pub const SKIPPED: &str = "SKIPPED: ";
 
-/// Says what is not tried here, also of a test that passes: what is printed, the harness keeps to itself.
+/// Says what is not tried here, also of a test that passes: what is printed, the harness keeps to
+/// itself.
 pub fn skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "{SKIPPED}{what}");
 }
@@ -44,7 +45,7 @@ pub fn shell(script: &str, name: &str) -> Program {
     }
 }
 
-/// What a program in a jail wrote, and how it ended.
+/// The output of a program in a jail, and how it ended.
 #[derive(Debug)]
 pub struct Done {
     pub stdout: String,
@@ -115,7 +116,8 @@ pub fn parent_of(pid: u32) -> u32 {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// The outer process of the jail that a process is the first of: with bubblewrap there is one between them.
+/// The outer process of the jail that a process is the first of: with bubblewrap there is one
+/// between them.
 pub fn outer_of(first: u32) -> u32 {
     let mut pid = parent_of(first);
     while !fs::read(format!("/proc/{pid}/cmdline")).unwrap().ends_with(b"__sandbox\0")

@@ -55,7 +55,8 @@ fn nothing_can_be_written_but_in_tmp() {
 fn others_cannot_be_signalled() {
     let starter = std::process::id();
     for sandbox in tiers() {
-        // Nothing is killed from a jail that sees others, which this would otherwise end with all else on the machine.
+        // Nothing is killed from a jail that sees others, which this would otherwise end with all
+        // else on the machine.
         let done =
             script(&sandbox, &format!("kill -0 {starter} && echo seen && exit; kill -9 -1; echo alive"));
         assert_eq!((done.stdout.as_str(), done.ending), ("alive\n", Ending::Exited(0)));
@@ -99,7 +100,8 @@ fn the_kernel_says_the_same() {
             let link = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/{namespace}")).unwrap();
             assert_ne!(link(&pid.to_string()), link("self"), "{namespace}");
         }
-        // Every mount but /tmp is read-only, and none is of processes or of the system. Devices belong to others.
+        // Every mount but /tmp is read-only, and none is of processes or of the system. Devices
+        // belong to others.
         for mount in of("mountinfo").lines() {
             let fields: Vec<&str> = mount.split(' ').collect();
             let (at, options, kind) = (fields[4], fields[5], mount.split(" - ").nth(1).unwrap());

@@ -1,54 +1,55 @@
-//! One batch of a rollout: the groups of so many consecutive problems.
+//! One batch of a rollout: the groups of consecutive problems.
 //!
-//! Every rank knows all of these problems, and begins with the responses of some. What is known of them from a journal, and
-//! what a rank samples and judges, its own or taken over from others, is gathered response by response, and every rank makes
-//! the groups.
+//! A response is read from the journal, if the step was broken off before, or else sampled and
+//! judged. Of several ranks each knows all problems and begins with the responses to some; at the
+//! end all of them gather the responses of all.
 
 use super::Collector;
-use super::others::Others;
+use super::exchange::respond_with_ranks;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::observer::Phase;
 use crate::run::{Asked, checksum_of};
 use isentrope_data::Problem;
-use isentrope_kernels::Backend;
-use isentrope_rollout::{Interrupt, Key, Peers, Request, Response, Sampler, Sampling, respond};
+use isentrope_rollout::{Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many responses are sampled before a verifier without workers judges them. It computes where sampling does, and would leave
-/// cores idle for a single one; but what is not judged is not in the journal.
+/// Responses that a verifier without workers judges at a time. It computes where sampling does, and
+/// a single response would leave cores idle; but a response is in the journal only once it is
+/// judged.
 const JUDGED_AT_A_TIME: usize = 64;
 
 /// The groups of a batch, and how it went.
 pub(super) struct Batch {
     pub groups: Vec<Group>,
-    /// As of [`Responded`](isentrope_rollout::Responded), on this rank.
+    /// This rank's [`Responded::waited`](isentrope_rollout::Responded::waited).
     pub waited: Duration,
+    /// This rank's [`Responded::verdicts`](isentrope_rollout::Responded::verdicts).
     pub verdicts: Duration,
-    /// How many responses have gone from one rank to another.
+    /// Responses that have gone from one rank to another.
     pub moved: usize,
 }
 
-/// The responses to a prompt that are wanted, as far as they are there.
-struct Wanted {
-    /// Which of the batch's problems.
+/// One prompt's responses, as far as they are there.
+struct Slots {
+    /// The index of the problem in the batch.
     place: usize,
-    /// The first of them.
+    /// The journal's name of the first response.
     asked: Asked,
     /// Whether this rank begins with them.
     is_own: bool,
     responses: Vec<Option<Response>>,
 }
 
-impl Wanted {
-    /// The numbers of those that this rank begins with and that are not there.
+impl Slots {
+    /// The numbers of the responses that this rank is to sample.
     fn missing(&self) -> Vec<usize> {
         let is_missing = |&sample: &usize| self.is_own && self.responses[sample].is_none();
         (0..self.responses.len()).filter(is_missing).collect()
     }
 
-    /// Takes a response to a question of which there is none yet.
+    /// Puts a response into its slot, which must be empty.
     fn put(&mut self, sample: usize, response: Response) -> Result<()> {
         match self.responses.get_mut(sample) {
             Some(empty @ None) => *empty = Some(response),
@@ -61,9 +62,10 @@ impl Wanted {
     }
 }
 
-impl<B: Backend> Collector<'_, B> {
-    /// Samples responses to `count` problems, after the `taken` ones of this step, and judges them, together with the other
-    /// ranks. The activations of the first `cached` of all groups are kept for the update, as far as there is room.
+impl Collector<'_> {
+    /// Samples and judges responses to `count` problems, which follow the `taken` ones of this
+    /// step. The activations of the first `cached` groups are kept for the update, as far as there
+    /// is room.
     pub(super) fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Batch> {
         let first_position = self.position + taken;
         let position = |place: usize| first_position + place as u64;
@@ -77,24 +79,24 @@ impl<B: Backend> Collector<'_, B> {
             .collect::<Result<_>>()?;
         let most_likely =
             Arc::new(Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() });
-        let mut wanted = self.wanted(taken, count, cached, &checksums, &most_likely);
-        let question = |wanted: &Wanted| {
-            let Wanted { place, asked, .. } = *wanted;
+        let mut slots = self.slots(taken, count, cached, &checksums, &most_likely);
+        let question = |slots: &Slots| {
+            let Slots { place, asked, .. } = *slots;
             let request = Request {
                 key: Key { seed: self.seed, step: self.step, prompt: asked.prompt },
                 prompt: prompts[place].clone(),
-                samples: wanted.missing(),
+                samples: slots.missing(),
                 sampling: if asked.greedy { most_likely.clone() } else { self.sampling.clone() },
                 cache_activations: !asked.greedy && place < cached,
             };
             (&problems[place], request)
         };
-        let questions = wanted.iter().map(question).collect();
+        let questions = slots.iter().map(question).collect();
         let journal = &mut self.journal;
-        let keep = &mut |question: usize, sample: usize, response: Response| -> Result<()> {
-            let wanted: &mut Wanted = &mut wanted[question];
-            journal.add(Asked { sample, ..wanted.asked }, checksums[wanted.place], &response)?;
-            wanted.put(sample, response)
+        let keep = &mut |ResponseId { request, sample }: ResponseId, response: Response| -> Result<()> {
+            let slots: &mut Slots = &mut slots[request];
+            journal.add(Asked { sample, ..slots.asked }, checksums[slots.place], &response)?;
+            slots.put(sample, response)
         };
         let sampler = Sampler {
             model: self.model,
@@ -104,13 +106,21 @@ impl<B: Backend> Collector<'_, B> {
             phase: Phase::Rollout,
             interrupt: Interrupt::Never,
         };
-        let mut others = Others::of(&self.ranks);
-        let peers = if self.ranks.count() > 1 { Some(&mut others as &mut dyn Peers<Error>) } else { None };
-        let responded =
-            respond(sampler, questions, peers, self.judge, JUDGED_AT_A_TIME, keep, self.observer)?;
-        let moved = others.moved;
-        self.gather(&mut wanted)?;
-        let mut all = wanted.into_iter().map(|wanted| wanted.responses.into_iter().flatten());
+        let (judge, observer) = (self.judge, &mut *self.observer);
+        let (responded, moved) = if self.ranks.count() == 1 {
+            (respond(sampler, questions, judge, JUDGED_AT_A_TIME, keep, observer)?, 0)
+        } else {
+            let ranks = &self.ranks;
+            let responded =
+                respond_with_ranks(ranks, sampler, questions, judge, JUDGED_AT_A_TIME, keep, observer)?;
+            self.gather(&mut slots)?;
+            responded
+        };
+        let missing = slots.iter().flat_map(|slots| &slots.responses).filter(|r| r.is_none()).count();
+        if missing > 0 {
+            return Err(Error::Run(format!("{missing} responses were sampled by no rank")));
+        }
+        let mut all = slots.into_iter().map(|slots| slots.responses.into_iter().flatten());
         let responses: Vec<Vec<Response>> = all.by_ref().take(count).map(Iterator::collect).collect();
         let greedy = all.map(|mut greedy| greedy.next());
         let parts = problems.into_iter().zip(prompts).zip(responses.into_iter().zip(greedy));
@@ -125,20 +135,20 @@ impl<B: Backend> Collector<'_, B> {
         Ok(Batch { groups: groups.collect(), waited: responded.waited, verdicts: responded.verdicts, moved })
     }
 
-    /// Of each problem, its responses; then of each the most likely one, if it is wanted. This rank's own are there as far as
-    /// they are known from a journal.
-    fn wanted(
+    /// The slots of each problem's responses, then those of each problem's most likely response, if
+    /// the advantage needs it. This rank's own are filled as far as the journal has them.
+    fn slots(
         &mut self,
         taken: u64,
         count: usize,
         cached: usize,
         checksums: &[u32],
         most_likely: &Sampling,
-    ) -> Vec<Wanted> {
+    ) -> Vec<Slots> {
         let mut is_own = vec![false; count];
         self.ranks.own_groups(cached, count).into_iter().for_each(|place| is_own[place] = true);
         let vocabulary = self.model.config.vocab_size;
-        let mut wanted = Vec::new();
+        let mut slots = Vec::new();
         for (greedy, samples) in [(false, self.settings.responses), (true, usize::from(self.greedy))] {
             for (place, &is_own) in is_own.iter().enumerate() {
                 let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
@@ -148,28 +158,24 @@ impl<B: Backend> Collector<'_, B> {
                     known.can_be_of(vocabulary, drawn_as).then_some(known)
                 };
                 let responses = (0..samples).map(known).collect();
-                wanted.push(Wanted { place, asked: asked(0), is_own, responses });
+                slots.push(Slots { place, asked: asked(0), is_own, responses });
             }
         }
-        wanted
+        slots
     }
 
-    /// Completes what is wanted by what the other ranks have.
-    fn gather(&self, wanted: &mut [Wanted]) -> Result<()> {
+    /// Fills the empty slots with the responses of the other ranks.
+    fn gather(&self, all: &mut [Slots]) -> Result<()> {
         let mut own = Vec::new();
-        for (question, wanted) in wanted.iter_mut().enumerate() {
-            for (sample, response) in wanted.responses.iter_mut().enumerate() {
+        for (question, slots) in all.iter_mut().enumerate() {
+            for (sample, response) in slots.responses.iter_mut().enumerate() {
                 own.extend(response.take().map(|response| ((question, sample), response)));
             }
         }
         for ((question, sample), response) in self.ranks.gather_sampled(own)? {
-            let wanted = wanted.get_mut(question);
-            let wanted = wanted.ok_or_else(|| Error::Run(format!("there is no question {question}")))?;
-            wanted.put(sample, response)?;
-        }
-        let missing = wanted.iter().flat_map(|wanted| &wanted.responses).filter(|r| r.is_none()).count();
-        if missing > 0 {
-            return Err(Error::Run(format!("{missing} responses were sampled by no rank")));
+            let slots = all.get_mut(question);
+            let slots = slots.ok_or_else(|| Error::Run(format!("there is no question {question}")))?;
+            slots.put(sample, response)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! arXiv:2503.14476). What is left over is kept for the next step.
 
 mod batch;
-mod others;
+mod exchange;
 mod share_out;
 
 use crate::error::{Error, Result};
@@ -16,7 +16,6 @@ use crate::rollout_statistics::RolloutStatistics;
 use crate::run::Journal;
 use crate::token_records::{Budget, Dropped};
 use isentrope_data::Source;
-use isentrope_kernels::Backend;
 use isentrope_model::{ActivationCache, Model};
 use isentrope_rollout::{Judge, Limits, Prompter, Sampling};
 use schemars::JsonSchema;
@@ -39,7 +38,7 @@ pub struct RolloutSettings {
     pub temperature: f32,
     /// Keeps this many most likely tokens at each draw; 0 keeps all. Top-k, top-p and min-p apply in this order, after the
     /// temperature. The tokens that were kept are remembered, and the loss is that of the policy among them, see
-    /// docs/training.md.
+    /// docs/guides/train.md.
     pub top_k: usize,
     /// Keeps the most likely tokens that together have this probability; 1 keeps all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
@@ -96,7 +95,7 @@ pub enum WhenShort {
 }
 
 /// One step's rollout in the making.
-pub(crate) struct Collector<'a, B: Backend> {
+pub(crate) struct Collector<'a> {
     /// Sizes and filter.
     pub settings: &'a RolloutSettings,
     /// How responses are drawn.
@@ -106,9 +105,9 @@ pub(crate) struct Collector<'a, B: Backend> {
     /// Groups of the first update, which is on-policy: the activations of their responses can be used.
     pub first_update: usize,
     /// The policy.
-    pub model: &'a Model<B>,
+    pub model: &'a Model,
     /// Keeps activations for the update, where there is memory for it.
-    pub activation_cache: Option<&'a mut ActivationCache<B>>,
+    pub activation_cache: Option<&'a mut ActivationCache>,
     /// The ranks that sample together.
     pub ranks: Ranks,
     /// Turns problems into tokens.
@@ -117,19 +116,19 @@ pub(crate) struct Collector<'a, B: Backend> {
     pub judge: &'a Judge,
     /// Memory of sampling.
     pub limits: Limits,
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
     /// The step, from 1.
     pub step: u64,
     /// The first problem that no step has taken.
     pub position: u64,
-    /// Groups that are there already: the step before has left them over.
+    /// Groups left over from the step before.
     pub carried: usize,
     /// How much of the step is recorded.
     pub recorded: Budget,
-    /// Where responses are kept in case the step is broken off, and found again.
+    /// Keeps responses in case the step is broken off.
     pub journal: Journal,
-    /// Where problems come from.
+    /// The source of problems.
     pub source: &'a mut Source,
     /// Whoever watches.
     pub observer: &'a mut dyn Observer,
@@ -153,7 +152,7 @@ pub struct Collected {
     pub moved: usize,
 }
 
-impl<B: Backend> Collector<'_, B> {
+impl Collector<'_> {
     /// Samples and judges until there are enough groups, the carried ones included. `seen` is given each group that is
     /// sampled.
     ///

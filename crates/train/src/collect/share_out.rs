@@ -1,6 +1,7 @@
 //! Who samples what of the responses that are left of a rollout, when ranks have run out of work.
 //!
-//! A pure function of what every rank has left, which all ranks compute alike. No bit of a response depends on it.
+//! A pure function of what every rank has left, which all ranks compute alike. No bit of a response
+//! depends on it.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -8,22 +9,23 @@ use std::collections::BinaryHeap;
 
 /// Responses that a rank offers to others at a time. What more it has, it may offer the next time.
 pub(super) const MOST_OFFERED: usize = 1024;
-/// Tokens that these have, unless one alone has more: they are sent to all ranks, with what was kept of each.
+/// Tokens that these have, unless one alone has more: they are sent to all ranks, with what was
+/// kept of each.
 pub(super) const MOST_TOKENS: usize = 1 << 18;
 
-/// What a rank has left.
+/// The responses that a rank has left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Offer {
     /// How many responses, whether they are offered or not.
     pub left: usize,
-    /// Those that others may take over, the first first: request, sample, and tokens so far.
+    /// Responses that others may take over, in this order: request, sample, and tokens so far.
     pub offered: Vec<(usize, usize, usize)>,
 }
 
 impl Offer {
-    /// Of all that a rank has left, as request, sample and tokens. What has not started goes first, then what has the fewest
-    /// tokens: who takes it over must feed these again. Among equals the last to be asked for goes first, since it would start
-    /// last.
+    /// The offer of a rank with these responses left, as request, sample and tokens. Responses that
+    /// have not started go first, then those with the fewest tokens, which the taker must feed
+    /// again. Among equals the last to be asked for goes first, since it would start last.
     pub fn of(mut all: Vec<(usize, usize, usize)>) -> Self {
         let left = all.len();
         all.sort_by_key(|&(request, sample, tokens)| (tokens, Reverse((request, sample))));
@@ -49,7 +51,7 @@ pub(super) struct Move {
     pub tokens: usize,
 }
 
-/// What becomes of what is left.
+/// The moves that a meeting has agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shares {
     pub moves: Vec<Move>,
@@ -57,15 +59,17 @@ pub(super) struct Shares {
     pub is_last: bool,
 }
 
-/// What it is to take over a response, where what a rank has itself is 1 each. Of one that is under way all tokens are fed again,
-/// which takes at most as long as it has taken to sample them. How many are still to come nobody knows; as many again is a guess
-/// that is not far off where lengths spread widely, and among those that are left they do.
+/// The burden of taking over a response; a response of a rank's own is 1. A response under way has
+/// all its tokens fed again, which takes at most as long as it took to sample them. How many tokens
+/// are still to come is not known; as many again is a fair guess where lengths spread widely, as
+/// those of late responses do.
 fn burden(tokens: usize) -> usize {
     if tokens == 0 { 1 } else { 2 }
 }
 
-/// Shares out what ranks have left: those without anything take over from those with the most, as long as the one who takes has
-/// no more to do after it than the one who gives. So a single response stays where it is, and so do two that are under way.
+/// Shares out what ranks have left: those without anything take over from those with the most, as
+/// long as the one who takes has no more to do after it than the one who gives. So a single
+/// response stays where it is, and so do two that are under way.
 pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut left: Vec<usize> = offers.iter().map(|offer| offer.left).collect();
     let has_not_started = |offer: &Offer| offer.offered.iter().filter(|(_, _, tokens)| *tokens == 0).count();
@@ -104,7 +108,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    /// Ranks that have so many tokens of so many responses each: those of a rank are to a request of its own.
+    /// Ranks that have so many tokens of so many responses each: those of a rank are to a request
+    /// of its own.
     fn offers(tokens: &[Vec<usize>]) -> Vec<Offer> {
         let of_rank = |(rank, all): (usize, &Vec<usize>)| {
             Offer::of(all.iter().enumerate().map(|(sample, &tokens)| (rank, sample, tokens)).collect())
@@ -176,7 +181,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(after.iter().sum::<usize>(), tokens.iter().map(Vec::len).sum::<usize>());
-            // Nobody takes over more than the slowest had to do before, and what could still go does not.
+            // Nobody takes over more than the slowest had to do before, and what could still go
+            // does not.
             let mut burdens = vec![0; tokens.len()];
             moves.iter().for_each(|m| burdens[m.to] += burden(m.tokens));
             let most = tokens.iter().map(Vec::len).max().unwrap_or(0);
@@ -200,7 +206,7 @@ mod tests {
             let mut later: Vec<Offer> = (0..after.len()).map(|rank| Offer::of(later(rank))).collect();
             later.push(Offer::default());
             prop_assert_eq!(is_last, share_out(&later).moves.is_empty());
-            // What stays with a rank has begun, or has no fewer tokens than what it gives away.
+            // A rank keeps responses with no fewer tokens than those that it gives away.
             for (rank, all) in tokens.iter().enumerate() {
                 let given = moves.iter().filter(|m| m.from == rank).map(|m| m.tokens).max();
                 prop_assert!(all.is_empty() || given.is_none() || given <= kept(rank) && kept(rank).is_some());
@@ -213,7 +219,7 @@ mod tests {
             lengths in prop::collection::vec(prop::collection::vec(1usize..30, 0..12), 2..6),
             turns in prop::collection::vec(1usize..9, 1..20),
         ) {
-            // Of each rank: request, sample, tokens; a response ends when it has its length.
+            // Request, sample and tokens by rank; a response ends when it has its length.
             let mut left: Vec<Vec<(usize, usize, usize)>> = lengths
                 .iter()
                 .enumerate()

@@ -1,8 +1,10 @@
-//! How long a step takes at least: counted work over the peaks of a device, by the roofline model (Williams et al. 2009).
+//! How long a step takes at least: counted work over the peaks of a device, by the roofline model
+//! (Williams et al. 2009).
 //!
-//! A phase takes as long as its arithmetic does at the peak of products, or as its bytes do at the peak of the memory, whichever
-//! is longer. Counted are weights, keys and values, gradients and moments; activations are not, nor what caches spare. No
-//! device runs at its peaks all along, so this is what can be hoped for, not what will be.
+//! A phase takes as long as its arithmetic does at the peak of products, or as its bytes do at the
+//! peak of the memory, whichever is longer. Counted are weights, keys and values, gradients and
+//! moments; activations are not, nor what caches spare. No device runs at its peaks all along, so
+//! this is what can be hoped for, not what will be.
 
 use super::{Kept, Speed, Workload, human};
 use crate::error::Result;
@@ -15,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Numbers that are copied to measure a memory's bandwidth: far more than caches hold.
 const COPIED: usize = 16 << 20;
 
-/// What a device can do at most.
+/// The peak rates of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Floating-point operations of products, per second.
@@ -24,7 +26,7 @@ pub struct Peak {
     pub bandwidth: f64,
 }
 
-/// What a phase takes.
+/// The cost of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     /// Floating-point operations.
@@ -33,7 +35,7 @@ pub struct Cost {
     pub bytes: f64,
 }
 
-/// What a step takes on each rank, without its evaluation.
+/// The cost of a step on each rank, without its evaluation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepCost {
     /// Prompts, once for each group.
@@ -54,11 +56,11 @@ pub struct Limit {
 }
 
 impl Peak {
-    /// What was measured here: the products of a model's updates, and copies in memory.
+    /// Measures the peaks: of products as in a model's updates, and of copies in memory.
     ///
     /// # Errors
     /// When there is no memory for two buffers of 64 MiB.
-    pub fn measure<B: Backend>(backend: &B, speed: Speed) -> Result<Self> {
+    pub fn measure(backend: &dyn Backend, speed: Speed) -> Result<Self> {
         let role = Role::Exact(1, COPIED);
         let allocate = || backend.allocate(role).map_err(isentrope_model::Error::from);
         let (mut from, mut to) = (allocate()?, allocate()?);
@@ -84,7 +86,7 @@ impl Cost {
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
-    /// What it waits for.
+    /// The resource that limits it.
     fn bound(self, peak: Peak) -> &'static str {
         let by_memory = self.bytes / peak.bandwidth.max(1.0) > self.flops / peak.flops.max(1.0);
         if by_memory { "memory" } else { "arithmetic" }
@@ -92,12 +94,12 @@ impl Cost {
 }
 
 impl Workload {
-    /// What a step takes on each rank, so many responses being decoded at a time.
-    pub fn cost<B: Backend>(self, backend: &B, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
+    /// The cost of a step on each rank, with so many responses decoded at a time.
+    pub fn cost(self, backend: &dyn Backend, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
         let ranks = self.ranks.max(1) as f64;
         let (flops, weights) =
             (|of: Tokens| layout.forward_flops(of) / ranks, layout.read_bytes(backend) as f64);
-        let position = layout.cache_page_bytes(backend) as f64 / B::PAGE as f64;
+        let position = layout.cache_page_bytes(backend) as f64 / backend.page_positions() as f64;
         let visible = |of: Tokens| of.visible * position / ranks;
         // Each pass reads the weights once, whatever it goes through.
         let limits = plan.sampling();

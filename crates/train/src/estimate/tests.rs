@@ -42,7 +42,8 @@ fn time_is_work_over_speed() {
     let evaluation = layout.forward_flops(workload.evaluated) / forward;
     assert!((estimate.evaluation.as_secs_f64() - evaluation).abs() < 1e-6, "{estimate}");
     assert!((estimate.run.as_secs_f64() - 30.0 * 2.5 - 4.0 * evaluation).abs() < 1e-4, "{estimate}");
-    // Activations kept from sampling spare the forward pass but for the head, as far as there is memory for them.
+    // Activations kept from sampling spare the forward pass but for the head, as far as there is
+    // memory for them.
     let half = workload.estimate(&layout, Kept { of_sampling: 0.5, ..NOTHING }, speed);
     let blocks = layout.forward_flops(Tokens { scored: 0.0, ..workload.trained }) / forward;
     assert!((half.step.as_secs_f64() - (2.5 - 0.25 * blocks)).abs() < 1e-6, "{half}");
@@ -94,7 +95,8 @@ fn times_are_told_in_their_units() {
     }
 }
 
-/// By hand, of a model of one block: 32 features, 2 heads of 16 and one of keys, an MLP of 64, 32 tokens.
+/// By hand, of a model of one block: 32 features, 2 heads of 16 and one of keys, an MLP of 64, 32
+/// tokens.
 #[test]
 fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     let config = serde_json::json!({
@@ -106,7 +108,8 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     std::fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
     let layout = Layout::new(&ModelConfig::read(dir.path()).unwrap());
     let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
-    // Two prompts of 4 tokens, three responses of 5 to each; one update goes once forward and once backward through them.
+    // Two prompts of 4 tokens, three responses of 5 to each; one update goes once forward and once
+    // backward through them.
     let workload = Workload {
         ranks: 1,
         sampled: Tokens::of_groups(&[None], 2.0, 3.0, 4.0, 5.0),
@@ -140,7 +143,8 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     let settings = crate::settings::MemorySettings { micro_batch_tokens: Some(18), ..Default::default() };
     let plan = Plan::new(&cpu, &layout, demand, &settings, 1 << 30).unwrap();
     let cost = workload.cost(&cpu, &layout, NOTHING, &plan);
-    // Weights of products: QKV 32 x 64, output 32 x 32, gate and up 32 x 128, down 64 x 32; the head 32 x 32.
+    // Weights of products: QKV 32 x 64, output 32 x 32, gate and up 32 x 128, down 64 x 32; the
+    // head 32 x 32.
     let (block, head) = (2048.0 + 1024.0 + 4096.0 + 2048.0, 1024.0);
     // Four operations for each of the 32 query features and each key that is seen.
     assert_eq!(cost.prefill.flops, 2.0 * block * 8.0 + 4.0 * 32.0 * 20.0);
@@ -148,14 +152,16 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     let forward = 2.0 * (block * 54.0 + head * 30.0) + 4.0 * 32.0 * (6.0 * 45.0);
     assert_eq!(cost.updates.flops, 3.0 * forward);
     assert_eq!(cost.optimizer.flops, 0.0);
-    // Of 4 bytes each, with the two norms of the block, the last one and QKV's bias; the CPU's layouts may have gaps.
+    // Weights of 4 bytes each, with the two norms of the block, the last one and QKV's bias; the
+    // CPU's layouts may have gaps.
     let read = 4.0 * (block + head + 3.0 * 32.0 + 64.0);
     let gaps = |bytes: f64, counted: f64| (bytes / counted - 1.0).abs();
     assert!(gaps(cost.prefill.bytes, read) < 0.1, "{} {read}", cost.prefill.bytes);
     // Four passes of decoding, and keys and values of 16 features for each key that is seen.
     let decode = 4.0 * cost.prefill.bytes + 156.0 * 2.0 * 16.0 * 4.0;
     assert_eq!(cost.decode.bytes, decode);
-    // Three passes of 18 tokens, each twice through the weights, and through the gradient to read and to write it.
+    // Three passes of 18 tokens, each twice through the weights, and through the gradient to read
+    // and to write it.
     let all = read + 4.0 * 1024.0;
     assert!(gaps(cost.updates.bytes, 3.0 * (2.0 * read + 2.0 * all)) < 0.1, "{}", cost.updates.bytes);
     // Weights and two moments are read and written, the gradient is read.

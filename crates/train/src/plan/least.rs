@@ -4,7 +4,7 @@ use super::{Demand, ENOUGH_SEQUENCES, LOSS_BYTES, OVERHEAD, PROCESS_BYTES};
 use isentrope_kernels::Backend;
 use isentrope_model::{Keep, Layout, SHARING_TOKENS};
 
-/// What takes turns with the memory.
+/// The phases that take turns with the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Update,
@@ -12,24 +12,24 @@ pub(super) enum Phase {
     Scoring,
 }
 
-/// What updates take beside weights, gradients and moments.
-pub(super) struct Updates<'a, B: Backend> {
-    backend: &'a B,
+/// The memory of updates beside weights, gradients and moments.
+pub(super) struct Updates<'a> {
+    backend: &'a dyn Backend,
     layout: &'a Layout,
-    /// What an update takes whatever its passes are.
+    /// The bytes of an update that do not depend on its passes.
     pub whole: usize,
-    /// What a tape takes of each token at least.
+    /// The fewest bytes of a tape for each token.
     pub least_tape: usize,
     /// Tokens of an update.
     pub tokens: usize,
     /// Tokens of a pass, at least: one sequence, or those that share a prompt.
     pub least_tokens: usize,
-    /// What the optimizer takes when the passes are over.
+    /// The bytes of the optimizer, after the passes.
     optimizer: usize,
 }
 
-impl<'a, B: Backend> Updates<'a, B> {
-    pub fn new(backend: &'a B, layout: &'a Layout, demand: Demand) -> Self {
+impl<'a> Updates<'a> {
+    pub fn new(backend: &'a dyn Backend, layout: &'a Layout, demand: Demand) -> Self {
         let tokens = demand.trained.saturating_mul(demand.longest_trained);
         let whole = demand
             .loss_tokens
@@ -60,7 +60,7 @@ impl<'a, B: Backend> Updates<'a, B> {
 }
 
 /// Bytes of a pass over so many tokens that scores what is not trained on; none where nothing is.
-pub(super) fn scoring<B: Backend>(backend: &B, layout: &Layout, demand: Demand, tokens: usize) -> usize {
+pub(super) fn scoring(backend: &dyn Backend, layout: &Layout, demand: Demand, tokens: usize) -> usize {
     if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 }
 }
 
@@ -74,25 +74,26 @@ pub(super) fn least_scored(demand: Demand) -> usize {
 pub(super) struct Least {
     /// Weights, gradients and moments on the device.
     pub sets: [usize; 3],
-    /// What attention and linear layers take beside their buffers, of that.
+    /// Its part that attention and linear layers take beside their buffers.
     pub of_blocks: usize,
-    /// What is there all along.
+    /// The bytes that stay in all phases.
     pub fixed: usize,
-    /// The largest of what takes turns, each as small as it can be; the gradient belongs to updates.
+    /// The largest of what takes turns, each as small as it can be; the gradient belongs to
+    /// updates.
     pub one: usize,
     /// Tokens that it works on.
     pub tokens: usize,
-    /// What it is.
+    /// The requirement.
     pub phase: Phase,
 }
 
 impl Least {
-    pub fn of<B: Backend>(backend: &B, layout: &Layout, demand: Demand) -> Self {
+    pub fn of(backend: &dyn Backend, layout: &Layout, demand: Demand) -> Self {
         let sets = demand.sets.bytes(backend, layout);
         let [weights, gradient, moments] = sets;
         let updates = Updates::new(backend, layout, demand);
         let update = gradient.saturating_add(updates.least_of(updates.least_tokens));
-        let pages = demand.longest_sampled.div_ceil(B::PAGE) + 1;
+        let pages = demand.longest_sampled.div_ceil(backend.page_positions()) + 1;
         let keys_and_values = pages.saturating_mul(layout.cache_page_bytes(backend));
         let logits = layout.draw_bytes(backend, demand.sampled.min(ENOUGH_SEQUENCES));
         let sampling = if demand.sampled > 0 { keys_and_values.saturating_add(logits) } else { 0 };

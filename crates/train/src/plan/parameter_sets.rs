@@ -1,11 +1,12 @@
-//! The sets of parameters that a run holds: weights and moments all along, gradients while there are updates.
+//! The sets of parameters that a run holds: weights and moments all along, gradients while there
+//! are updates.
 
 use crate::moments::{BOTH, moments_of_rank};
 use crate::shards::waiting_sums;
 use isentrope_kernels::{Backend, Role, Work};
 use isentrope_model::Layout;
 
-/// What a run has beside the policy's weights, gradient and moments.
+/// The sets of parameters of a run beside the policy's weights, gradient and moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParameterSets {
     /// Whether a reference model is kept: weights alone.
@@ -27,7 +28,7 @@ impl ParameterSets {
     }
 
     /// Bytes of all weights, gradients and moments of a rank, in the device's memory.
-    pub fn bytes<B: Backend>(self, backend: &B, layout: &Layout) -> [usize; 3] {
+    pub fn bytes(self, backend: &dyn Backend, layout: &Layout) -> [usize; 3] {
         let trained = self.trained();
         let models = trained + usize::from(self.reference);
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
@@ -39,25 +40,27 @@ impl ParameterSets {
         .map(|(count, bytes)| bytes.saturating_mul(count))
     }
 
-    /// Bytes of all moments of a rank in the host's memory, where that is another than the device's.
-    pub fn host_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
+    /// Bytes of all moments of a rank in the host's memory, where that is another than the
+    /// device's.
+    pub fn host_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
         backend.host_bytes(moments).saturating_mul(self.trained() * BOTH)
     }
 
     /// Bytes that an update of the weights takes on the device beside all of these.
-    pub fn update_bytes<B: Backend>(self, backend: &B, layout: &Layout) -> usize {
+    pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let offloaded = |numbers| backend.workspace(Work::OffloadedMoments(numbers));
         if self.offloads_moments { offloaded(moments_of_rank(backend, layout, self.ranks)) } else { 0 }
     }
 
-    /// What a moment of so many numbers is.
+    /// The role of a moment of so many numbers.
     pub fn moment(self, numbers: usize) -> Role {
         if self.offloads_moments { Role::OffloadedMoment(numbers) } else { Role::Moment(numbers) }
     }
 
-    /// Settings by which there would be fewer, in the order of what they save, with what there would be then.
-    pub fn remedies<B: Backend>(self, backend: &B) -> Vec<(String, Self)> {
+    /// Settings by which there would be fewer, in the order of what they save, with what there
+    /// would be then.
+    pub fn remedies(self, backend: &dyn Backend) -> Vec<(String, Self)> {
         let mut remedies = Vec::new();
         let mut add = |what: &str, sets| remedies.push((what.to_owned(), sets));
         match (self.reference, self.process_model) {

@@ -34,7 +34,7 @@ fn the_longest_evaluated_response_has_room_too() {
         Plan::new(&cpu(), &layout, demand, &settings, 0)
     };
     let long = Demand { longest_sampled: 100_000, ..demand };
-    let cache = (100_000usize.div_ceil(Cpu::PAGE) + 1) * layout.cache_page_bytes(&cpu());
+    let cache = (100_000usize.div_ceil(cpu().page_positions()) + 1) * layout.cache_page_bytes(&cpu());
     let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
     assert_eq!(roomy.kv_cache, cache);
     assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
@@ -79,7 +79,7 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
     let told = plan(800, 1 << 30).to_string();
     assert!(told.contains("activations kept for the update up to"), "{told}");
 
-    // Where no pass waits for another, what is kept for the others is free for this.
+    // If no pass waits for another, this pass has the memory of all tapes.
     let one_pass =
         |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations);
     assert!(without.tape > one_pass(&without));
@@ -97,7 +97,7 @@ fn wide() -> Layout {
     Layout::new(&ModelConfig::read(dir.path()).unwrap())
 }
 
-/// What updates alone ask for: sequences of 1000 tokens, 700 of them a response's.
+/// The demand of updates alone: sequences of 1000 tokens, 700 of them a response's.
 fn updates(trained: usize) -> Demand {
     Demand {
         longest_sampled: 0,
@@ -210,13 +210,13 @@ fn sampling_has_the_memory_of_the_gradient() {
     };
     let roomy = plan(4 << 30);
     assert!(roomy.gradient > 9 << 20 && roomy.is_tight(), "{roomy}");
-    // What sampling may have is all but what stays while it goes on.
+    // Sampling may have everything except the memory that stays in all phases.
     let stays = OVERHEAD + roomy.weights + roomy.moments;
     assert_eq!(roomy.kv_cache, roomy.budget - stays - roomy.logits);
     assert_eq!(roomy.peak(), roomy.budget);
     let update = roomy.gradient + roomy.tape + roomy.working;
     assert!(stays + update <= roomy.budget, "{roomy}");
-    // Where all of it fits at a time, nothing is given back.
+    // If all phases fit at a time, nothing is given back.
     let short = Demand { longest_sampled: 100, sampled: 1, ..updates(8) };
     let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
     let plan = Plan::new(&cpu(), &layout, short, &settings, 0).unwrap();
@@ -285,7 +285,7 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let settings = MemorySettings { budget_gib: Some(0.05), ..Default::default() };
     let has = ParameterSets { reference: true, process_model: true, shards: 5, ..ALONE };
     let said = Plan::check_model(&cpu(), &layout, has, &settings, 0).unwrap_err().to_string();
-    // Of a gradient, three sums of shards wait beside the one under way.
+    // Three sums of shards wait beside the gradient under way.
     let listed = format!("gradient {}, moments {}", human(8 * gradient), human(2 * moments));
     let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards (update.shards, sft.shards) if the \
                     rest does";

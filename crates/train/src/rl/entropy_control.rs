@@ -1,4 +1,5 @@
-//! What holds the policy's entropy from step to step: the covariance method's controller or a bonus that seeks a target.
+//! Holds the policy's entropy from step to step, by the covariance method's controller or by an
+//! entropy bonus.
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -8,22 +9,23 @@ use isentrope_objective::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What a run remembers of it. Part of a checkpoint.
+/// The state of the control, part of a checkpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct EntropyControl {
-    /// Entropy of the run's first rollout, nats. Known whether there is a target or not: one may be set when the run goes on.
+    /// Entropy of the run's first rollout, nats. Known whether there is a target or not: one may be
+    /// set when the run goes on.
     initial: Option<f64>,
-    /// What the weight of the entropy bonus moves from; nothing before the first step.
+    /// The weight of the entropy bonus after the last step; none before the first.
     bonus_coefficient: Option<f64>,
     controller: Controller,
     saturation: Saturation,
 }
 
-/// What is in force in a step.
+/// The settings in force in a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InForce {
-    /// What the covariance method's controller holds, if there is one.
+    /// The target of the covariance method's controller, if there is one.
     held: Option<Held>,
     /// Entropy that the bonus seeks, nats, if it has a target.
     bonus_target: Option<f64>,
@@ -36,7 +38,7 @@ pub(super) struct InForce {
 struct Held {
     /// Nats.
     target: f64,
-    /// What the controller has set for all updates of the step.
+    /// The controller's output for all updates of the step.
     strength: Strength,
 }
 
@@ -78,7 +80,8 @@ impl EntropyControl {
         }
     }
 
-    /// What is in force in the updates of a step, by the entropy of its whole rollout in nats, before any filter, if it has one.
+    /// The settings in force in the updates of a step, from the entropy of its whole rollout in
+    /// nats, before any filter, if it has one.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -112,7 +115,7 @@ impl EntropyControl {
                 Some(Held { target, strength })
             }
             None => {
-                // What it knew grows old while nothing is held.
+                // Its state grows old while it has no target.
                 (self.controller, self.saturation) = (Controller::default(), Saturation::default());
                 None
             }

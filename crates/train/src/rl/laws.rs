@@ -1,15 +1,16 @@
-//! The entropy law while it is being made: what a run's evaluations so far say of R = -a exp(H) + b (docs/law.md).
+//! The entropy law R = -a exp(H) + b (docs/concepts/entropy.md) over a run's evaluations so far.
 
 use crate::run::StepRecord;
 use isentrope_evaluation::Evaluation;
-use isentrope_lab::law::{Point, SEED, Study};
+use isentrope_run::law::{Point, SEED, Study};
 use serde::{Deserialize, Serialize};
 
-/// The points of every evaluation set. They are part of checkpoints, so a run that goes on knows them all.
+/// The points of every evaluation set. They are part of checkpoints, so a run that goes on knows
+/// them all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Laws(Vec<Law>);
 
-/// Those of one set.
+/// The points of one set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Law {
     set: String,
@@ -19,9 +20,10 @@ struct Law {
 }
 
 impl Laws {
-    /// Takes in the evaluations after a step, records what they say of the law, and returns alarms. Each set's alarm is raised
-    /// once in a run; a set at a further temperature has none, since its problems are those of another. Evaluations
-    /// that are taken in once more, since what came after them has failed, change nothing.
+    /// Takes in the evaluations after a step, records the law's fit, and returns alarms. Each set's
+    /// alarm is raised once in a run; a set at a further temperature has none, since its problems
+    /// are those of another. Evaluations that are taken in once more, since what came after them
+    /// has failed, change nothing.
     pub fn evaluated(
         &mut self,
         step: u64,
@@ -32,7 +34,7 @@ impl Laws {
         for (Evaluation { name, is_further, .. }, point) in points(step, evaluations) {
             let law = self.of(name);
             if !is_finite(point) {
-                // Nothing that came before may pass for what this evaluation says.
+                // An earlier fit must not pass for this evaluation's.
                 let refusals = Study::of([&law.points[..], &[point]].concat(), SEED).refusals;
                 record.remarks.extend(refusals.first().map(|why| format!("law, {name}: none, {why}")));
                 continue;
@@ -63,8 +65,8 @@ impl Laws {
         alarms
     }
 
-    /// What each set's points come to, where there are several, with those of the latest evaluations, which need not have been
-    /// taken in.
+    /// A sentence on each set that has several points, with those of the latest evaluations, which
+    /// need not have been taken in.
     pub fn sentences(&self, step: u64, latest: &[Evaluation]) -> Vec<String> {
         let mut laws = self.clone();
         for (set, point) in points(step, latest).filter(|(_, point)| is_finite(*point)) {

@@ -1,7 +1,8 @@
 //! Reinforcement learning: what a step is in the loop of `training_loop.rs`.
 //!
-//! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one minibatch of prompts
-//! after the other ([`minibatch`](crate::minibatch), with what [`isentrope_objective`] says), measure.
+//! Sample and judge ([`collect`](crate::collect)), turn rewards into advantages, update on one
+//! minibatch of prompts after the other ([`minibatch`](crate::minibatch), with what
+//! [`isentrope_objective`] says), measure.
 
 mod entropy_control;
 mod laws;
@@ -28,7 +29,6 @@ use crate::token_records::{Budget, Dropped, TokenRecords};
 use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{FileHash, Source};
 use isentrope_evaluation::Evaluation;
-use isentrope_kernels::Backend;
 use isentrope_objective::{Alarms, DrawKey, Statistics};
 use isentrope_reward::RewardSettings;
 use isentrope_rollout::{Prompter, Response};
@@ -46,7 +46,7 @@ pub struct TrainerState {
     alarms: Alarms,
     #[serde(default)]
     entropy_control: EntropyControl,
-    /// What the run's scheduled evaluations say of the entropy law.
+    /// The entropy law over the run's scheduled evaluations.
     #[serde(default)]
     laws: Laws,
 }
@@ -84,11 +84,7 @@ impl Trainer for PolicyGradient {
     }
 
     /// One rollout: samples and judges groups of responses, and keeps every response in a file.
-    fn gather<B: Backend>(
-        &mut self,
-        state: &TrainerState,
-        context: &mut GatherContext<'_, B>,
-    ) -> Result<Collected> {
+    fn gather(&mut self, state: &TrainerState, context: &mut GatherContext<'_>) -> Result<Collected> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
         // How many are asked for, and what is trained on of them, change no response.
@@ -145,11 +141,11 @@ impl Trainer for PolicyGradient {
     }
 
     /// The rollout's updates, one per minibatch of prompts.
-    fn learn<B: Backend>(
+    fn learn(
         &self,
         collected: Collected,
         state: &mut TrainerState,
-        context: &mut LearnContext<'_, B>,
+        context: &mut LearnContext<'_>,
     ) -> Result<()> {
         let objective = &self.recipe.objective;
         let entropy = collected.statistics.entropy();
@@ -245,13 +241,14 @@ impl Trainer for PolicyGradient {
 }
 
 impl PolicyGradient {
-    /// The groups to learn from: those carried over and those just collected. What is beyond `rollout.prompts` is carried
-    /// over to the next step. With them come the responses that the filter has dropped.
-    fn take_groups<B: Backend>(
+    /// The groups to learn from: those carried over and those just collected. What is beyond
+    /// `rollout.prompts` is carried over to the next step. With them come the responses that the
+    /// filter has dropped.
+    fn take_groups(
         &self,
         collected: Collected,
         state: &mut TrainerState,
-        context: &mut LearnContext<'_, B>,
+        context: &mut LearnContext<'_>,
     ) -> (Vec<Group>, Dropped) {
         let metrics = &mut context.record.metrics;
         collected.statistics.record(metrics);
@@ -272,12 +269,12 @@ impl PolicyGradient {
         (groups, collected.dropped)
     }
 
-    /// Log-probs of each minibatch's tokens under the reference model, where the loss needs them. No update changes them: all
-    /// epochs have the same.
-    fn reference_logprobs<B: Backend>(
+    /// Log-probs of each minibatch's tokens under the reference model, where the loss needs them.
+    /// No update changes them: all epochs have the same.
+    fn reference_logprobs(
         &self,
         minibatches: impl ExactSizeIterator<Item = TrainingBatch>,
-        context: &mut LearnContext<'_, B>,
+        context: &mut LearnContext<'_>,
     ) -> Result<Vec<Option<Vec<f64>>>> {
         let LearnContext { learner, reference, record, observer, .. } = context;
         let Some(reference) = reference.filter(|_| self.recipe.objective.needs_reference()) else {
@@ -295,10 +292,10 @@ impl PolicyGradient {
 }
 
 /// One update: the loss of its minibatch, and the norm of its gradient.
-fn update<B: Backend>(
+fn update(
     batch: &TrainingBatch,
     inputs: &LossInputs<'_>,
-    context: &mut LearnContext<'_, B>,
+    context: &mut LearnContext<'_>,
 ) -> Result<(BatchLoss, f64)> {
     let LearnContext { learner, learning_rate, record, .. } = context;
     let clock = &mut record.clock;
@@ -326,7 +323,7 @@ fn record_filtered(groups: &[Group], metrics: &mut Metrics) {
     metrics.set_mean("policy/entropy_token_mean_filtered", of_tokens, tokens);
 }
 
-/// What a step's updates measured.
+/// The measurements of a step's updates.
 #[derive(Default)]
 struct UpdateTotals {
     statistics: Vec<Statistics>,

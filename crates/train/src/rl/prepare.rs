@@ -1,4 +1,5 @@
-//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
+//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong
+//! with it.
 
 use super::{PolicyGradient, PrimeSettings, Recipe};
 use crate::error::Result;
@@ -9,20 +10,21 @@ use crate::settings;
 use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
 use isentrope_data::DataSettings;
 use isentrope_evaluation::EvaluationSet;
-use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens, hub};
+use isentrope_hub as hub;
+use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::{Path, PathBuf};
 use std::slice;
 
 impl Recipe {
-    /// What the run will compute, with prompts of so many tokens.
+    /// The run's amount of computation, with prompts of so many tokens.
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
         let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
         let count = |is: bool| f64::from(u8::from(is));
         let (epochs, reference) = (self.update.epochs as f64, count(self.objective.needs_reference()));
-        // The reference scores the rollout once for the loss, and once for the process model, which scores it too and learns from
-        // it once.
+        // The reference scores the rollout once for the loss, and once for the process model, which
+        // scores it too and learns from it once.
         let prime = count(self.objective.is_prime());
         let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
         // Token records are whole responses, one at least.
@@ -53,7 +55,7 @@ impl Recipe {
     }
 }
 
-/// What it takes to score the states from before the first step again, were responses as long as they may be.
+/// The work of scoring the initial states again, if responses were as long as they may be.
 fn work_of_states(sets: &[EvaluationSet], config: &ModelConfig) -> Tokens {
     let kept = sets.iter().filter(|set| !set.is_further);
     kept.map(|set| EvaluationSet::work(slice::from_ref(set), config)).sum()
@@ -178,7 +180,7 @@ impl TrainingRecipe for Recipe {
             trained,
             forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
             loss_tokens: trained.saturating_mul(longest_response),
-            // Of what this rank samples for the first update.
+            // For the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
                 data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
@@ -246,7 +248,7 @@ mod tests {
         prime.lab.record_tokens = 0;
         prime.objective.advantage = serde_json::from_str("\"prime\"").unwrap();
         assert_eq!(workload(&prime, 10.0).passes, (4.0, 2.0));
-        // Of 640 tokens, a half, all, and one response.
+        // Half of 640 tokens, all of them, and one response.
         for (tokens, share) in [(320, 0.5), (4096, 1.0), (1, 20.0 / 640.0)] {
             recipe.lab.record_tokens = tokens;
             assert_eq!(workload(&recipe, 10.0).passes, (6.0 + share, 3.0));

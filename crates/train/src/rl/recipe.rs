@@ -41,11 +41,11 @@ pub struct Recipe {
     pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// Where the run computes, and what it keeps numbers as (docs/cuda.md).
+    /// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
     pub device: settings::DeviceSettings,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
-    /// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+    /// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
     pub ranks: RanksSettings,
     /// What is measured beside training, for the laboratory. Nothing here changes a weight.
     pub lab: LabSettings,
@@ -62,9 +62,10 @@ pub struct Update {
     /// How many times the updates go through a rollout.
     #[schemars(range(min = 1, max = 65536))]
     pub epochs: usize,
-    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed (docs/numerics.md,
-    /// "Shards"). What a run comes to depends on how many there are, as it does on the seed, but not on who computes them. Unset:
-    /// as many as ranks train together (docs/distributed.md) when the run begins, so 1 of one process.
+    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed
+    /// (docs/concepts/numerics.md, rule 6). What a run comes to depends on how many there are, as it does on the seed, but not
+    /// on who computes them. Unset: as many as ranks train together (docs/guides/several-machines.md) when the run begins, so 1
+    /// of one process.
     #[schemars(range(min = 1, max = 65536))]
     pub shards: Option<usize>,
 }
@@ -176,8 +177,9 @@ impl Recipe {
         Ok(())
     }
 
-    /// Of responses from the whole vocabulary the expected gradient of log pi is 0; of truncated ones it is that of log pi(K),
-    /// the probability of the tokens that were kept. An estimator whose slope is not 0 where the policies agree would lower it.
+    /// The expected gradient of log pi is 0 for responses from the whole vocabulary; for truncated ones it is the
+    /// gradient of log pi(K), K being the kept tokens. An estimator whose slope is not 0 where the policies agree
+    /// would lower pi(K).
     fn check_reference_kl(&self) -> Result<()> {
         let estimator = self.objective.reference_kl.estimator;
         if self.drawing().truncates() && self.objective.needs_reference() && !estimator.is_flat_at_zero() {
@@ -247,7 +249,7 @@ impl Recipe {
         })
     }
 
-    /// What is set of it, and it is off.
+    /// Warnings on settings of a filter that is off.
     fn warnings_of_filter(&self) -> impl Iterator<Item = String> {
         let collect::RolloutSettings { filter, max_batches, when_short, .. } = self.rollout;
         let its = collect::RolloutSettings::default();
@@ -291,7 +293,7 @@ impl Recipe {
             .collect()
     }
 
-    /// What is said where nothing bounds the tokens that truncated sampling keeps, and so the memory that they take.
+    /// A warning if nothing bounds the tokens that truncated sampling keeps, and so their memory.
     fn warning_of_kept_tokens(&self) -> Option<String> {
         const TOKENS: usize = 1000;
         if self.rollout.top_k > 0 || !self.drawing().truncates() {

@@ -1,19 +1,19 @@
-//! What a step does to the policy's entropy on the states that it has sampled, beside what the theory of covariance predicts
-//! (docs/theory.md).
+//! A step's change of the policy's entropy on the states that it has sampled, beside the prediction
+//! of the theory of covariance (docs/concepts/entropy.md).
 //!
-//! The tokens that are trained on are scored before the step's updates and after them, in their passes and without tapes, a
-//! minibatch at a time. Nothing is kept of a token but its part in sums, and nothing here reaches the gradient.
+//! The tokens that are trained on are scored before the step's updates and after them, in their
+//! passes and without tapes, a minibatch at a time. Nothing is kept of a token but its part in
+//! sums, and nothing here reaches the gradient.
 
 use crate::error::Result;
 use crate::group::Group;
 use crate::learner::Learner;
 use crate::metrics::Metrics;
 use crate::minibatch::TrainingBatch;
-use isentrope_kernels::Backend;
-use isentrope_lab::tokens::Advantages;
+use isentrope_run::tokens::Advantages;
 use std::ops::Range;
 
-/// What a step trains on.
+/// The states that a step trains on.
 #[derive(Clone, Copy)]
 pub(super) struct States<'a> {
     pub groups: &'a [Group],
@@ -42,7 +42,8 @@ pub(super) struct Before {
 
 /// A response before the updates.
 struct OfResponse {
-    /// Whether it is the first of its group, and if so which share of the group's responses is correct.
+    /// Whether it is the first of its group, and if so which share of the group's responses is
+    /// correct.
     opens: Option<f64>,
     tokens: usize,
     /// Mean over its tokens, in nats: log of the length-normalised probability.
@@ -56,9 +57,9 @@ struct OfResponse {
 /// Sums over the tokens of all responses, before the updates.
 #[derive(Default)]
 struct OfTokens {
-    /// Of log pi and A.
+    /// The covariance of log pi and A.
     advantage: Covariance,
-    /// Of log pi and pi A.
+    /// The covariance of log pi and pi A.
     weighted_advantage: Covariance,
     /// The sum of A rho times the slope of the entropy along the gradient of the token's log-prob.
     exact: f64,
@@ -69,7 +70,7 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn measure<B: Backend>(states: States<'_>, learner: &Learner<B>) -> Result<Self> {
+    pub fn measure(states: States<'_>, learner: &Learner) -> Result<Self> {
         let mut before = Self::default();
         for batch in states.each() {
             let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
@@ -101,17 +102,12 @@ impl Before {
         Ok(before)
     }
 
-    /// Scores it again under the weights that the updates have led to, and records what they have changed. Where nothing was
-    /// trained on, there is nothing to record.
+    /// Scores it again under the weights that the updates have led to, and records what they have
+    /// changed. Where nothing was trained on, there is nothing to record.
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn compare<B: Backend>(
-        self,
-        states: States<'_>,
-        learner: &Learner<B>,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
+    pub fn compare(self, states: States<'_>, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
         for batch in states.each() {
             let entropies = batch.entropies(learner, states.temperature)?;
@@ -175,11 +171,11 @@ struct OfGroup<'a> {
     accuracy: f64,
     /// How the mean entropy of each response has changed.
     changes: &'a [f64],
-    /// Of log pi(y) and pi(y) A(y) over the responses y, if there are several.
+    /// The covariance of log pi(y) and pi(y) A(y) over the responses y, if there are several.
     covariance: Option<f64>,
 }
 
-/// What prompts are told apart by, from those that nobody solves to those that everybody does.
+/// The buckets of prompts, from those that no response solves to those that every response does.
 const BUCKETS: [&str; 6] =
     ["accuracy_0", "accuracy_0_25", "accuracy_25_50", "accuracy_50_75", "accuracy_75_100", "accuracy_100"];
 
@@ -281,7 +277,8 @@ mod tests {
         assert_eq!(get("entropy_change"), Some(-0.25 / 3.0));
         assert_eq!(get("entropy_change_token_mean"), Some((0.5 - 1.5 - 1.0) / 8.0));
         assert_eq!(get("exact"), Some(-0.5));
-        // Of ln 0.5, ln 0.25 and 0.5, -0.25: a quarter of the product of the differences. One response has none.
+        // The covariance of ln 0.5, ln 0.25 and 0.5, -0.25 is a quarter of the product of the
+        // differences. One response has none.
         let covariance = ln(2.0) * 0.75 / 4.0;
         assert!((get("group_covariance").unwrap() - covariance).abs() < 1e-12);
         assert_eq!(get("accuracy_25_50/group_covariance"), get("group_covariance"));

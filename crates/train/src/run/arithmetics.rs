@@ -9,15 +9,16 @@ const KEY: &str = "arithmetics";
 #[derive(Debug, PartialEq)]
 pub(super) struct Arithmetics(Vec<(u64, String)>);
 
-/// The arithmetic with which a process computes, as its manifest says. Those of before there was a choice do not.
+/// The arithmetic with which a process computes, as its manifest says. Those of before there was a
+/// choice do not.
 pub(super) fn of_process(manifest: &Value) -> &str {
     manifest["device"]["arithmetic"].as_str().unwrap_or("f32")
 }
 
 impl Arithmetics {
-    /// Those of a run of so many steps that a process with this manifest goes on with from step `first`, or begins there.
-    /// `before` is the manifest that was there; what was made of later steps is made again. A run that is complete stays as
-    /// it is.
+    /// The arithmetics of a run of so many steps, which a process with this manifest makes from
+    /// step `first` on. `before` is the older manifest; its later steps are made again. A complete
+    /// run stays as it is.
     pub fn new(before: Option<&Value>, manifest: &Value, first: u64, steps: u64) -> Self {
         let mut all = before.map(Self::read).unwrap_or_default();
         all.retain(|(from, _)| *from < first);
@@ -40,7 +41,7 @@ impl Arithmetics {
         manifest
     }
 
-    /// What is to be said of a run with more than one.
+    /// A note on a run with more than one.
     pub fn note(&self) -> Option<String> {
         let listed: Vec<String> =
             self.0.iter().map(|(from, arithmetic)| format!("{arithmetic} from step {from} on")).collect();

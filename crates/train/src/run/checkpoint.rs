@@ -1,9 +1,10 @@
 //! Checkpoints of a run: Hugging Face model directories that a run can go on from.
 //!
-//! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of: `state.json`, the optimizer's moments
-//! in `moments/`, the exact weights in `weights/` if the model's files are in 16 bits, a process model in `process_model/`, which
-//! is a model directory with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole or not
-//! at all; the hashes show whether it was damaged afterwards.
+//! `step-N/` is a model directory; `step-N/trainer/` has what else the run is made of:
+//! `state.json`, the optimizer's moments in `moments/`, the exact weights in `weights/` if the
+//! model's files are in 16 bits, a process model in `process_model/`, which is a model directory
+//! with its own `moments/`, and `files.json`, the SHA-256 of every file. A checkpoint appears whole
+//! or not at all; the hashes show whether it was damaged afterwards.
 
 use crate::error::{Error, Result};
 use crate::learner::{Learner, PassLimits};
@@ -15,12 +16,12 @@ use crate::settings::{self, Checkpoints, Dtype, PROCESS_OPTIMIZER};
 use isentrope_evaluation::Evaluation;
 use isentrope_files::{AtomicDirectory, NewFile, names, sha256_of_file};
 use isentrope_kernels::{Backend, Role};
-use isentrope_lab::alarms::Alarms;
-use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::checkpoint::{
     Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint_files, write_tensors,
 };
 use isentrope_model::{Checkpoint, Model, Parameters};
+use isentrope_run::alarms::Alarms;
+use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ const MAX_FILE_BYTES: u64 = 5_000_000_000;
 const STEP_PREFIX: &str = "step-";
 /// A checkpoint that is being removed.
 const REMOVED_PREFIX: &str = ".removed-";
-// What a checkpoint has beside the model.
+// The files of a checkpoint beside the model.
 const STATE: &str = "trainer/state.json";
 const FILES: &str = "trainer/files.json";
 const MOMENTS: &str = "trainer/moments";
@@ -48,16 +49,16 @@ pub struct CheckpointStore {
     max_file_bytes: u64,
 }
 
-/// What a run goes on from, beside weights and moments. `S` is the trainer's own.
+/// The state that a run goes on from, beside weights and moments. `S` is the trainer's part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RunState<S> {
     /// Steps made.
     pub step: u64,
     /// The optimizer's.
-    pub optimizer: optimizer::Progress,
-    /// That of the process model's optimizer, if one is trained.
+    pub optimizer: optimizer::UpdateCounts,
+    /// The updates of the process model, if one is trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_optimizer: Option<optimizer::Progress>,
+    pub process_optimizer: Option<optimizer::UpdateCounts>,
     /// The best checkpoint so far by evaluation: step and mean accuracy.
     pub best: Option<(u64, f64)>,
     /// Evaluations before the first step.
@@ -66,10 +67,11 @@ pub struct RunState<S> {
     pub last: Vec<Evaluation>,
     /// See `last`.
     pub last_step: u64,
-    /// What is known of a collapse.
+    /// The state of the alarms.
     #[serde(default)]
     pub alarms: Alarms,
-    /// What the step measured, if what comes after its updates failed: then it is still to be evaluated and recorded.
+    /// The step's metrics, if it failed after its updates: then it is still to be evaluated and
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrecorded: Option<Metrics>,
     /// Its token records, likewise.
@@ -89,17 +91,17 @@ impl<S> RunState<S> {
     }
 }
 
-/// What a run trains, to be saved.
-pub(crate) struct Learners<'a, B: Backend> {
+/// The learners of a run, to be saved.
+pub(crate) struct Learners<'a> {
     /// The policy.
-    pub policy: &'a mut Learner<B>,
+    pub policy: &'a mut Learner,
     /// The process model, if one is trained.
-    pub process_model: Option<&'a mut Learner<B>>,
+    pub process_model: Option<&'a mut Learner>,
 }
 
-impl<B: Backend> Learners<'_, B> {
+impl Learners<'_> {
     /// The policy, then what is trained beside it.
-    pub fn iter(&self) -> impl Iterator<Item = &Learner<B>> {
+    pub fn iter(&self) -> impl Iterator<Item = &Learner> {
         std::iter::once(&*self.policy).chain(self.process_model.as_deref())
     }
 }
@@ -128,7 +130,8 @@ impl CheckpointStore {
         Self { dir, settings, max_file_bytes: MAX_FILE_BYTES }
     }
 
-    /// Makes the directory if need be, and removes from it what a kill left half written or half removed.
+    /// Makes the directory if need be, and removes from it what a kill left half written or half
+    /// removed.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -154,15 +157,15 @@ impl CheckpointStore {
         step == steps || (self.settings.every > 0 && step.is_multiple_of(self.settings.every))
     }
 
-    /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is saved, and tokenizer and chat
-    /// template are copied from its `source`.
+    /// Saves: all ranks come here, and each writes some of the files. The first one's `state` is
+    /// saved, and tokenizer and chat template are copied from its `source`.
     ///
     /// # Errors
-    /// Names the file that could not be written; nothing is left of the checkpoint then, and all earlier ones stay. When another
-    /// rank has failed.
-    pub(crate) fn save<B: Backend, S: Serialize>(
+    /// Names the file that could not be written; nothing is left of the checkpoint then, and all
+    /// earlier ones stay. When another rank has failed.
+    pub(crate) fn save<S: Serialize>(
         &self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         state: &RunState<S>,
     ) -> Result<()> {
@@ -216,7 +219,8 @@ impl CheckpointStore {
             self.remove(&target)?; // of a run that went on from an earlier step than this
         }
         let staged = AtomicDirectory::create(&target)?;
-        // By one rank, before the others know of it: else what is removed after an error could come back.
+        // By one rank, before the others know of it: else what is removed after an error could come
+        // back.
         for name in parts {
             let part = staged.path().join(name);
             fs::create_dir_all(&part).map_err(|e| Error::io(&part, e))?;
@@ -224,13 +228,14 @@ impl CheckpointStore {
         Ok(staged)
     }
 
-    /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the files. Tells `note` of damaged ones
-    /// that were passed over.
+    /// The latest checkpoint that is whole, for all ranks, each of which looks at some of the
+    /// files. Tells `note` of damaged ones that were passed over.
     ///
     /// # Errors
-    /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`] when there are
-    /// checkpoints and all are damaged; [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none
-    /// that this version can go on from; when another rank has failed.
+    /// [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be read; [`Error::Run`]
+    /// when there are checkpoints and all are damaged;
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the latest that is whole is none that
+    /// this version can go on from; when another rank has failed.
     pub fn latest<S: DeserializeOwned>(
         &self,
         ranks: &Ranks,
@@ -307,10 +312,12 @@ impl CheckpointStore {
 }
 
 impl<S> FoundCheckpoint<S> {
-    /// Refuses to go on with another kind of model than the checkpoint's: `model_dir` is that of `model.path`.
+    /// Refuses to go on with another kind of model than the checkpoint's: `model_dir` is that of
+    /// `model.path`.
     ///
     /// # Errors
-    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `model.path`; what is wrong with a model's files.
+    /// [`Setting`](isentrope_evaluation::Error::Setting) naming `model.path`; what is wrong with a
+    /// model's files.
     pub fn check_model(&self, model_dir: &Path) -> Result<()> {
         let Some(file) = ModelKind::of(model_dir)?.differs_in(&ModelKind::of(&self.dir)?) else {
             return Ok(());
@@ -328,14 +335,14 @@ impl<S> FoundCheckpoint<S> {
     ///
     /// # Errors
     /// Names the file that is missing or malformed.
-    pub fn learner<B: Backend>(
+    pub fn learner(
         &self,
-        backend: Arc<B>,
+        backend: Arc<dyn Backend>,
         settings: settings::Optimizer,
         limits: PassLimits,
         ranks: Ranks,
         moment: impl Fn(usize) -> Role,
-    ) -> Result<Learner<B>> {
+    ) -> Result<Learner> {
         let mut model = Model::load(&self.dir, backend)?;
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
@@ -352,15 +359,16 @@ impl<S> FoundCheckpoint<S> {
     /// The process model as it was, likewise.
     ///
     /// # Errors
-    /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the run had none.
-    pub fn process_model<B: Backend>(
+    /// As [`learner`](Self::learner); [`Setting`](isentrope_evaluation::Error::Setting) when the
+    /// run had none.
+    pub fn process_model(
         &self,
-        backend: Arc<B>,
+        backend: Arc<dyn Backend>,
         settings: settings::Optimizer,
         limits: PassLimits,
         ranks: Ranks,
         moment: impl Fn(usize) -> Role,
-    ) -> Result<Learner<B>> {
+    ) -> Result<Learner> {
         let Some(progress) = self.state.process_optimizer else {
             let what = "is \"prime\", and the checkpoint has no process model, since the run was one without until there: start \
                         anew in another run.out with model.path set to the checkpoint";
@@ -375,19 +383,19 @@ impl<S> FoundCheckpoint<S> {
     }
 }
 
-/// What is said of a file of a checkpoint.
+/// The name of a checkpoint's file below it, and its hash.
 fn hashed(checkpoint: &Path, path: &Path) -> Result<(String, Hashed)> {
     let below = path.strip_prefix(checkpoint).unwrap_or(path);
     let parts: Vec<_> = below.iter().map(|part| part.to_string_lossy()).collect();
     Ok((parts.join("/"), hash_file(path)?))
 }
 
-fn write_model<B: Backend>(dir: &Path, model: &Model<B>, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+fn write_model(dir: &Path, model: &Model, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
     Ok(write_checkpoint_files(dir, &model.config.json, weights(model), options)?)
 }
 
-fn weights<B: Backend>(model: &Model<B>) -> Vec<Tensor<'_>> {
-    model.weights.tensors(&model.backend, &model.layout, "")
+fn weights(model: &Model) -> Vec<Tensor<'_>> {
+    model.weights.tensors(&*model.backend, &model.layout, "")
 }
 
 fn hash_file(path: &Path) -> Result<Hashed> {

@@ -1,19 +1,21 @@
-//! The directory of a run: everything that is written while it goes on, but for checkpoints' contents.
+//! The directory of a run: everything that is written while it goes on, but for checkpoints'
+//! contents.
 //!
-//! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone: the same bytes for every
-//! run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`, `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
+//! `recipe.toml` (resolved), `manifest.json`, `metrics.jsonl` (what depends on the recipe alone:
+//! the same bytes for every run of it), `timings.jsonl`, `tensorboard/`, `rollouts/`, `tokens/`,
+//! `evaluations/`, `initial-states.jsonl`, `checkpoints/`.
 
 use super::arithmetics::{self, Arithmetics};
 use super::checkpoint::{CheckpointStore, FoundCheckpoint};
 use super::journal::{Heading, Journal, is_journal, remove_journals};
+use super::location::{Existing, RunLocation};
 use super::log::{Log, TENSORBOARD};
-use super::place::{Existing, Place};
 use super::response_file::ResponseFile;
 use crate::error::Result;
 use crate::ranks::Ranks;
 use crate::settings::Checkpoints;
 use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
-use isentrope_lab::run_files::{
+use isentrope_run::run_files::{
     EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS, VALUES,
 };
 use serde::de::DeserializeOwned;
@@ -30,19 +32,20 @@ pub struct RunDirectory {
     pub checkpoints: CheckpointStore,
     /// With which arithmetic this process computes.
     pub arithmetic: String,
-    /// Of the rank that writes.
+    /// The lock, on the rank that writes.
     lock: Option<Lock>,
 }
 
 impl RunDirectory {
-    /// Opens or makes the directory, and keeps other processes out of it. A run that is there is not touched before
+    /// Opens or makes the directory, and keeps other processes out of it. A run that is there is
+    /// not touched before
     /// [`begin`](Self::begin).
     ///
     /// # Errors
-    /// As [`Place::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot be made; when a rank does not
-    /// see it.
+    /// As [`RunLocation::check`]; [`Io`](isentrope_evaluation::Error::Io) when the directory cannot
+    /// be made; when a rank does not see it.
     pub(super) fn open(
-        place: &Place,
+        place: &RunLocation,
         checkpoints: Checkpoints,
         ranks: &Ranks,
         manifest: &Value,
@@ -65,15 +68,17 @@ impl RunDirectory {
         self.lock.is_some()
     }
 
-    /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank chooses it. `note` is told
-    /// which settings differ from those that the run was last started with.
+    /// The checkpoint that the run goes on from, if it is to be resumed and has one: the first rank
+    /// chooses it. `note` is told which settings differ from those that the run was last started
+    /// with.
     ///
     /// # Errors
-    /// As [`CheckpointStore::latest`] and [`Place::check_saved`]; [`Invalid`](isentrope_evaluation::Error::Invalid) when the
-    /// recipe that it was started with cannot be read.
+    /// As [`CheckpointStore::latest`] and [`RunLocation::check_saved`];
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the recipe that it was started with
+    /// cannot be read.
     pub(super) fn resumed<S: DeserializeOwned>(
         &self,
-        place: &Place,
+        place: &RunLocation,
         ranks: &Ranks,
         note: &mut dyn FnMut(&str),
     ) -> Result<Option<FoundCheckpoint<S>>> {
@@ -84,8 +89,8 @@ impl RunDirectory {
     /// Whether there is a run to go on with.
     ///
     /// # Errors
-    /// As [`Place::check_saved`] and [`Place::changes`].
-    fn goes_on(&self, place: &Place, note: &mut dyn FnMut(&str)) -> Result<bool> {
+    /// As [`RunLocation::check_saved`] and [`RunLocation::changes`].
+    fn goes_on(&self, place: &RunLocation, note: &mut dyn FnMut(&str)) -> Result<bool> {
         if place.existing != Existing::Resume || !self.dir.join(VALUES).exists() {
             return Ok(false);
         }
@@ -100,23 +105,18 @@ impl RunDirectory {
         Ok(true)
     }
 
-    /// Makes the directory ready, now that the run can start, and writes the recipe if it `makes_steps`: a run's recipe is what
-    /// its steps were made by. A run that it takes the place of is removed first; `note` is told where nobody has asked for that.
+    /// Makes the directory ready, now that the run can start, and writes the recipe if it
+    /// `makes_steps`: a run's recipe is the one that its steps were made by. A run that is
+    /// overwritten is removed first.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
-    pub(super) fn begin(&self, place: &Place, makes_steps: bool, note: &mut dyn FnMut(&str)) -> Result<()> {
+    pub(super) fn begin(&self, place: &RunLocation, makes_steps: bool) -> Result<()> {
         if !self.is_written() {
             return Ok(());
         }
         let (text, values) = &place.recipe;
-        if place.starts_anew()? {
-            if place.existing == Existing::Refuse {
-                note(&format!(
-                    "takes the place of the run in {}, which had made no step",
-                    self.dir.display()
-                ));
-            }
+        if place.overwrites() {
             clear(&self.dir)?;
         }
         if makes_steps {
@@ -129,9 +129,9 @@ impl RunDirectory {
         self.checkpoints.make()
     }
 
-    /// Writes manifest.json of a process that goes on after step `after`, with the arithmetic of all steps. `note` is told which
-    /// files of model and data differ from those that the run was last started with, and which arithmetics there are, where it is
-    /// not one.
+    /// Writes manifest.json of a process that goes on after step `after`, with the arithmetic of
+    /// all steps. `note` is told which files of model and data differ from those that the run was
+    /// last started with, and which arithmetics there are, where it is not one.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -163,8 +163,8 @@ impl RunDirectory {
         Ok(write_json(&path, &arithmetics.added_to(manifest))?)
     }
 
-    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on from; not the journals of
-    /// these steps, which are made again.
+    /// Removes the responses of steps after this one, or all where there is no checkpoint to go on
+    /// from; not the journals of these steps, which are made again.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -173,8 +173,9 @@ impl RunDirectory {
         parts.iter().try_for_each(|part| remove_later(&self.dir.join(part), step))
     }
 
-    /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go on from; what is there of
-    /// later ones is removed. `note` is told what is missing of earlier ones. None on ranks that do not write.
+    /// Opens the metrics for a run that has recorded `step` steps, or that has no checkpoint to go
+    /// on from; what is there of later ones is removed. `note` is told what is missing of earlier
+    /// ones. None on ranks that do not write.
     ///
     /// # Errors
     /// As [`Log::create`] and [`Log::resume`].
@@ -199,7 +200,8 @@ impl RunDirectory {
         self.file(&RunFiles::new(&self.dir).rollout(step))
     }
 
-    /// The journal of the responses sampled in a step, which goes on where there is one. Every rank has its own.
+    /// The journal of the responses sampled in a step, which goes on where there is one. Every rank
+    /// has its own.
     ///
     /// # Errors
     /// When a journal cannot be read or written.
@@ -279,8 +281,8 @@ pub(super) fn step_of(name: &OsStr) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by which a run is known, goes
-/// last.
+/// Removes all that a run has written, and nothing that the user has put beside it. [`VALUES`], by
+/// which a run is known, goes last.
 fn clear(dir: &Path) -> Result<()> {
     for name in WRITTEN {
         remove(&dir.join(name))?;

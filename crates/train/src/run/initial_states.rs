@@ -1,8 +1,9 @@
-//! Entropy on the same states all along a run (`lab.track_states`): the tokens of the responses that the evaluation before the
-//! first step has sampled, scored again under the policy as it is at that evaluation and at each later one.
+//! Entropy on the same states all along a run (`lab.track_states`): the tokens of the responses
+//! that the evaluation before the first step has sampled, scored again under the policy as it is at
+//! that evaluation and at each later one.
 //!
-//! `initial_states/file.rs` has the file that keeps them. A checkpoint has its SHA-256, so that a run that goes on measures on
-//! these states or on none.
+//! `initial_states/file.rs` has the file that keeps them. A checkpoint has its SHA-256, so that a
+//! run that goes on measures on these states or on none.
 
 mod file;
 
@@ -14,14 +15,14 @@ use crate::ranks::Ranks;
 use isentrope_evaluation::EvaluationSet;
 use isentrope_evaluation::statistics::{ENTROPY_INITIAL_STATES, KL_INITIAL};
 use isentrope_files::{remove, sha256_of_file};
-use isentrope_kernels::Backend;
-use isentrope_lab::run_files::INITIAL_STATES;
-use isentrope_lab::tokens::InitialState;
 use isentrope_model::Sequence;
 use isentrope_rollout::Response;
+use isentrope_run::run_files::INITIAL_STATES;
+use isentrope_run::tokens::InitialState;
 use std::path::{Path, PathBuf};
 
-/// Tokens that are read and scored at a time, more only where a single response has more. No result depends on it.
+/// Tokens that are read and scored at a time, more only where a single response has more. No result
+/// depends on it.
 const CHUNK_TOKENS: usize = 1 << 16;
 
 /// The states of a run, in its directory.
@@ -29,18 +30,20 @@ pub(crate) struct InitialStates {
     path: PathBuf,
     /// Whether the recipe asks for them.
     is_tracked: bool,
-    /// Of the file, once it is complete. Kept while the recipe does not ask, so that it may ask again.
+    /// The file's hash, once it is complete. It is kept while the recipe does not ask, so that it
+    /// may ask again.
     sha256: Option<String>,
     /// The file while it is made.
     unfinished: Option<StatesFile>,
 }
 
 impl InitialStates {
-    /// Those of a run in `dir`. `kept` is what the checkpoint says of them that the run goes on from, if it goes on. `note` is
-    /// told where they cannot be known any more.
+    /// Opens the initial states of a run in `dir`. `kept` is their hash in the checkpoint, if the
+    /// run goes on from one. `note` is told if they cannot be known any more.
     ///
     /// # Errors
-    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the file is not the one that the run has made.
+    /// [`Invalid`](isentrope_evaluation::Error::Invalid) when the file is not the one that the run
+    /// has made.
     pub fn open(
         dir: &Path,
         is_tracked: bool,
@@ -75,8 +78,8 @@ impl InitialStates {
         Ok(remove(&self.path)?)
     }
 
-    /// Keeps the responses to a set's problems, if they are from before the first step: on the first rank, for all. After the
-    /// last set follows [`complete`](Self::complete).
+    /// Keeps the responses to a set's problems, if they are from before the first step: on the
+    /// first rank, for all. After the last set follows [`complete`](Self::complete).
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -115,11 +118,12 @@ impl InitialStates {
         self.is_tracked && self.sha256.is_some()
     }
 
-    /// Scores the states under the policy as it is: `eval/<set>/entropy_initial_states` and `eval/<set>/kl_initial`.
+    /// Scores the states under the policy as it is: `eval/<set>/entropy_initial_states` and
+    /// `eval/<set>/kl_initial`.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn measure<B: Backend>(&self, learner: &Learner<B>, metrics: &mut Metrics) -> Result<()> {
+    pub fn measure(&self, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
         self.check()?;
         let config = &learner.model.config;
         let (mut sets, mut chunk, mut tokens) = (Vec::new(), Vec::<InitialState>::new(), 0);
@@ -153,11 +157,7 @@ impl InitialStates {
 }
 
 /// Scores states of one temperature, and adds what comes out to their sets.
-fn score<B: Backend>(
-    learner: &Learner<B>,
-    chunk: &mut Vec<InitialState>,
-    sets: &mut Vec<OfSet>,
-) -> Result<()> {
+fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>) -> Result<()> {
     let Some(temperature) = chunk.first().map(|state| state.temperature) else { return Ok(()) };
     let sequence = |state: &InitialState| state.prompt_tokens < state.tokens.len();
     let sequences: Vec<Sequence<'_>> = chunk
@@ -185,12 +185,12 @@ fn score<B: Backend>(
 #[derive(Default)]
 struct OfSet {
     name: String,
-    /// Those that have tokens.
+    /// Responses that have tokens.
     responses: usize,
     tokens: usize,
-    /// Of the responses' mean entropies.
+    /// The sum of the responses' mean entropies.
     entropy: f64,
-    /// Of log pi_initial - log pi over all tokens.
+    /// The sum of log pi_initial - log pi over all tokens.
     log_ratio: f64,
 }
 

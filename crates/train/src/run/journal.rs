@@ -1,16 +1,16 @@
-//! The journal of a rollout: every response that was judged, written as soon as it is, so that a run that is killed need not
-//! sample it again.
+//! The journal of a rollout: every response that was judged, written as soon as it is, so that a
+//! run that is killed need not sample it again.
 //!
-//! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. Who makes the step again reads those of all ranks,
-//! however many there were. The first line says what the responses follow from; a journal of other weights or other settings is
-//! not used. A line is the CRC-32C of its JSON, a space, and the JSON; what comes after a damaged line is not used either. The
+//! Each rank appends to a file of its own, `rollouts/step-N.rank-R.journal`. Who makes the step
+//! again reads those of all ranks, however many there were. The first line says what the responses
+//! follow from; a journal of other weights or other settings is not used. A line is the CRC-32C of
+//! its JSON, a space, and the JSON; what comes after a damaged line is not used either. The
 //! journals of a step are removed when a checkpoint has it.
 
 use super::directory::step_of;
 use crate::error::{Error, Result};
 use isentrope_data::Problem;
 use isentrope_files::{Digest, names, remove, sha256_of_file};
-use isentrope_kernels::Backend;
 use isentrope_model::Model;
 use isentrope_rollout::Response;
 use serde::{Deserialize, Serialize};
@@ -23,35 +23,35 @@ use std::path::{Path, PathBuf};
 const EXTENSION: &str = ".journal";
 /// Longest line that is read.
 const MAX_LINE: u64 = 1 << 30;
-/// Of a checksum, with the space after it.
+/// Bytes of a checksum and the space after it.
 const CHECKSUM_BYTES: usize = 9;
 
-/// What the responses of a step follow from, but for their prompts.
+/// Everything that a step's responses depend on, except their prompts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heading {
     program: String,
     /// With which arithmetic they were computed.
     arithmetic: String,
-    /// Of everything that says how responses are drawn and judged.
+    /// The hash of all settings of drawing and judging.
     settings: String,
     /// Bits of the norm of the weights: equal weights have the same, and others hardly ever.
     weights: u64,
 }
 
 impl Heading {
-    /// Of a model that samples with an arithmetic under these settings. Files that the settings name, such as a reward
-    /// function's, count as well.
+    /// The heading for a model that samples with an arithmetic under these settings. Files that the
+    /// settings name, such as a reward function's, count as well.
     ///
     /// # Errors
     /// [`Error::Run`] when the settings cannot be written.
-    pub fn new<B: Backend>(model: &Model<B>, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
+    pub fn new(model: &Model, arithmetic: &str, settings: &impl Serialize) -> Result<Self> {
         let settings = serde_json::to_value(settings).map_err(|error| {
             Error::Run(format!("what a rollout is sampled with cannot be written: {error}"))
         })?;
         let mut digest = Digest::sha256();
         digest.update(settings.to_string().as_bytes());
         add_files(&settings, &mut digest);
-        let weights = model.weights.norm(&model.backend, &model.layout).to_bits();
+        let weights = model.weights.norm(&*model.backend, &model.layout).to_bits();
         Ok(Self {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             arithmetic: arithmetic.to_owned(),
@@ -101,7 +101,7 @@ struct Entry<'a> {
 #[derive(Deserialize)]
 struct ReadEntry {
     asked: Asked,
-    /// What it answers: [`checksum_of`].
+    /// The checksum of its problem: [`checksum_of`].
     of: u32,
     response: Response,
 }
@@ -110,14 +110,15 @@ struct ReadEntry {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// With what each answers: one that answered what the problem was before stands beside its successor.
+    /// Keyed by question and problem checksum, so an edited problem gets fresh entries.
     known: HashMap<(Asked, u32), Response>,
     /// Why there are responses from before that are of no use.
     unused: Option<String>,
 }
 
 impl Journal {
-    /// Goes on with what there is of a step in a directory of rollouts; this rank's file is made if it is not there.
+    /// Goes on with what there is of a step in a directory of rollouts; this rank's file is made if
+    /// it is not there.
     ///
     /// # Errors
     /// When a file cannot be read or written.
@@ -154,12 +155,14 @@ impl Journal {
         self.unused.as_deref()
     }
 
-    /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is given once.
+    /// The response to a problem of this [checksum](checksum_of), if it is known from before. It is
+    /// given once.
     pub fn take(&mut self, asked: Asked, of: u32) -> Option<Response> {
         self.known.remove(&(asked, of))
     }
 
-    /// Writes a response down, unless it could not be judged: that may be mended when the step is made again.
+    /// Writes a response down, unless it could not be judged: that may be mended when the step is
+    /// made again.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).
@@ -204,8 +207,8 @@ fn journals(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(names(dir)?.iter().filter(|name| is_journal(name)).map(|name| dir.join(name)).collect())
 }
 
-/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is of other weights, settings or
-/// another arithmetic, which `unused` says then.
+/// Reads the responses of a journal, and returns how many of its bytes are sound: none where it is
+/// of other weights, settings or another arithmetic, which `unused` says then.
 fn read(
     path: &Path,
     file: &File,
@@ -251,7 +254,8 @@ fn json_of(line: &[u8]) -> Option<&[u8]> {
     (u32::from_str_radix(checksum, 16).ok()? == crc32c::crc32c(json)).then_some(json)
 }
 
-/// CRC-32C of what a response answers: the tokens of the prompt, and the problem with all that answers are judged by.
+/// CRC-32C of what a response answers: the tokens of the prompt, and the problem with all that
+/// answers are judged by.
 ///
 /// # Errors
 /// [`Error::Run`] when the problem cannot be written.
@@ -262,7 +266,8 @@ pub fn checksum_of(problem: &Problem, prompt: &[u32]) -> Result<u32> {
     Ok(prompt.iter().fold(of_problem, |sum, token| crc32c::crc32c_append(sum, &token.to_le_bytes())))
 }
 
-/// Adds the contents of the files that texts of the settings name, as `reward.py` or `reward.py:compute_score`.
+/// Adds the contents of the files that texts of the settings name, as `reward.py` or
+/// `reward.py:compute_score`.
 fn add_files(settings: &Value, digest: &mut Digest) {
     match settings {
         Value::String(text) => {

@@ -4,13 +4,13 @@ use super::sinks::{JsonlSink, TensorBoardSink};
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_files::sync_directory;
-use isentrope_lab::run_files::{METRICS, TIMINGS};
+use isentrope_run::run_files::{METRICS, TIMINGS};
 use std::path::Path;
 
 /// Metrics and timings, for TensorBoard.
 pub(super) const TENSORBOARD: &str = "tensorboard";
 
-/// Where a run's numbers go.
+/// Writes a run's numbers.
 pub(super) struct Log {
     metrics: JsonlSink,
     timings: JsonlSink,
@@ -31,12 +31,12 @@ impl Log {
         .with_names_on_the_disk(dir)
     }
 
-    /// Goes on with the files after `last_step`; what is there of later steps is removed. `note` is told what is missing of
-    /// earlier ones.
+    /// Goes on with the files after `last_step`; what is there of later steps is removed. `note` is
+    /// told what is missing of earlier ones.
     ///
     /// # Errors
-    /// [`Error::Run`] when the metrics are not there, which a run that was resumed would never have again; as
-    /// [`JsonlSink::resume`] and [`TensorBoardSink::resume`].
+    /// [`Error::Run`] when the metrics are not there, which a run that was resumed would never have
+    /// again; as [`JsonlSink::resume`] and [`TensorBoardSink::resume`].
     pub(super) fn resume(dir: &Path, last_step: u64, note: &mut dyn FnMut(&str)) -> Result<Self> {
         let metrics = dir.join(METRICS);
         if !metrics.exists() {
@@ -48,7 +48,8 @@ impl Log {
         }
         for name in [METRICS, TIMINGS] {
             let path = dir.join(name);
-            // Steps are recorded one after the other: the last one there tells whether one is missing at the end.
+            // Steps are recorded one after the other: the last one there tells whether one is
+            // missing at the end.
             let last = if path.exists() { JsonlSink::last_step(&path)? } else { None };
             if last.is_none_or(|last| last < last_step) {
                 let first = last.map_or(0, |last| last + 1);
@@ -76,7 +77,8 @@ impl Log {
         Ok(self)
     }
 
-    /// Waits until the metrics are on the disk, so that they are there whenever a checkpoint made later is.
+    /// Waits until the metrics are on the disk, so that they are there whenever a checkpoint made
+    /// later is.
     ///
     /// # Errors
     /// [`Io`](isentrope_evaluation::Error::Io).

@@ -1,17 +1,19 @@
-//! What every run has, whatever it trains: a place, a step, a log, evaluations, checkpoints and an end.
+//! A run's storage, whatever it trains: a directory, a log, evaluations, checkpoints and a summary.
 //!
-//! [`Place`] is where a run is to be kept, [`RunDirectory`] the directory once it is open. In it are the metrics (`log.rs`,
-//! which writes to the [`sinks`]), [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`;
-//! when they are made, `save.rs`); a rollout under way has a [`Journal`]. `initial_states.rs` measures on the same states
-//! all along. A [`StepRecord`] is what is measured of a step, a [`RunSummary`] what is told at the end.
+//! [`RunLocation`] says where a run is to be kept, [`RunDirectory`] is the directory once it is
+//! open. The directory has the metrics (`log.rs`, which writes to the [`sinks`]),
+//! [`ResponseFile`]s, and the checkpoints that a run goes on from (`checkpoint.rs`; `save.rs`
+//! decides when they are made). A rollout under way has a [`Journal`]. `initial_states.rs` measures
+//! the policy on states that stay the same. A step's measurements are in a [`StepRecord`], the end
+//! of a run in a [`RunSummary`].
 
 mod arithmetics;
 mod checkpoint;
 mod directory;
 mod initial_states;
 mod journal;
+mod location;
 mod log;
-mod place;
 mod record;
 mod response_file;
 mod save;
@@ -20,13 +22,12 @@ mod summary;
 
 pub use directory::RunDirectory;
 pub use journal::{Asked, Heading, Journal, checksum_of};
-pub use place::{Existing, Place};
+pub use location::{Existing, RunLocation};
 pub use record::StepRecord;
 pub use response_file::ResponseFile;
 pub use summary::{Ending, Example, RunSummary};
 
-use self::checkpoint::FoundCheckpoint;
-pub(crate) use self::checkpoint::Learners;
+pub(crate) use self::checkpoint::{FoundCheckpoint, Learners};
 use self::initial_states::InitialStates;
 use self::log::Log;
 use crate::clock::Clock;
@@ -34,17 +35,15 @@ use crate::error::Result;
 use crate::learner::Learner;
 use crate::observer::{Observer, StepReport};
 use crate::ranks::Ranks;
-use crate::settings::{self, Checkpoints};
+use crate::settings::Checkpoints;
 use crate::token_records;
 use isentrope_evaluation::{Evaluation, EvaluationSet, Evaluator};
-use isentrope_kernels::Backend;
-use isentrope_lab::alarms::Alarms;
-use isentrope_lab::log::Origin;
-use isentrope_lab::tokens::TokenRecord;
 use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_ranks::Traffic;
-use serde::Serialize;
+use isentrope_run::Origin;
+use isentrope_run::alarms::Alarms;
+use isentrope_run::tokens::TokenRecord;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -52,7 +51,7 @@ use std::time::Instant;
 
 /// A run under way.
 pub struct Run {
-    /// Where it is kept.
+    /// Its directory.
     pub directory: RunDirectory,
     /// Steps made, the one under way included.
     pub step: u64,
@@ -71,60 +70,81 @@ pub struct Run {
     best: Option<(u64, f64)>,
     alarms: Alarms,
     initial_states: InitialStates,
-    /// What the step measured that the run goes on from, if it is still to be recorded.
+    /// The record of the step that the run goes on from, if it is not written yet.
     unrecorded: Option<StepRecord>,
     saved: Option<PathBuf>,
     started: Instant,
     /// Work of this process, over all steps.
     total: Clock,
-    /// What this rank's exchanges had taken when the step began.
+    /// The traffic of this rank's exchanges when the step began.
     traffic: Traffic,
 }
 
-impl Run {
-    /// Opens the run's directory, and what is to be trained: from the latest checkpoint or from the start.
+/// A run's directory, open, before anything is written into it: a run that cannot start changes
+/// nothing.
+pub(crate) struct OpenedRun<S> {
+    directory: RunDirectory,
+    initial_states: InitialStates,
+    /// The checkpoint to go on from; none where the run starts at the beginning.
+    pub found: Option<FoundCheckpoint<S>>,
+}
+
+impl<S: DeserializeOwned> OpenedRun<S> {
+    /// Opens the run's directory and looks for the checkpoint to go on from.
     ///
     /// # Errors
-    /// As [`RunDirectory::open`], and what `learners` returns.
-    pub(crate) fn open<L, S: Serialize + DeserializeOwned>(
-        place: &Place,
-        (run, checkpoints, track_states): (&settings::Run, &Checkpoints, bool),
-        ranks: Ranks,
-        manifest: Value,
-        start: S,
+    /// As [`RunDirectory::open`], and when the checkpoint cannot be read.
+    pub fn open(
+        location: &RunLocation,
+        checkpoints: &Checkpoints,
+        track_states: bool,
+        ranks: &Ranks,
+        manifest: &Value,
         observer: &mut dyn Observer,
-        learners: impl FnOnce(Option<&FoundCheckpoint<S>>) -> Result<L>,
-    ) -> Result<(Self, L, S)> {
-        let directory = RunDirectory::open(place, checkpoints.clone(), &ranks, &manifest)?;
+    ) -> Result<Self> {
+        let directory = RunDirectory::open(location, checkpoints.clone(), ranks, manifest)?;
         let mut note = |text: &str| observer.note(text);
-        let found = directory.resumed::<S>(place, &ranks, &mut note)?;
-        let initial_states = InitialStates::open(
-            &directory.dir,
-            track_states,
-            found.as_ref().map(|found| found.state.initial_states.clone()),
-            &mut note,
-        )?;
-        // Before anything is written, so that a run that cannot start changes nothing.
-        let learners = learners(found.as_ref())?;
-        ranks.any(false)?; // nor one that cannot start on another rank
-        let recorded = found.as_ref().map(|f| f.state.recorded());
-        let goes_on = recorded.map(|step| directory.log(Some(step), &mut note)).transpose()?;
-        // What makes no step leaves recipe and manifest as they are, which say by what steps were made.
-        let makes_steps = recorded.is_none_or(|step| step < run.steps);
-        directory.begin(place, makes_steps, &mut note)?;
+        let found = directory.resumed::<S>(location, ranks, &mut note)?;
+        let sha256 = found.as_ref().map(|found| found.state.initial_states.clone());
+        let initial_states = InitialStates::open(&directory.dir, track_states, sha256, &mut note)?;
+        Ok(Self { directory, initial_states, found })
+    }
+
+    /// Begins the run, now that its learners are there: writes the recipe and the manifest, and
+    /// removes what later steps have left. Returns the run, and the trainer's state of the
+    /// checkpoint, if there is one.
+    ///
+    /// # Errors
+    /// [`Io`](isentrope_evaluation::Error::Io); when another rank has failed.
+    pub fn begin(
+        self,
+        location: &RunLocation,
+        steps: u64,
+        ranks: Ranks,
+        manifest: &Value,
+        observer: &mut dyn Observer,
+    ) -> Result<(Run, Option<S>)> {
+        let Self { directory, initial_states, found } = self;
+        ranks.any(false)?; // nor may a run start that cannot start on another rank
+        let mut note = |text: &str| observer.note(text);
+        let recorded = found.as_ref().map(|found| found.state.recorded());
+        let resumed_log = recorded.map(|step| directory.log(Some(step), &mut note)).transpose()?;
+        // A process that makes no step leaves the recipe and the manifest by which steps were made.
+        let makes_steps = recorded.is_none_or(|step| step < steps);
+        directory.begin(location, makes_steps)?;
         let saved = found.as_ref().map(|found| found.state.step);
         if makes_steps {
-            directory.write_manifest(&manifest, (saved.unwrap_or(0), run.steps), &mut note)?;
+            directory.write_manifest(manifest, (saved.unwrap_or(0), steps), &mut note)?;
         }
         directory.remove_responses(saved)?;
-        let log = match goes_on {
+        let log = match resumed_log {
             Some(log) => log,
             None => directory.log(None, &mut |_: &str| {})?,
         };
-        let mut opened = Self {
+        let mut run = Run {
             directory,
             step: 0,
-            steps: run.steps,
+            steps,
             log,
             ranks,
             first: Vec::new(),
@@ -140,53 +160,49 @@ impl Run {
             total: Clock::default(),
             traffic: Traffic::default(),
         };
-        let state = match found {
-            None => {
-                if opened.directory.is_written() {
-                    opened.initial_states.remove()?;
-                }
-                if place.existing == Existing::Resume {
-                    let dir = opened.directory.dir.display();
-                    observer
-                        .note(&format!("{dir} has no checkpoint to resume from: starting at the beginning"));
-                }
-                start
+        let Some(FoundCheckpoint { dir, state }) = found else {
+            if run.directory.is_written() {
+                run.initial_states.remove()?;
             }
-            Some(FoundCheckpoint { dir, state }) => {
-                observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
-                opened.best = state.best;
-                opened.step = state.step;
-                opened.retire()?; // a kill may have come before it
-                if state.step >= run.steps {
-                    observer.note(&format!(
-                        "the run has made {} of {} steps: a larger run.steps trains on",
-                        state.step, run.steps
-                    ));
-                }
-                (opened.first, opened.last) = (state.first, state.last);
-                opened.last_step = state.last_step;
-                opened.alarms = state.alarms;
-                opened.unrecorded = state.unrecorded.map(|metrics| StepRecord {
-                    metrics,
-                    tokens: state.unwritten,
-                    ..StepRecord::default()
-                });
-                opened.saved = Some(dir);
-                state.trainer
+            if location.existing == Existing::Resume {
+                let dir = run.directory.dir.display();
+                observer.note(&format!("{dir} has no checkpoint to resume from: starting at the beginning"));
             }
+            return Ok((run, None));
         };
-        Ok((opened, learners, state))
+        observer.note(&format!("resuming after step {} from {}", state.step, dir.display()));
+        run.best = state.best;
+        run.step = state.step;
+        run.retire()?; // a kill may have come before it
+        if state.step >= steps {
+            observer.note(&format!(
+                "the run has made {} of {steps} steps: a larger run.steps trains on",
+                state.step
+            ));
+        }
+        (run.first, run.last) = (state.first, state.last);
+        run.last_step = state.last_step;
+        run.alarms = state.alarms;
+        run.unrecorded = state.unrecorded.map(|metrics| StepRecord {
+            metrics,
+            tokens: state.unwritten,
+            ..StepRecord::default()
+        });
+        run.saved = Some(dir);
+        Ok((run, Some(state.trainer)))
     }
+}
 
-    /// Evaluates the model after this step on every set. The responses are kept in the run's directory, the numbers in the
-    /// record.
+impl Run {
+    /// Evaluates the model after this step on every set. The responses are kept in the run's
+    /// directory, the numbers in the record.
     ///
     /// # Errors
     /// As sampling's and writing's.
-    pub(crate) fn evaluate<B: Backend>(
+    pub(crate) fn evaluate(
         &mut self,
         evaluator: &Evaluator<'_>,
-        model: &Model<B>,
+        model: &Model,
         sets: &[EvaluationSet],
         record: &mut StepRecord,
         observer: &mut dyn Observer,
@@ -224,11 +240,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`InitialStates::measure`].
-    pub(crate) fn measure_initial_states<B: Backend>(
-        &self,
-        learner: &Learner<B>,
-        record: &mut StepRecord,
-    ) -> Result<()> {
+    pub(crate) fn measure_initial_states(&self, learner: &Learner, record: &mut StepRecord) -> Result<()> {
         let StepRecord { metrics, clock, .. } = record;
         if !self.initial_states.are_measured() {
             return Ok(());
@@ -257,7 +269,8 @@ impl Run {
         clock.time("records", || token_records::write(records, tokenizer, self.directory.tokens(self.step)?))
     }
 
-    /// Writes the numbers of this step, and tells the observer of them and of what they give the alarm for.
+    /// Writes the numbers of this step, and tells the observer of them and of what they give the
+    /// alarm for.
     ///
     /// # Errors
     /// As [`Log::write`].
@@ -291,7 +304,7 @@ impl Run {
         Ok(())
     }
 
-    /// What was measured of the step that the run goes on from, if it is still to be recorded.
+    /// Takes the record of the step that the run goes on from, if it is not written yet.
     pub(crate) fn take_unrecorded(&mut self) -> Option<StepRecord> {
         self.unrecorded.take()
     }
@@ -307,7 +320,7 @@ impl Run {
         self.step -= 1;
     }
 
-    /// What to tell the user at the end.
+    /// The summary for the user.
     pub(crate) fn summary(self, ending: Ending, example: Option<Example>, laws: Vec<String>) -> RunSummary {
         RunSummary {
             ending,
@@ -317,7 +330,8 @@ impl Run {
             first: self.first,
             last: self.last,
             last_step: self.last_step,
-            // A run that went on from an earlier checkpoint may have a best one that was removed since.
+            // A run that went on from an earlier checkpoint may have a best one that was removed
+            // since.
             best: self.best.filter(|&(step, _)| self.directory.checkpoints.path(step).exists()),
             checkpoint: self.saved,
             directory: self.directory.dir,

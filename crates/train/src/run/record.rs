@@ -1,20 +1,20 @@
-//! What is measured of a step.
+//! The measurements of a step.
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use isentrope_lab::tokens::TokenRecord;
+use isentrope_run::tokens::TokenRecord;
 
-/// What is measured of a step.
+/// The measurements of a step.
 #[derive(Clone, Debug, Default)]
 pub struct StepRecord {
-    /// What follows from the recipe alone.
+    /// The measurements that follow from the recipe alone.
     pub metrics: Metrics,
     /// How long things take.
     pub clock: Clock,
     /// How many responses of its rollout have gone from one rank to another.
     pub moved_responses: usize,
-    /// What its evaluation says of the run so far, in sentences.
+    /// Sentences on the run so far that follow from its evaluation.
     pub remarks: Vec<String>,
-    /// What is still to be written of its tokens, in the order of the file and without texts.
+    /// Its token records that are not written yet, in the order of the file and without texts.
     pub tokens: Vec<TokenRecord>,
 }

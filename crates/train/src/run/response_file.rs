@@ -4,12 +4,13 @@ use crate::error::Result;
 use crate::group::Group;
 use isentrope_data::Problem;
 use isentrope_files::AtomicFile;
-use isentrope_lab::tokens::TokenRecord;
 use isentrope_rollout::Response;
+use isentrope_run::tokens::TokenRecord;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// JSON lines of responses with their verdicts; the file appears when it is complete. None at all on ranks that do not write.
+/// JSON lines of responses with their verdicts; the file appears when it is complete. None at all
+/// on ranks that do not write.
 pub struct ResponseFile(Option<AtomicFile>);
 
 impl ResponseFile {

@@ -5,21 +5,20 @@ use super::{Run, StepRecord};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::observer::{Observer, Phase, Progress};
-use isentrope_kernels::Backend;
 use isentrope_trace::span;
 use serde::Serialize;
 use std::path::Path;
 
 impl Run {
-    /// Saves a checkpoint if one is due after this step or the observer asks to stop. Returns whether to stop before the
-    /// last step.
+    /// Saves a checkpoint if one is due after this step or the observer asks to stop. Returns
+    /// whether to stop before the last step.
     ///
     /// # Errors
-    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has failed; [`Error::Run`] when the
-    /// run ends here with weights that must not be saved.
-    pub(crate) fn save_if_due<B: Backend, S: Serialize>(
+    /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save); when another rank has
+    /// failed; [`Error::Run`] when the run ends here with weights that must not be saved.
+    pub(crate) fn save_if_due<S: Serialize>(
         &mut self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         trainer: &S,
         observer: &mut dyn Observer,
@@ -43,8 +42,9 @@ impl Run {
             observer.note(&why);
             return Ok(false);
         }
-        // Nor weights whose last gradient was not finite, which may be damaged soon; but a stop must not lose the step.
-        let left_out = |learner: &Learner<B>| learner.optimizer.progress.skipped_in_a_row > 0;
+        // Nor weights whose last gradient was not finite, which may be damaged soon; but a stop
+        // must not lose the step.
+        let left_out = |learner: &Learner| learner.optimizer.progress.skipped_in_a_row > 0;
         let is_doubtful = step < self.steps && learners.iter().any(left_out);
         if is_doubtful && !stop {
             observer.note(&format!(
@@ -53,7 +53,8 @@ impl Run {
             ));
             return Ok(false);
         }
-        // A checkpoint that is saved only because the run was stopped cannot be the best: stopping changes no result.
+        // A checkpoint that is saved only because the run was stopped cannot be the best: stopping
+        // changes no result.
         if let Some(score) = self.score
             && due
             && !is_doubtful
@@ -73,15 +74,15 @@ impl Run {
         self.step > 0 && self.saved.as_ref() != Some(&self.directory.checkpoints.path(self.step))
     }
 
-    /// Saves a checkpoint of the last step because the run is about to end with an error. If what comes after the step's updates
-    /// has failed, `unrecorded` is what it has measured. No earlier checkpoint is removed. The observer is told of it, and of a
-    /// failure to save.
+    /// Saves a checkpoint of the last step because the run is about to end with an error. If what
+    /// comes after the step's updates has failed, `unrecorded` is what it has measured. No earlier
+    /// checkpoint is removed. The observer is told of it, and of a failure to save.
     ///
     /// # Errors
     /// As [`CheckpointStore::save`](checkpoint::CheckpointStore::save).
-    pub(crate) fn save_before_failing<B: Backend, S: Serialize>(
+    pub(crate) fn save_before_failing<S: Serialize>(
         &mut self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
@@ -96,9 +97,9 @@ impl Run {
         saved
     }
 
-    fn save<B: Backend, S: Serialize>(
+    fn save<S: Serialize>(
         &mut self,
-        learners: &mut Learners<'_, B>,
+        learners: &mut Learners<'_>,
         source: &Path,
         trainer: &S,
         unrecorded: Option<StepRecord>,
@@ -106,7 +107,8 @@ impl Run {
     ) -> Result<()> {
         let _span = span("checkpoint");
         observer.progress(Progress { phase: Phase::Checkpoint, done: 0, total: 1, tokens: 0 });
-        // If the base model is gone by now, the last checkpoint has the files that are copied from it.
+        // If the base model is gone by now, the last checkpoint has the files that are copied from
+        // it.
         let has_model = |dir: &&Path| dir.join("config.json").is_file();
         let source =
             [Some(source), self.saved.as_deref()].into_iter().flatten().find(has_model).unwrap_or(source);

@@ -1,4 +1,4 @@
-//! What to tell the user when a run ends.
+//! The summary that the user is told when a run ends.
 
 use crate::metrics::Metrics;
 use isentrope_data::{Prompt, Template};
@@ -16,7 +16,7 @@ pub enum Ending {
     Interrupted,
 }
 
-/// What to tell the user at the end.
+/// The summary of a run.
 #[derive(Clone, Debug)]
 pub struct RunSummary {
     /// How it ended.
@@ -31,24 +31,26 @@ pub struct RunSummary {
     pub last_step: u64,
     /// The best evaluated checkpoint, if it is still there: step and mean accuracy.
     pub best: Option<(u64, f64)>,
-    /// The run's last checkpoint, if it has one: saved by this process, or the one that it went on from.
+    /// The run's last checkpoint, if it has one: saved by this process, or the one that it went on
+    /// from.
     pub checkpoint: Option<PathBuf>,
     /// The run's directory.
     pub directory: PathBuf,
-    /// What the evaluations of each set come to, in sentences.
+    /// Sentences on the evaluations of each set.
     pub laws: Vec<String>,
     /// A held-out problem to try the model on.
     pub example: Option<Example>,
     /// Time of this process.
     pub elapsed: Duration,
-    /// What it was spent on, and speeds.
+    /// The phases that it was spent on, and speeds.
     pub timings: Metrics,
 }
 
 /// Longest prompt, in bytes, that is worth typing.
 const LONGEST: usize = 120;
 
-/// A prompt, and what else decides how `isentrope generate` puts it to the model, so that it is as the run did.
+/// A prompt, and what else decides how `isentrope generate` puts it to the model, so that it is as
+/// the run did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Example {
     prompt: String,
@@ -106,7 +108,7 @@ impl Example {
     }
 }
 
-/// What `isentrope generate` samples without --max-tokens.
+/// The default of `isentrope generate --max-tokens`.
 const GENERATED: usize = 256;
 
 /// The question of a prompt and its system message; none where it has other messages beside these.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where the run computes, and what it keeps numbers as (docs/cuda.md).
+/// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeviceSettings {

@@ -1,6 +1,7 @@
 //! Supervised fine-tuning: what a step is in the loop of `training_loop.rs`.
 //!
-//! The loss is the mean over the learnt tokens of a batch of their negative log-prob: cross-entropy on responses only.
+//! The loss is the mean over the learnt tokens of a batch of their negative log-prob: cross-entropy
+//! on responses only.
 
 mod prepare;
 mod recipe;
@@ -14,7 +15,6 @@ use crate::observer::{Phase, Progress};
 use crate::run::StepRecord;
 use crate::trainer::{GatherContext, LearnContext, Tables, Trainer, TrainingRecipe};
 use isentrope_data::{Examples, FileHash};
-use isentrope_kernels::Backend;
 use isentrope_model::Sequence;
 use isentrope_rollout::Prompter;
 use serde::{Deserialize, Serialize};
@@ -67,22 +67,13 @@ impl Trainer for FineTuning {
     }
 
     /// The next examples.
-    fn gather<B: Backend>(
-        &mut self,
-        state: &TrainerState,
-        context: &mut GatherContext<'_, B>,
-    ) -> Result<Batch> {
+    fn gather(&mut self, state: &TrainerState, context: &mut GatherContext<'_>) -> Result<Batch> {
         let clock = &mut context.record.clock;
         clock.time("data", || self.next_batch(state.position, context.prompter))
     }
 
     /// One update.
-    fn learn<B: Backend>(
-        &self,
-        batch: Batch,
-        state: &mut TrainerState,
-        context: &mut LearnContext<'_, B>,
-    ) -> Result<()> {
+    fn learn(&self, batch: Batch, state: &mut TrainerState, context: &mut LearnContext<'_>) -> Result<()> {
         let Batch { examples, too_long, position } = batch;
         state.position = position;
         let LearnContext { learner, learning_rate, record, observer, .. } = context;
@@ -107,7 +98,7 @@ impl Trainer for FineTuning {
     }
 
     /// The loss on the held-out examples.
-    fn evaluate<B: Backend>(&self, learner: &Learner<B>, record: &mut StepRecord) -> Result<()> {
+    fn evaluate(&self, learner: &Learner, record: &mut StepRecord) -> Result<()> {
         if self.held_out.is_empty() {
             return Ok(());
         }

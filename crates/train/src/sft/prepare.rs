@@ -1,4 +1,5 @@
-//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong with it.
+//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong
+//! with it.
 
 use super::{FineTuning, Recipe};
 use crate::error::{Error, Result};
@@ -10,7 +11,8 @@ use crate::settings::{self, POLICY_OPTIMIZER};
 use crate::trainer::{Prepared, Tables, TrainingRecipe};
 use isentrope_data::{DataSettings, Examples, Findings, Longest, Split};
 use isentrope_evaluation::{EvaluationSet, PROBLEMS, check_held_out_files, held_out_sets};
-use isentrope_model::{Layout, ModelConfig, Tokens, hub};
+use isentrope_hub as hub;
+use isentrope_model::{Layout, ModelConfig, Tokens};
 use isentrope_rollout::{Judge, Prompter};
 use std::path::{Path, PathBuf};
 
@@ -99,7 +101,8 @@ impl TrainingRecipe for Recipe {
         let (data, verifier) = (&recipe.data, &recipe.reward.verifier);
         let eval = (&recipe.eval, recipe.sft.max_tokens);
         let sets = held_out_sets(data, eval, verifier, &prompter, context, &mut notes, progress)?;
-        // After the held-out problems: where the task has too few, that is said before worked examples of them are made.
+        // After the held-out problems: where the task has too few, that is said before worked
+        // examples of them are made.
         let held_out = held_out(&recipe, &prompter, &mut notes, progress)?;
         notes.extend(problems::trained_on(&examples, &sets));
         let first = first_examples(&mut examples, &prompter);
@@ -204,7 +207,8 @@ fn first_examples(examples: &mut Examples, prompter: &Prompter) -> Vec<Tokenized
     (0..count).filter_map(|i| tokenize(&examples.example(i), prompter).ok()).collect()
 }
 
-/// A note if examples teach no token at which the responses of the model end: these would go on to their greatest length.
+/// A note if examples teach no token at which the responses of the model end: these would go on to
+/// their greatest length.
 fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String> {
     let mut endless = examples.iter().filter(|example| example.learns_none_of(&prompter.eos_tokens));
     let special = endless.next()?.last_special(&prompter.tokenizer);
@@ -225,20 +229,20 @@ fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String>
     ))
 }
 
-/// What an example takes, in the mean over some.
+/// The mean work of an example.
 fn mean_work(examples: &[TokenizedExample], config: &ModelConfig) -> Tokens {
     examples.iter().map(|example| work(example, config)).sum::<Tokens>()
         * (1.0 / examples.len().max(1) as f64)
 }
 
-/// What going through an example takes.
+/// The work of going through an example.
 fn work(example: &TokenizedExample, config: &ModelConfig) -> Tokens {
     let learnt = example.learnt();
     Tokens::of_groups(&config.sliding_window, 1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
 }
 
 impl Recipe {
-    /// Where held-out examples come from: files, or the built-in task; None where nothing is held out.
+    /// The source of held-out examples: files, or the built-in task; none if nothing is held out.
     fn held_out_examples(&self) -> Option<DataSettings> {
         let settings = DataSettings { shuffle: false, ..self.data.clone() };
         match self.sft.eval_files.is_empty() {

@@ -27,11 +27,11 @@ pub struct Recipe {
     pub eval: EvaluationSettings,
     /// What is saved, and how often.
     pub checkpoint: Checkpoints,
-    /// Where the run computes, and what it keeps numbers as (docs/cuda.md).
+    /// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
     pub device: settings::DeviceSettings,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
-    /// Several processes that train together (docs/distributed.md). Nothing here changes a result.
+    /// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
     pub ranks: RanksSettings,
 }
 

@@ -1,8 +1,8 @@
 //! A response that may be recorded, and what becomes of it.
 
 use crate::group::Group;
-use isentrope_lab::tokens::{Advantages, TokenRecord};
 use isentrope_rollout::Response;
+use isentrope_run::tokens::{Advantages, TokenRecord};
 
 /// A response that may be recorded.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Candidate {
     pub learnt: Option<Learnt>,
 }
 
-/// What an update says of a response.
+/// An update's numbers about a response.
 #[derive(Clone, Debug)]
 pub(super) struct Learnt {
     pub update: usize,
@@ -79,8 +79,8 @@ impl Candidate {
         }
     }
 
-    /// What is kept of it, without texts: its numbers, with those of the step that it was chosen in. `tokens` are prompt and
-    /// response.
+    /// Its record without texts: its numbers, with those of the step that it was chosen in.
+    /// `tokens` are prompt and response.
     pub fn record(
         self,
         step: u64,

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// How much of each step is recorded, and the random order in which responses are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A rollout whose responses
-    /// have no more tokens is recorded whole, whatever its prompts.
+    /// Most tokens of responses; as many of prompts may come with them, each prompt counted once. A
+    /// rollout whose responses have no more tokens is recorded whole, whatever its prompts.
     pub tokens: usize,
-    /// Of the run.
+    /// The run's seed.
     pub seed: u64,
     /// The step.
     pub step: u64,
 }
 
-/// Where a response comes in the random order; no two are equal.
+/// A response's place in the random order; no two are equal.
 pub(super) type Rank = (u64, u64, u64, usize);
 
 impl Budget {
@@ -27,8 +27,8 @@ impl Budget {
     }
 }
 
-/// Responses of groups that the filter has dropped, the first in the random order: as many as could be recorded if there
-/// were no others.
+/// Responses of groups that the filter has dropped, the first in the random order: as many as could
+/// be recorded if there were no others.
 pub(crate) struct Dropped {
     pub(super) budget: Budget,
     pub(super) by_rank: BTreeMap<Rank, Candidate>,

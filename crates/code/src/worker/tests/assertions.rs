@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use super::super::Runner;
 use super::{AssertionTest, End, Failure, Found, RunLimits, error, limits, shared};
 
-/// What must become of a unit: it passes, or fails in this way with a text that begins so.
+/// The expected result of a unit: a pass, or a kind of failure and how its text begins.
 type Expected = Option<(&'static str, &'static str)>;
 
 struct Case {
@@ -53,7 +54,7 @@ fn is_as_expected(result: &Result<(), Failure>, expected: Expected) -> bool {
 #[test]
 fn every_form_of_assertion_code_is_judged() {
     let cases = cases(include_str!("../../../tests/fixtures/assertion_cases.txt"));
-    assert!(cases.len() > 80, "{}", cases.len());
+    assert!(cases.len() > 50, "{}", cases.len());
     judge(cases);
 }
 
@@ -131,7 +132,8 @@ fn no_object_passes_for_a_value() {
 
 #[test]
 fn a_program_hears_of_nothing_that_it_is_compared_with() {
-    // Whatever reaches the program is printed into its own answers: the test sees the program's whole diary.
+    // Whatever reaches the program is printed into its own answers: the test sees the program's
+    // whole diary.
     let program = r#"
 heard = []
 class A:
@@ -186,7 +188,7 @@ def test_c(): assert f(3) == 3
         ],
         ..AssertionTest::default()
     };
-    let limits = RunLimits { wall: Duration::from_secs(3), ..limits() };
+    let limits = RunLimits { wall: Duration::from_secs(1), ..limits() };
     let ended = || Err(Failure::Ended(error("it ended itself in the middle of a call")));
     let expected = [
         Ok(()),
@@ -216,24 +218,18 @@ def test_c(): assert f(3) == 3
 #[test]
 fn limits_hold_for_assertions() {
     let mut worker = shared();
-    let limits = RunLimits {
-        wall: Duration::from_secs(2),
-        memory_bytes: 256 << 20,
-        output_bytes: 1 << 20,
-        ..limits()
-    };
     for (program, expected) in [
         ("def f(x): return 'x' * 10 ** 12", End::MemoryLimit),
         ("def f(x): return 'x' * (2 << 20)", End::OutputLimit),
         ("def f(x):\n    while True: pass", End::TimeLimit),
-        ("def f(x):\n    while True: yield 1", End::TimeLimit),
+        ("def f(x):\n    yield 1\n    while True: pass", End::TimeLimit),
         ("while True: pass", End::TimeLimit),
     ] {
+        let wall = Duration::from_millis(if expected == End::TimeLimit { 500 } else { 20_000 });
+        let limits = RunLimits { wall, memory_bytes: 256 << 20, output_bytes: 1 << 20, ..limits() };
         let test = AssertionTest { parts: vec!["for x in f(1): pass".into()], ..AssertionTest::default() };
         let units = worker.units(program, &test, &limits);
         let [Err(Failure::Ended(end))] = &units[..] else { panic!("{program}: {units:?}") };
-        // An iterator without end is found by its number of items or by the time that they take.
-        let endless = matches!(end, End::RuntimeError(line) if line.contains("more than 1000000 items"));
-        assert!(*end == expected || program.contains("yield") && endless, "{program}: {end:?}");
+        assert_eq!(*end, expected, "{program}");
     }
 }

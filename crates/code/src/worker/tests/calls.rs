@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::super::Runner;
 use super::{End, RunLimits, error, limits, shared};
 
 #[test]
@@ -85,7 +86,7 @@ print('noise')
     assert_eq!(worker.all_calls("x = 1", "f", &[vec![]]), [Err(error("NameError: name 'f' is not defined"))]);
 }
 
-/// What is in scope anyway was not written by the program, and hides no method.
+/// A name that is in scope anyway was not written by the program, and hides no method.
 #[test]
 fn a_function_is_the_program_s_own() {
     let mut worker = shared();

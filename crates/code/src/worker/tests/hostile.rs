@@ -1,11 +1,13 @@
-//! Programs that would like to outlive their run, to spoil the next one, or to see what is not theirs.
+//! Programs that would like to outlive their run, to spoil the next one, or to see what is not
+//! theirs.
 
 use std::time::{Duration, Instant};
 
+use super::super::Runner;
 use super::{AssertionTest, End, Failure, RunLimits, error, limits, shared, worker};
 
 fn run(program: &str) -> (String, End) {
-    let limits = RunLimits { wall: Duration::from_secs(5), ..limits() };
+    let limits = RunLimits { wall: Duration::from_secs(2), ..limits() };
     shared().script(program, "", &limits)
 }
 
@@ -149,7 +151,8 @@ print(len(seen) > 5000, found)
 
 #[test]
 fn programs_find_neither_the_test_nor_its_process() {
-    // The test holds a word that the program looks for in everything that it can reach: objects, frames, files, processes.
+    // The test holds a word that the program looks for in everything that it can reach: objects,
+    // frames, files, processes.
     let program = r#"
 import gc, os, sys
 def texts():

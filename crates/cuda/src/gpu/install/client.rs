@@ -12,7 +12,7 @@ use ureq::{Agent, Body};
 /// How long a connection may take to open, or stay silent.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What asks the servers.
+/// The HTTP client.
 pub(super) struct Client<'a> {
     pub progress: &'a dyn Progress,
     /// The index, without a slash at its end.
@@ -82,7 +82,8 @@ impl<'a> Client<'a> {
         Ok(Self { progress, index, agent, retries: installer.retries, pause: installer.pause })
     }
 
-    /// One attempt to get what a URL names, from byte `offset` on. The answer may ignore the offset.
+    /// One attempt to get what a URL names, from byte `offset` on. The answer may ignore the
+    /// offset.
     pub fn get(&self, url: &Uri, accept: &str, offset: u64) -> Result<Response<Body>, Failure> {
         let mut request = Request::builder().uri(url).header(header::ACCEPT, accept);
         if offset > 0 {
@@ -102,13 +103,15 @@ impl<'a> Client<'a> {
         Err(if is_passing { Failure::Passing(what) } else { Failure::Final(Error::Install(what)) })
     }
 
-    /// Tries until it goes well, or has failed so often that nothing has come of it. `attempt` says by an error that passes
-    /// that it should be tried again, and by its first number how far it has come, so that progress starts the count anew.
+    /// Tries until it goes well, or has failed so often that nothing has come of it. `attempt` says
+    /// by an error that passes that it should be tried again, and by its first number how far it
+    /// has come, so that progress starts the count anew.
     pub fn persist<T>(&self, attempt: impl FnMut() -> (u64, Result<T, Failure>)) -> Result<T, Error> {
         self.persist_for(self.retries, attempt)
     }
 
-    /// The same for the first request to a server: one that cannot be reached is rarely there a moment later.
+    /// The same for the first request to a server: one that cannot be reached is rarely there a
+    /// moment later.
     pub fn persist_first<T>(&self, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Error> {
         self.persist_for(self.retries.min(1), || (0, attempt()))
     }
@@ -175,7 +178,8 @@ fn is_here(url: &Uri) -> bool {
     url.scheme_str() == Some("http") && matches!(url.host(), Some("127.0.0.1" | "localhost" | "[::1]"))
 }
 
-/// Whom a request talks to. Messages name this much of a URL: an index may be named with a password.
+/// Whom a request talks to. Messages name this much of a URL: an index may be named with a
+/// password.
 fn origin(url: &Uri) -> String {
     let port = url.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme_str().unwrap_or_default(), url.host().unwrap_or_default())

@@ -79,7 +79,8 @@ fn read(client: &Client<'_>, page: &Uri) -> Result<Vec<u8>, Failure> {
     Ok(text)
 }
 
-/// The wheel of the highest version that has a hash, is for this architecture, and is neither yanked nor a preview.
+/// The wheel of the highest version that has a hash, is for this architecture, and is neither
+/// yanked nor a preview.
 fn choose(page: &Uri, files: Vec<File>, package: Package, architecture: &str) -> Option<Wheel> {
     let spelled = package.name.replace('-', "_");
     let candidates = files.into_iter().filter_map(|file| {

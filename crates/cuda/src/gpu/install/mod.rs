@@ -1,4 +1,5 @@
-//! Fetching NVIDIA's libraries from a Python package index: what `pip install` would fetch, without Python.
+//! Fetching NVIDIA's libraries from a Python package index: what `pip install` would fetch, without
+//! Python.
 //!
 //! ```text
 //! <cache>/downloads/<wheel>.incomplete     a wheel so far; the next attempt goes on from there
@@ -6,8 +7,8 @@
 //! <cache>/install.lock                     held while one process installs
 //! ```
 //!
-//! A wheel is a zip archive. It is unpacked once its SHA-256 is the one that the index says, and only its libraries and its
-//! licence are.
+//! A wheel is a zip archive. It is unpacked once its SHA-256 is the one that the index says, and
+//! only its libraries and its licence are.
 
 mod client;
 mod download;
@@ -65,14 +66,14 @@ impl Package {
     }
 }
 
-/// What has become of a package.
+/// Outcome of installing a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
     /// The package's name.
     pub package: &'static str,
     /// Its version.
     pub version: String,
-    /// Where its libraries are.
+    /// Directory of its libraries.
     pub directory: PathBuf,
     /// The names of the libraries.
     pub libraries: Vec<String>,
@@ -80,7 +81,7 @@ pub struct Installed {
     pub was_there: bool,
 }
 
-/// Where to fetch from and to.
+/// Source and destination of a fetch.
 pub struct Installer {
     index: String,
     cache: PathBuf,
@@ -92,8 +93,8 @@ pub struct Installer {
 }
 
 impl Installer {
-    /// As the environment says: `PIP_INDEX_URL` names another index, `HTTPS_PROXY` and its relatives a proxy, `SSL_CERT_FILE`
-    /// certificates to trust, `XDG_CACHE_HOME` where caches are.
+    /// As the environment says: `PIP_INDEX_URL` names another index, `HTTPS_PROXY` and its
+    /// relatives a proxy, `SSL_CERT_FILE` certificates to trust, `XDG_CACHE_HOME` where caches are.
     ///
     /// # Errors
     /// [`Error::Install`] when there is no directory for a cache.
@@ -113,17 +114,19 @@ impl Installer {
         })
     }
 
-    /// An installer that asks an index, which may be on this machine, and does not wait before it asks again.
+    /// An installer that asks an index, which may be on this machine, and does not wait before it
+    /// asks again.
     pub fn new(index: &str, cache: PathBuf) -> Self {
         let pause = Duration::from_millis(1);
         Self { index: index.into(), cache, proxy: None, certificates: None, retries: 4, pause }
     }
 
-    /// Fetches the latest version of a package for this machine, unless it is there, and removes other versions of it.
+    /// Fetches the latest version of a package for this machine, unless it is there, and removes
+    /// other versions of it.
     ///
     /// # Errors
-    /// [`Error::Install`] when the index or the disk fails, or what arrives is not what the index says. A wheel that has come
-    /// part of the way stays, and is gone on with.
+    /// [`Error::Install`] when the index or the disk fails, or what arrives is not what the index
+    /// says. A wheel that has come part of the way stays, and is gone on with.
     pub fn install(&self, package: Package, progress: &dyn Progress) -> Result<Installed, Error> {
         let failed = |error: isentrope_files::Error| Error::Install(error.to_string());
         let client = Client::new(self, progress)?;

@@ -14,8 +14,8 @@ const ALL_LIMIT: u64 = 4 << 30;
 /// Entries of an archive, at most.
 const ENTRIES: usize = 10_000;
 
-/// Unpacks the libraries that are needed, and the licence, into a new directory, which appears whole. Names in the archive
-/// decide whether a file is taken; where it goes is decided here.
+/// Unpacks the libraries that are needed, and the licence, into a new directory, which appears
+/// whole. Names in the archive decide whether a file is taken; where it goes is decided here.
 pub(super) fn unpack(archive: &Path, package: Package, directory: &Path) -> Result<(), Error> {
     let failed = |what: &dyn std::fmt::Display| Error::Install(format!("{}: {what}", archive.display()));
     let file = File::open(archive).map_err(|error| failed(&error))?;
@@ -66,7 +66,8 @@ pub(super) fn unpack(archive: &Path, package: Package, directory: &Path) -> Resu
 
 const LICENCE: &str = "License.txt";
 
-/// The name that an entry gets on disk, if it is needed: a library of `nvidia/../lib`, or the licence of the package.
+/// The name that an entry gets on disk, if it is needed: a library of `nvidia/../lib`, or the
+/// licence of the package.
 fn wanted(entry: &str, package: Package) -> Option<String> {
     let parts: Vec<&str> = entry.split('/').collect();
     let name = *parts.last()?;

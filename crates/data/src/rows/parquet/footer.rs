@@ -1,19 +1,19 @@
-//! What a parquet file says of its columns, looked at before the reader of the format acts on it: that descends as deep as the
-//! schema does, and keeps the whole path of every column.
+//! Check of a parquet file's schema before the parquet crate parses it: the crate recurses as deep
+//! as the schema and keeps the whole path of every column.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::thrift::{Kind, Reader};
 
-/// Largest description of a file, in bytes.
+/// Largest footer, in bytes.
 const MAX_FOOTER: u64 = 64 << 20;
 /// Deepest nesting of columns.
 const MAX_DEPTH: usize = 64;
-/// What the paths of all columns may come to, in bytes.
+/// Most bytes of the paths of all columns together.
 const MAX_PATHS: u64 = 16 << 20;
 
-/// Refuses a schema that is nested too deeply to be read, or whose paths unfold.
+/// Refuses a schema that is nested too deeply or has too long paths.
 pub(super) fn check_footer(file: &File) -> Result<(), String> {
     let damaged = || "its end is not that of a parquet file".to_owned();
     let len = file.metadata().map_err(|e| e.to_string())?.len();
@@ -48,20 +48,20 @@ pub(super) fn check_footer(file: &File) -> Result<(), String> {
     }
 }
 
-/// What a schema makes the reader of the format keep.
+/// Size of a schema once parsed.
 #[derive(Default)]
 struct Schema {
-    /// How deep its elements are nested; beyond the limit not counted on.
+    /// Nesting of its elements, not counted beyond the limit.
     depth: usize,
-    /// Bytes of the paths of all elements, which repeat the names that they are below.
+    /// Bytes of the paths of all elements. A path repeats the names above it.
     paths: u64,
 }
 
 impl Schema {
-    /// Reads the elements, which are listed each before its children.
+    /// Reads the elements. Each stands before its children.
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let (_, elements) = reader.list()?;
-        // Of each open element, how many children are still to come, and the bytes of its path.
+        // Open elements: children still to come, and bytes of the path.
         let mut open: Vec<(i64, u64)> = Vec::new();
         let mut schema = Self::default();
         for _ in 0..elements {
@@ -92,7 +92,7 @@ impl Schema {
     }
 }
 
-/// At most `len` bytes from a place on.
+/// Reads at most `len` bytes at offset `at`.
 pub(super) fn bytes_at(mut file: &File, at: u64, len: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(at))?;

@@ -1,6 +1,7 @@
 //! Rows of parquet files.
 //!
-//! `footer.rs` and `pages.rs` look at what a file claims before it is unpacked, with `thrift.rs`; here is what it unfolds into.
+//! `footer.rs` and `pages.rs` check a file's claims before it is unpacked, because the parquet
+//! crate allocates what they claim; `thrift.rs` reads them.
 
 mod footer;
 mod pages;
@@ -24,40 +25,41 @@ use super::limits::{allowance, text_bytes, unfolds};
 use footer::check_footer;
 use pages::check_contents;
 
-/// Longest message of the parquet reader that is passed on, in characters: some quote all the bytes of a value.
+/// Longest message of the parquet crate to pass on, in characters. Some quote all bytes of a value.
 const MAX_MESSAGE: usize = 200;
 
-/// Records that are looked at together.
+/// Records read at a time.
 const RECORDS: usize = 1024;
 
-/// Days and seconds from 1970 to the end of the year 9999, which dates may not exceed, nor as far before.
+/// Days and seconds from 1970 to the end of the year 9999. Dates must lie within that distance.
 const LAST_DAY: u32 = 2_932_896;
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Most digits behind the point of a decimal number.
+/// Most decimal places of a decimal number.
 const MAX_SCALE: i32 = 100;
 
 /// The rows of a parquet file.
 pub(super) struct ParquetRows {
-    /// None where none of the wanted columns is there.
+    /// None if the file has none of the wanted columns.
     rows: Option<RowIter<'static>>,
     columns: Vec<String>,
-    /// Those of which all must be read.
+    /// Columns that must be readable.
     wanted: Vec<String>,
-    /// What is wrong with further columns that are not read, and with those of the row read last that were not read of it.
+    /// Defects of further columns that are not read at all, and of those not read in the latest
+    /// row.
     unread: Vec<String>,
     unread_of_row: Vec<String>,
-    /// Of the row read last, from 1.
+    /// Number of the latest row, from 1.
     pub(super) number: usize,
     /// Bytes of the file.
     bytes: u64,
-    /// Bytes that the texts of its rows may still come to.
+    /// Bytes that the texts of further rows may have.
     left: u64,
 }
 
 impl ParquetRows {
-    /// Opens a file to read the `wanted` columns and the `further` ones, of which what cannot be read is null; without any,
-    /// those are all others.
+    /// Opens a file to read the `wanted` columns and the `further` ones (None: all others).
+    /// Unreadable further columns are null.
     pub(super) fn open(file: File, wanted: &[&str], further: Option<&[&str]>) -> Result<Self, String> {
         let bytes = file.metadata().map_err(|e| e.to_string())?.len();
         check_footer(&file)?;
@@ -99,12 +101,12 @@ impl ParquetRows {
         self.columns.iter().cloned()
     }
 
-    /// What is wrong with what was not read of the row read last, as clauses.
+    /// Defects of the latest row's columns that were not read, as clauses.
     pub(super) fn unread(&self) -> impl Iterator<Item = &str> {
         self.unread.iter().chain(&self.unread_of_row).map(String::as_str)
     }
 
-    /// The next row; an inner error is what is wrong with it.
+    /// Reads the next row. An inner error is the row's defect.
     pub(super) fn next(&mut self) -> Result<Option<Result<Row, String>>, String> {
         let Some(rows) = &mut self.rows else { return Ok(None) };
         let Some(row) = guarded(|| rows.next().transpose())? else { return Ok(None) };
@@ -125,7 +127,8 @@ impl ParquetRows {
     }
 }
 
-/// Refuses lists whose texts come to more than they may: a row of them is made as a whole, however often it repeats a long text.
+/// Refuses lists whose texts are too large together: the crate makes a whole row at once, however
+/// often it repeats a long text.
 fn check_lists(reader: &SerializedFileReader<File>, leaves: &[usize], bytes: u64) -> Result<(), String> {
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let mut left = allowance(bytes);
@@ -154,7 +157,8 @@ fn check_lists(reader: &SerializedFileReader<File>, leaves: &[usize], bytes: u64
     Ok(())
 }
 
-/// Does a step of reading. The parquet reader panics on column types that it does not know, and on some damaged files.
+/// Runs a step of reading. The parquet crate panics on unknown column types and on some damaged
+/// files.
 fn guarded<T>(step: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, String> {
     contain(
         || step().map_err(|error| message(&error)),
@@ -170,7 +174,7 @@ fn column(name: &str, field: Field) -> Result<Value, String> {
     value(field).map_err(|problem| format!("column {name} {problem}"))
 }
 
-/// The field as JSON; an error is what is wrong with the field's type or content.
+/// Converts a field to JSON. An error is the defect of its type or content.
 fn value(field: Field) -> Result<Value, String> {
     let float = |x| Number::from_f64(x).map_or(Value::Null, Value::Number);
     Ok(match field {
@@ -220,11 +224,11 @@ fn value(field: Field) -> Result<Value, String> {
         Field::Decimal(number) if !(0..=MAX_SCALE).contains(&number.scale()) => {
             return Err("holds a decimal number of too many digits".into());
         }
-        // Dates, times and decimals, in the way that the format's tools print them.
+        // Dates, times and decimals, as the format's tools print them.
         other => guarded(|| Ok(other.to_string().into()))
             .map_err(|_: String| "holds a date, a time or a number that cannot be written".to_owned())?,
     })
 }
 
-/// What is wrong with a date of no calendar.
+/// Defect of a date outside of the calendar.
 const NO_DATE: &str = "holds a date beyond the year 9999";

@@ -1,5 +1,6 @@
-//! What the pages of a parquet file claim to hold, looked at before any of them is unpacked: the reader of the format makes room
-//! for whatever they claim. Every limit holds for all that is read of the file, as each page and each column alone can be small.
+//! Check of the page headers of a parquet file before any page is unpacked, because the parquet
+//! crate allocates whatever they claim. Limits hold for all columns read together, as each page and
+//! each column alone can be small.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -12,30 +13,30 @@ use super::super::limits::{allowance, unfolds};
 use super::footer::bytes_at;
 use super::thrift::{Kind, Reader};
 
-/// Largest page whatever it is packed into, and how many times its packed bytes a larger one may have.
+/// Largest unpacked page, and the ratio to its packed bytes that a larger page may have.
 const PAGE_ALWAYS: u64 = 32 << 20;
 const PAGE_PER_BYTE: u64 = 100;
 /// Largest page of all, in bytes.
 const MAX_PAGE: u64 = 1 << 30;
-/// Largest packed page of the old LZ4, of which only the unpacking tells how much it unfolds into: 255 times as much.
+/// Largest packed page of the old LZ4. It does not tell its unpacked size, up to 255 times as much.
 const MAX_LZ4: u64 = 4 << 20;
-/// Rows of any file, and how many more a byte of it may stand for.
+/// Rows that any file may have, and rows per byte of a larger one.
 const ROWS_ALWAYS: u64 = 1 << 20;
 const ROWS_PER_BYTE: u64 = 8;
 /// Values of all columns.
 const VALUES_ALWAYS: u64 = 1 << 24;
 const VALUES_PER_BYTE: u64 = 64;
-/// Values of the columns of lists, which may all be in one row.
+/// Values of list columns, which may all be in one row.
 const ITEMS_ALWAYS: u64 = 1 << 20;
 const ITEMS_PER_BYTE: u64 = 8;
-/// Values of a dictionary, which are different ones, and how many more a byte of its page may stand for.
+/// Entries of a dictionary, and entries per byte of a larger page.
 const ENTRIES_ALWAYS: u64 = 1 << 20;
 const ENTRIES_PER_BYTE: u64 = 2;
-/// Longest description of a page, in bytes.
+/// Longest header of a page, in bytes.
 const MAX_HEADER: u64 = 32 << 20;
 
-/// Refuses more rows and values than so few bytes can hold, and pages that unfold into more than data does. `columns` are the
-/// leaves that are to be read; returned are those of them that cannot be, and why.
+/// Refuses a file that claims more rows, values or unpacked bytes than real data has. `columns` are
+/// the leaves to read; returns those that cannot be read, with the reason.
 pub(super) fn check_contents(
     file: &File,
     metadata: &ParquetMetaData,
@@ -63,19 +64,20 @@ pub(super) fn check_contents(
     Ok(unread)
 }
 
-/// What the pages looked at so far come to.
+/// Sums over the pages checked so far.
 struct Totals<'a> {
     file: &'a File,
     bytes: u64,
     packed: u64,
     unpacked: u64,
     values: u64,
-    /// Those among the values that are of lists.
+    /// Values of list columns.
     items: u64,
 }
 
 impl Totals<'_> {
-    /// Looks at the pages of a column in a row group; returns why it cannot be read, where that is no harm to the others.
+    /// Adds the pages of a column in a row group. Returns the reason if only this column cannot be
+    /// read.
     fn add(&mut self, column: &ColumnChunkMetaData) -> Result<Option<String>, String> {
         let name = column.column_path().string();
         let damaged = || format!("the pages of column {name} are damaged");
@@ -139,7 +141,7 @@ impl Totals<'_> {
         Ok(())
     }
 
-    /// Refuses a page that does not keep to the size that it claims, where the reader finds that out only once it is unpacked.
+    /// Refuses a page that may unpack to more than it claims, if the crate would find out too late.
     fn check_unpacked_size(&self, column: &ColumnChunkMetaData, page: &Page, at: u64) -> Result<(), String> {
         let name = column.column_path().string();
         let plain = page.content.plain;
@@ -150,7 +152,7 @@ impl Totals<'_> {
                 let mut file = self.file;
                 file.seek(SeekFrom::Start(at.saturating_add(plain))).map_err(|e| e.to_string())?;
                 let mut unpacked = MultiGzDecoder::new(file.take(packed)).take(claimed + 1);
-                // A damaged page is told of when it is read.
+                // Reading the page will report damage.
                 let size = io::copy(&mut unpacked, &mut io::sink()).unwrap_or(0);
                 if size > claimed {
                     return Err(format!("a page of column {name} unfolds into more than it claims"));
@@ -169,8 +171,8 @@ impl Totals<'_> {
     }
 }
 
-/// That a column has an encoding that is not read. Of these, the reader makes room for as many values as stand inside of the
-/// page; of the other encodings, for as many as are asked for.
+/// The reason why an encoding is not read. With these encodings the crate allocates the number of
+/// values that the page's content claims.
 fn refused_encoding(column: &str, encoding: i64) -> Option<String> {
     let encoding = match encoding {
         6 => "DELTA_LENGTH_BYTE_ARRAY",
@@ -183,7 +185,7 @@ fn refused_encoding(column: &str, encoding: i64) -> Option<String> {
     ))
 }
 
-/// Refuses a dictionary of more values than its page can hold.
+/// Refuses a dictionary with more entries than its page can hold.
 fn check_dictionary(
     column: &ColumnChunkMetaData,
     values: u64,
@@ -204,7 +206,7 @@ fn check_dictionary(
     Ok(())
 }
 
-/// A page, as its header describes it.
+/// Header of a page.
 #[derive(Default)]
 struct Page {
     /// Bytes of the header.
@@ -219,18 +221,19 @@ impl Page {
     const DICTIONARY: i64 = 2;
 }
 
-/// What the header of the page's own type says.
+/// The part of the header for the page's type.
 #[derive(Clone, Copy, Default)]
 struct Content {
     values: i64,
     encoding: i64,
-    /// Bytes before those that are packed, and whether any are.
+    /// Unpacked bytes at the start, and whether the others are packed.
     plain: u64,
     is_packed: bool,
 }
 
 impl Content {
-    /// Reads the struct of that field in a page's header: 5 of data, 7 of a dictionary, 8 of data in the second version.
+    /// Reads the struct of field `of` in a page's header: 5 for data, 7 for a dictionary, 8 for
+    /// data of version 2.
     fn read(reader: &mut Reader<'_>, of: i64) -> Option<Self> {
         let mut content = Self { is_packed: true, ..Self::default() };
         let (encoding, levels) = if of == 8 { (4, 5..=6) } else { (2, 0..=0) };
@@ -254,7 +257,7 @@ impl Content {
     }
 }
 
-/// The page at a place, before which at most `left` bytes are the column's; nothing where there is none.
+/// Reads the header at offset `at` of a column with `left` more bytes; None if there is no header.
 fn page_at(file: &File, at: u64, left: u64) -> io::Result<Option<Page>> {
     let mut room = 1 << 10;
     loop {
@@ -262,7 +265,7 @@ fn page_at(file: &File, at: u64, left: u64) -> io::Result<Option<Page>> {
         if let Some(page) = page(&bytes) {
             return Ok(Some(page));
         }
-        // A header holds the least and the greatest value, which may be long.
+        // A header may be long, as it holds the least and the greatest value.
         if bytes.len() as u64 >= left || room >= MAX_HEADER || (bytes.len() as u64) < room {
             return Ok(None);
         }
@@ -270,10 +273,10 @@ fn page_at(file: &File, at: u64, left: u64) -> io::Result<Option<Page>> {
     }
 }
 
-/// Reads a page's header: its type, its sizes, and the struct of that type.
+/// Parses a page's header: type, sizes, and the struct of that type.
 fn page(bytes: &[u8]) -> Option<Page> {
     let mut page = Page::default();
-    // By type; pages of indices, 1, have nothing that is read.
+    // Indexed by type. Index pages (1) have no such struct.
     let mut contents = [None; 4];
     let mut reader = Reader::new(bytes);
     reader.fields(&mut |reader, id, kind| {
@@ -292,7 +295,7 @@ fn page(bytes: &[u8]) -> Option<Page> {
         Some(true)
     })?;
     let content = contents.get(usize::try_from(page.kind).ok()?)?.unwrap_or_default();
-    // The reader looks at those of other types, too.
+    // The crate reads the structs of other types too.
     if contents.iter().flatten().count() > 1 {
         return None;
     }

@@ -1,10 +1,11 @@
-//! The structure of Thrift's compact protocol, in which a parquet file describes itself: enough of it to look at a few numbers
-//! before the reader of the format acts on them (<https://github.com/apache/thrift>, doc/specs/thrift-compact-protocol.md).
+//! Reader of Thrift's compact protocol, in which a parquet file describes itself: enough to check a
+//! few numbers before the parquet crate acts on them (<https://github.com/apache/thrift>,
+//! doc/specs/thrift-compact-protocol.md).
 
-/// Deepest nesting that is followed; parquet's own structures nest less than ten deep.
+/// Deepest nesting that is followed. Parquet's own structures nest less than ten deep.
 const MAX_DEPTH: usize = 32;
 
-/// The type of a field, as the protocol numbers them.
+/// Type of a field, by its number in the protocol.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind(u8);
 
@@ -16,7 +17,7 @@ impl Kind {
     pub(super) const STRUCT: Self = Self(12);
 }
 
-/// Bytes that are read from the front. All methods give nothing where the bytes end or make no sense.
+/// Reader of bytes. Every method returns None if the bytes end or are malformed.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -32,8 +33,8 @@ impl<'a> Reader<'a> {
         self.at
     }
 
-    /// Reads a struct. `field` gets the number and the type of every field, and returns whether it has read it; else it is
-    /// passed over.
+    /// Reads a struct. `field` gets the number and type of each field and returns whether it has
+    /// read the value; otherwise the value is skipped.
     pub(super) fn fields(
         &mut self,
         field: &mut dyn FnMut(&mut Self, i64, Kind) -> Option<bool>,
@@ -47,7 +48,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// The beginning of a field: its type, or nothing inside where the struct ends.
+    /// Reads the start of a field: its type, or an inner None at the struct's end.
     fn field(&mut self, id: &mut i64) -> Option<Option<Kind>> {
         let head = self.byte()?;
         if head == 0 {
@@ -60,7 +61,7 @@ impl<'a> Reader<'a> {
         Some(Some(Kind(head & 0x0f)))
     }
 
-    /// The beginning of a list: its items' type and their number.
+    /// Reads the start of a list: type and number of its items.
     pub(super) fn list(&mut self) -> Option<(Kind, u64)> {
         let head = self.byte()?;
         let len = match head >> 4 {
@@ -70,13 +71,13 @@ impl<'a> Reader<'a> {
         Some((Kind(head & 0x0f), len))
     }
 
-    /// A whole number.
+    /// Reads an integer.
     pub(super) fn integer(&mut self) -> Option<i64> {
         let zigzag = self.unsigned()?;
         Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
     }
 
-    /// Passes over a text or other bytes, and returns how many.
+    /// Skips a byte string and returns its length.
     pub(super) fn bytes(&mut self) -> Option<u64> {
         let len = self.unsigned()?;
         self.skip_bytes(len)?;
@@ -143,7 +144,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Outside of structs, true and false are bytes.
+    /// Outside of structs, booleans are bytes.
     fn skip_item(&mut self, kind: Kind, depth: usize) -> Option<()> {
         match kind {
             Kind(1 | 2) => self.skip_bytes(1),
@@ -183,7 +184,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(numbers(&bytes[..len]), None, "{len}");
         }
-        // Nested without end, and a length beyond all bytes.
+        // Endless nesting, and a length beyond the end.
         assert_eq!(numbers(&[0x1c; 100_000]), None);
         assert_eq!(numbers(&[0x19, 0xf8, 0xff, 0xff, 0xff, 0xff, 0x0f]), None);
     }

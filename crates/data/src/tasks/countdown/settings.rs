@@ -1,4 +1,4 @@
-//! What problems and worked examples are like.
+//! Settings of problems and worked examples.
 
 use isentrope_reward::countdown::Operation;
 use schemars::JsonSchema;
@@ -22,24 +22,26 @@ pub struct CountdownSettings {
     pub largest_intermediate: u64,
     /// The operations that solutions are made of.
     pub operations: Vec<Operation>,
-    /// What worked examples are like, which SFT on the task imitates: attempts that fail, then one that succeeds or a
-    /// sign of giving up. All arithmetic in them is right.
+    /// What worked examples are like, which SFT on the task imitates: attempts that fail, then one
+    /// that succeeds or a sign of giving up. All arithmetic in them is right.
     pub demonstrations: Demonstrations,
 }
 
-/// The recipe's table `[data.countdown.demonstrations]`: what worked examples of the built-in task are like.
+/// The recipe's table `[data.countdown.demonstrations]`: what worked examples of the built-in task
+/// are like.
 ///
-/// The number of attempts is geometric. All attempts but the last fail; the last succeeds with probability `success`,
-/// else it fails too and the response gives up. So after each failed attempt the chances of success, of another
-/// attempt and of giving up are always the same, whatever was tried before: who gives up less, solves more.
+/// The number of attempts is geometric. All attempts but the last fail; the last succeeds with
+/// probability `success`, else it fails too and the response gives up. So after each failed attempt
+/// the chances of success, of another attempt and of giving up are always the same, whatever was
+/// tried before: who gives up less, solves more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Demonstrations {
     /// Probability that the response ends in success.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub success: f64,
-    /// Mean of the geometric distribution that the number of attempts is drawn from, before it is cut at
-    /// `max_attempts`.
+    /// Mean of the geometric distribution that the number of attempts is drawn from, before it is
+    /// cut at `max_attempts`.
     #[schemars(range(min = 1.0))]
     pub attempts: f64,
     /// Largest number of attempts.

@@ -2,7 +2,7 @@
 
 use super::*;
 use isentrope_reward::countdown::Operation;
-use isentrope_reward::{Item, Verdict, Verifier};
+use isentrope_reward::{Item, Verdict};
 use proptest::prelude::*;
 
 fn text(problem: &Problem) -> &str {
@@ -33,7 +33,8 @@ fn judge(problem: &Problem, response: &str) -> Verdict {
     isentrope_reward::countdown::Countdown.verify(&item, response).verdict
 }
 
-/// Whether the target can be reached within the bound: exhaustive search that shares nothing with the generator.
+/// Whether the target can be reached within the bound, by an exhaustive search that shares no code
+/// with the generator.
 fn solvable(values: &[i64], target: i64, largest: i64) -> bool {
     if let [last] = values {
         return *last == target;
@@ -96,7 +97,7 @@ fn splits_share_no_problem_and_counts_have_their_weights() {
     }
     // Standard deviation 145.
     assert!((69_400..70_600).contains(&three), "{three}");
-    // Of the 1024 first test problems nothing is in training; of training there is far more.
+    // No training problem is among the first 1024 test problems.
     assert!(train.len() > 10_000, "{}", train.len());
     let shares = train
         .iter()
@@ -279,7 +280,7 @@ fn impossible_settings_are_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Every problem can be solved within its settings, also by a search that knows nothing of its making.
+    /// An independent search solves every problem within its settings.
     #[test]
     fn problems_can_be_solved(
         seed in any::<u64>(),

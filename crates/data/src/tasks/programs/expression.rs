@@ -1,9 +1,9 @@
-//! Functions of two numbers: an expression, asked for as steps that begin with the first of them.
+//! Functions of two numbers: expressions, described as steps that begin with the first number.
 
 use super::LARGEST;
 use crate::tasks::Stream;
 
-/// What a step takes beside the value so far.
+/// Second operand of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operand {
     /// The second argument.
@@ -99,8 +99,8 @@ impl Step {
         (result.abs() <= LARGEST).then_some(result)
     }
 
-    /// The step as Python, in one of its spellings: `of` is the expression that it is applied to. Also whether the result may
-    /// stand beside an operator as it is.
+    /// The step in Python, in one of its spellings, applied to the expression `of`; and whether the
+    /// result needs no parentheses beside an operator.
     fn python(self, (of, is_atom): (String, bool), stream: &mut Stream) -> (String, bool) {
         let other = stream.below(2) == 0;
         let atom = if is_atom { of.clone() } else { format!("({of})") };
@@ -121,29 +121,29 @@ impl Step {
 }
 
 impl Expression {
-    /// One of so many steps.
+    /// A random function of `steps` steps.
     pub(super) fn draw(steps: usize, stream: &mut Stream) -> Self {
         Self((0..steps).map(|_| Step::draw(stream)).collect())
     }
 
-    /// What is asked for.
+    /// The description in the problem.
     pub(super) fn words(&self) -> String {
         let steps: Vec<String> = self.0.iter().map(|step| step.words()).collect();
         format!("f(a,b): a {}", steps.join(", "))
     }
 
-    /// A program that does it.
+    /// A program that computes it.
     pub(super) fn python(&self, stream: &mut Stream) -> String {
         let (expression, _) = self.0.iter().fold(("a".to_owned(), true), |of, step| step.python(of, stream));
         format!("def f(a,b):return {expression}")
     }
 
-    /// What the function returns, unless numbers grow too large.
+    /// The result, unless numbers grow too large.
     pub(super) fn call(&self, a: i64, b: i64) -> Option<i64> {
         self.0.iter().try_fold(a, |value, step| step.apply(value, b))
     }
 
-    /// The same with another step in the place of each for which `is_mistaken` says so.
+    /// A copy with another step in place of each for which `is_mistaken` is true.
     pub(super) fn mistaken(&self, stream: &mut Stream, is_mistaken: impl Fn(&mut Stream) -> bool) -> Self {
         let step = |&step: &Step| if is_mistaken(stream) { Step::draw(stream) } else { step };
         Self(self.0.iter().map(step).collect())

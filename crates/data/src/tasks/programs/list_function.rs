@@ -1,4 +1,4 @@
-//! Functions of a list of numbers: a line of Python for each step.
+//! Functions of a list of numbers, with a line of Python per step.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ enum Step {
     Skip(usize),
 }
 
-/// What is returned of the last list.
+/// Result that is made of the last list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     List,
@@ -150,18 +150,18 @@ impl Outcome {
 }
 
 impl ListFunction {
-    /// One of so many steps.
+    /// A random function of `steps` steps.
     pub(super) fn draw(steps: usize, stream: &mut Stream) -> Self {
         Self { steps: (0..steps).map(|_| Step::draw(stream)).collect(), outcome: Outcome::draw(stream) }
     }
 
-    /// What is asked for.
+    /// The description in the problem.
     pub(super) fn words(&self) -> String {
         let steps: Vec<String> = self.steps.iter().map(|step| step.words()).collect();
         format!("f(x): {}{}", steps.join(", "), self.outcome.words())
     }
 
-    /// A program that does it.
+    /// A program that computes it.
     pub(super) fn python(&self, stream: &mut Stream) -> String {
         let mut program = "def f(x):\n".to_owned();
         for step in &self.steps {
@@ -170,7 +170,7 @@ impl ListFunction {
         program + " return " + self.outcome.python()
     }
 
-    /// What the function returns, unless numbers have grown too large.
+    /// The result, unless numbers grow too large.
     pub(super) fn call(&self, list: &[i64]) -> Option<Value> {
         let list = self.steps.iter().fold(list.to_vec(), |list, step| step.apply(list));
         list.iter().all(|v| v.abs() <= LARGEST).then(|| match self.outcome {
@@ -181,7 +181,7 @@ impl ListFunction {
         })
     }
 
-    /// The same with another step, or another outcome, in the place of each for which `is_mistaken` says so.
+    /// A copy with another step or outcome in place of each for which `is_mistaken` is true.
     pub(super) fn mistaken(&self, stream: &mut Stream, is_mistaken: impl Fn(&mut Stream) -> bool) -> Self {
         let step = |&step: &Step| if is_mistaken(stream) { Step::draw(stream) } else { step };
         let steps = self.steps.iter().map(step).collect();

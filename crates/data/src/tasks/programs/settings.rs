@@ -1,4 +1,4 @@
-//! What problems and worked examples are like.
+//! Settings of problems and worked examples.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,9 @@ pub struct ProgramsSettings {
     /// Tests of a program: calls of its function, with what each must return.
     #[schemars(range(min = 1, max = 64))]
     pub tests: usize,
-    /// Probability that a step of a worked example is another one than the problem asks for. A program with such a step fails
-    /// its tests, so SFT on the task imitates programs of which many are wrong, as people's are.
+    /// Probability that a step of a worked example is another one than the problem asks for. A
+    /// program with such a step fails its tests, so SFT on the task imitates programs of which many
+    /// are wrong, as people's are.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub mistakes: f64,
 }

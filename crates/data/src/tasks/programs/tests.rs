@@ -44,8 +44,8 @@ fn demonstrations_are_reproducible_everywhere() {
     }
 }
 
-/// What functions return is computed without Python; here Python is asked. Programs without a mistake pass all their tests, and
-/// those with one fail.
+/// The generator computes results without Python; here Python checks them. Programs without a
+/// mistake pass all their tests, and those with one fail.
 #[cfg(target_os = "linux")]
 #[test]
 fn worked_examples_are_right_unless_they_are_mistaken() {
@@ -84,7 +84,7 @@ fn no_problem_is_both_for_training_and_for_test() {
 
 #[test]
 fn worked_examples_of_a_split_are_of_its_problems() {
-    // Also where there are few functions, and many tests must tell them.
+    // Even if there are few functions and many tests must tell them apart.
     for (steps, tests) in [(vec![2, 3], 8), (vec![1], 64)] {
         let programs =
             Programs::new(&ProgramsSettings { steps, tests, ..ProgramsSettings::default() }).unwrap();
@@ -149,7 +149,7 @@ fn impossible_settings_are_named() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Any settings give problems whose tests tell something, and whose numbers people can read.
+    /// With any settings, tests tell functions apart and numbers are readable.
     #[test]
     fn tests_differ_and_numbers_are_small(
         seed in any::<u64>(),

@@ -117,35 +117,33 @@ fn number(word: &str) -> Expression {
 }
 
 fn call(name: &str, mut arguments: Vec<Expression>) -> Expression {
-    let function = match name {
+    match name {
         "sqrt" => return arguments.remove(0).root(Expression::integer(2)),
         "cbrt" => return arguments.remove(0).root(Expression::integer(3)),
         "exp" => return Expression::power(Expression::Constant(Constant::E), arguments.remove(0)),
-        "sin" => Function::Sin,
-        "cos" => Function::Cos,
-        "tan" => Function::Tan,
-        "cot" => Function::Cot,
-        "sec" => Function::Sec,
-        "csc" => Function::Csc,
-        "asin" => Function::Arcsin,
-        "acos" => Function::Arccos,
-        "atan" => Function::Arctan,
-        "acot" => Function::Arccot,
-        "sinh" => Function::Sinh,
-        "cosh" => Function::Cosh,
-        "tanh" => Function::Tanh,
-        "log" if arguments.len() == 2 => Function::Log,
-        "ln" | "log" => Function::Ln,
-        "Abs" | "abs" => Function::Abs,
-        "floor" => Function::Floor,
-        "ceiling" => Function::Ceiling,
-        "factorial" => Function::Factorial,
-        "binomial" => Function::Binomial,
-        "gcd" => Function::Gcd,
-        "lcm" => Function::Lcm,
-        "min" => Function::Min,
-        "max" => Function::Max,
-        name => return Expression::Unknown(name.into(), arguments),
+        _ => {}
+    }
+    let name = match name {
+        "log" if arguments.len() == 1 => "ln",
+        "asin" => "arcsin",
+        "acos" => "arccos",
+        "atan" => "arctan",
+        "acot" => "arccot",
+        name => name,
     };
-    Expression::Function(function, arguments)
+    let is_name = |function: &Function| format!("{function:?}").eq_ignore_ascii_case(name);
+    match FUNCTIONS.into_iter().find(is_name) {
+        Some(function) => Expression::Function(function, arguments),
+        None => Expression::Unknown(name.into(), arguments),
+    }
 }
+
+/// All functions.
+#[rustfmt::skip]
+pub const FUNCTIONS: [Function; 25] = {
+    use Function::*;
+    [
+        Sin, Cos, Tan, Cot, Sec, Csc, Arcsin, Arccos, Arctan, Arccot, Sinh, Cosh, Tanh, Ln, Log, Abs, Floor,
+        Ceiling, Factorial, Binomial, Permutations, Gcd, Lcm, Min, Max,
+    ]
+};

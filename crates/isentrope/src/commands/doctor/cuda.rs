@@ -1,4 +1,5 @@
-//! What `isentrope doctor` shows of NVIDIA's GPUs, driver and libraries, and `--install-cuda`, which fetches the libraries.
+//! NVIDIA's GPUs, driver and libraries in `isentrope doctor`, and `--install-cuda`, which fetches
+//! libraries.
 
 use super::Part;
 use crate::device::bf16_arithmetic;
@@ -16,13 +17,13 @@ use std::path::PathBuf;
 /// The major version of CUDA whose libraries are fetched where there is no driver yet.
 const NEWEST: u32 = 13;
 
-/// What there is for CUDA.
+/// The parts of CUDA on this machine.
 #[derive(Serialize)]
 pub struct CudaReport {
     driver: Option<Driver>,
     no_driver: Option<NoDriver>,
     libraries: Vec<Search>,
-    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no absolute path of a directory.
+    /// The entries of `ISENTROPE_CUDA_LIBRARIES` that are no absolute paths of directories.
     misnamed: Vec<PathBuf>,
 }
 
@@ -52,7 +53,8 @@ impl CudaReport {
     fn gpu(&self) -> Part {
         let (available, why) = match (&self.driver, &self.no_driver) {
             (Some(driver), _) => {
-                // One may be of use and another not: each has its number, which opens it, and what it lacks.
+                // One may be of use and another not: each has its number, which opens it, and what
+                // it lacks.
                 let named = driver.gpus.iter().enumerate().map(|(number, gpu)| {
                     let memory = human(usize::try_from(gpu.memory_bytes).unwrap_or(usize::MAX));
                     let lack = gpu.architecture.check().err();
@@ -71,7 +73,7 @@ impl CudaReport {
         Part { name: "GPU", available, why }
     }
 
-    /// What commands do with GPUs that are good enough.
+    /// How commands use the GPUs that are good enough.
     fn use_of(&self, driver: &Driver) -> String {
         let compiles = self.libraries.iter().any(|s| s.library == LibraryName::Nvrtc && s.taken().is_some());
         match driver.gpus.iter().find(|gpu| gpu.architecture.check().is_ok()) {
@@ -90,7 +92,7 @@ impl CudaReport {
         };
         let why = match search.taken() {
             Some(taken) => taken.to_string(),
-            // Where there is no GPU, nobody needs it.
+            // Without a GPU, nobody needs it.
             None if self.no_driver.as_ref().is_some_and(|none| !none.has_device)
                 && search.candidates.is_empty() =>
             {
@@ -102,14 +104,14 @@ impl CudaReport {
     }
 }
 
-/// What may be set wrongly, and the copies of libraries that were found and not taken.
+/// Settings that may be wrong, and copies of libraries that were found and not taken.
 impl fmt::Display for CudaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.misnamed {
             let path = path.display();
             writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {path}, which is no absolute path of a directory")?;
         }
-        // Where none is taken, its line has said why.
+        // If none is taken, its line has said why.
         for search in self.libraries.iter().filter(|search| search.taken().is_some()) {
             for other in search.candidates.iter().filter(|other| other.outcome != Outcome::Taken) {
                 writeln!(f, "  another {:<9} {other}", search.library.to_string())?;

@@ -1,4 +1,5 @@
-//! `isentrope doctor --measure`: how fast the CPU is by threads, and each GPU beside what its data sheet says.
+//! `isentrope doctor --measure`: how fast the CPU is by threads, and each GPU beside what its data
+//! sheet says.
 
 mod gpu;
 
@@ -11,7 +12,7 @@ use isentrope_kernels::Cpu;
 use serde::Serialize;
 use std::fmt;
 
-/// What was measured.
+/// The measured speeds.
 #[derive(Serialize)]
 pub struct Measured {
     cpu: Vec<CpuSpeed>,
@@ -34,7 +35,8 @@ impl Measured {
     /// Measures with one thread, two, four and so on to as many as `device` has; then every GPU.
     ///
     /// # Errors
-    /// When there is no memory to measure with. A GPU that cannot be used is reported, and fails nothing.
+    /// When there is no memory to measure with. A GPU that cannot be used is reported, and fails
+    /// nothing.
     pub fn all(device: &Cpu) -> Result<Self> {
         let most = device.threads();
         let mut counts: Vec<usize> = std::iter::successors(Some(1), |&threads| Some(2 * threads))

@@ -11,8 +11,8 @@ use crate::standard_output::{print, print_fitted};
 use anyhow::Result;
 use clap::Args;
 use cuda::CudaReport;
+use isentrope_hub::HubConfig;
 use isentrope_kernels::{Backend, Cpu, Isa, Kind, Linear, Role};
-use isentrope_model::hub::HubConfig;
 use isentrope_reward::Python;
 use isentrope_sandbox::{Attempt, Sandbox};
 use measure::Measured;
@@ -24,8 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Show what this machine can do: instruction set, threads, memory, measured speed, optional parts
 ///
-/// Under a launcher (`mpirun -n 4 isentrope doctor`) it shows the ranks as well: where each runs, its threads, memory and speed,
-/// how fast they reach each other, and whether all see the directory that the command is started in.
+/// Under a launcher (`mpirun -n 4 isentrope doctor`) it shows the ranks as well: where each runs,
+/// its threads, memory and speed, how fast they reach each other, and whether all see the directory
+/// that the command is started in.
 #[derive(Args)]
 pub struct Doctor {
     /// Prints one JSON object instead of text
@@ -34,12 +35,13 @@ pub struct Doctor {
     /// Threads [default: ISENTROPE_THREADS, else one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Measures more, for some seconds: the CPU by threads, and of each GPU copies, products and launches, beside what its data
-    /// sheet says
+    /// Measures more, for some seconds: the CPU by threads; copies, products and launches of each
+    /// GPU, beside its data sheet
     #[arg(long)]
     measure: bool,
-    /// Fetches the libraries that an NVIDIA GPU needs beside its driver (NVRTC and cuBLASLt) from the Python package index, about
-    /// 0.5 GB, into ~/.cache/isentrope/cuda; nothing else is done then
+    /// Fetches the libraries that an NVIDIA GPU needs beside its driver (NVRTC and cuBLASLt) from
+    /// the Python package index, about 0.5 GB, into ~/.cache/isentrope/cuda; nothing else is done
+    /// then
     #[arg(long, conflicts_with_all = ["json", "threads", "measure"])]
     install_cuda: bool,
 }
@@ -188,7 +190,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Median of as many runs as fill about half a second, after one to warm up; of one run where that takes longer.
+/// Median of as many runs as fill about half a second, after one to warm up; of one run where that
+/// takes longer.
 fn median_seconds(mut run: impl FnMut()) -> f64 {
     let started = Instant::now();
     let mut seconds = Vec::new();
@@ -215,8 +218,8 @@ fn linear_speed(
 }
 
 /// As [`linear_speed`] of any device; `adds` has the product added to what is there.
-fn linear_speed_of<B: Backend>(
-    device: &B,
+fn linear_speed_of(
+    device: &dyn Backend,
     name: &'static str,
     rows: usize,
     inputs: usize,
@@ -280,7 +283,7 @@ impl SandboxReport {
     }
 }
 
-/// What runs programs, unless a recipe names another.
+/// The interpreter that runs programs, unless a recipe names another.
 fn python() -> Part {
     match Python::find(None) {
         Ok(python) => {
@@ -291,7 +294,7 @@ fn python() -> Part {
     }
 }
 
-/// What starts several ranks.
+/// The launchers of ranks.
 fn mpi() -> Part {
     let launchers = ["mpirun", "mpiexec", "srun"];
     let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();

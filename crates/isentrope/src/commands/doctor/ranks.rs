@@ -1,4 +1,4 @@
-//! What `isentrope doctor` shows under a launcher: the ranks, what each has, and how they reach each other.
+//! `isentrope doctor` under a launcher: the ranks, their machines, and the links between them.
 
 use crate::memory::human;
 use crate::ranks::Ranks;
@@ -16,7 +16,7 @@ pub struct RanksReport {
     library_path: String,
     launcher: String,
     ranks: Vec<RankReport>,
-    /// Where the command was started.
+    /// The directory in which the command was started.
     directory: String,
     /// Ranks that see another directory there; none where nothing can be written to it.
     without_directory: Option<Vec<usize>>,
@@ -41,7 +41,7 @@ struct Neighbour {
     gb_per_s: f64,
 }
 
-/// What a rank tells the others of itself.
+/// A rank's description of itself for the others.
 #[derive(Serialize, Deserialize)]
 struct Own {
     threads: usize,
@@ -49,7 +49,7 @@ struct Own {
 }
 
 impl RanksReport {
-    /// What all ranks have found, on each of them; none where there is one.
+    /// The findings of all ranks, on each of them; none for a single process.
     pub fn gather(ranks: &Ranks, training_gflop_per_s: f64) -> Result<Option<Self>> {
         let world = &ranks.world;
         let Some(library) = world.library() else { return Ok(None) };

@@ -1,32 +1,15 @@
-//! The flags of `isentrope eval` that say how tokens are drawn.
+//! Sampling flags in the place of a benchmark's own decoding.
 
+use crate::sampling_flags::SamplingFlags;
 use anyhow::{Result, anyhow};
-use clap::Args;
 use isentrope_data::benchmark::Decoding;
 use isentrope_model::generation_config::GenerationConfig;
 use isentrope_rollout::Sampling;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// What takes the place of the benchmarks' own decoding.
-#[derive(Args)]
-pub struct DecodingFlags {
-    /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's]
-    #[arg(long, value_name = "T", allow_negative_numbers = true)]
-    temperature: Option<f32>,
-    /// Samples among the most likely tokens that together have this probability [default: 1, all of them]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    top_p: Option<f32>,
-    /// Samples among this many most likely tokens; 0 is all [default: 0]
-    #[arg(long, value_name = "K")]
-    top_k: Option<usize>,
-    /// Samples among tokens at least this many times as likely as the likeliest [default: 0, all of them]
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
-    min_p: Option<f32>,
-}
-
-impl DecodingFlags {
-    /// The temperature that is asked for, else the benchmark's.
+impl SamplingFlags {
+    /// The temperature of the flag, else the benchmark's.
     pub fn temperature(&self, benchmark: &Decoding) -> f32 {
         self.temperature.unwrap_or(benchmark.temperature)
     }
@@ -38,7 +21,7 @@ impl DecodingFlags {
         Ok(sampling)
     }
 
-    /// The part of it that is the same for all benchmarks.
+    /// The settings that are the same for all benchmarks.
     pub fn truncation(&self) -> Sampling {
         let off = Sampling::default();
         Sampling {
@@ -49,7 +32,8 @@ impl DecodingFlags {
         }
     }
 
-    /// The same as settings of a manifest: what is off is left out, as from manifests made before there was any.
+    /// These settings in a manifest. A setting that is off is left out, as in manifests from before
+    /// the flags.
     pub fn settings(&self) -> Map<String, Value> {
         let Sampling { top_k, top_p, min_p, .. } = self.truncation();
         let all = [
@@ -71,10 +55,10 @@ impl DecodingFlags {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// That the model's authors recommend another decoding than the benchmarks', and the flags that take it; if nothing was
-    /// asked for.
+    /// A note that the model's authors recommend another decoding, with its flags; none if a flag
+    /// is given.
     pub fn recommended(&self, dir: &Path) -> Result<Option<String>> {
-        let Self { temperature, top_p, top_k, min_p } = self;
+        let Self { temperature, top_p, top_k, min_p, .. } = self;
         if temperature.is_some() || top_p.is_some() || top_k.is_some() || min_p.is_some() {
             return Ok(None);
         }

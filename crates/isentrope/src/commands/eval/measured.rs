@@ -7,7 +7,6 @@ use anyhow::{Context, Result, anyhow};
 use isentrope_data::benchmark::{Benchmark, Decoding};
 use isentrope_evaluation::{BenchmarkFiles, EvaluationSet};
 use isentrope_files::sha256_of_file;
-use isentrope_kernels::Backend;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, Sampling, template_variables};
 use serde_json::{Value, json};
@@ -27,12 +26,7 @@ pub struct Measured {
 
 impl Measured {
     /// Reads the problems, and says what the user should know of them.
-    pub fn of<B: Backend>(
-        eval: &Eval,
-        found: &BenchmarkFiles,
-        prompter: &Prompter,
-        loaded: &Loaded<B>,
-    ) -> Result<Self> {
+    pub fn of(eval: &Eval, found: &BenchmarkFiles, prompter: &Prompter, loaded: &Loaded) -> Result<Self> {
         let Benchmark { name, suffix, decoding, verifier: its, .. } = &found.benchmark;
         let own = its.map(VerifierSettings::from).filter(|_| eval.verifier.is_none());
         let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();
@@ -40,14 +34,16 @@ impl Measured {
         let (problems, mut report) = found.problems(limit, &verifier)?;
         let decoding = Decoding {
             samples: eval.n.map_or(decoding.samples, |n| n as usize),
-            temperature: eval.decoding.temperature(decoding),
+            temperature: eval.drawing.temperature(decoding),
             max_tokens: eval.max_tokens.map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
         };
-        let sampling =
-            Sampling { stop_strings: eval.stop.clone(), ..eval.decoding.sampling(decoding.temperature)? };
+        let sampling = Sampling {
+            stop_strings: eval.drawing.stop.clone(),
+            ..eval.drawing.sampling(decoding.temperature)?
+        };
         sampling.check().map_err(|e| anyhow!("--{e}"))?;
         if decoding.temperature == 0.0
-            && let Some(flags) = eval.decoding.without_effect_if_greedy()
+            && let Some(flags) = eval.drawing.without_effect_if_greedy()
         {
             messages::note(&format!("{name}: {flags} have no effect on greedy responses; set --temperature"));
         }
@@ -75,7 +71,7 @@ impl Measured {
             "samples": decoding.samples,
             "temperature": decoding.temperature,
             "max_tokens": decoding.max_tokens,
-            "stop": eval.stop,
+            "stop": eval.drawing.stop,
             "verifier": verifier,
             "verifier_files_sha256": verifier_files(&verifier)?,
         });
@@ -84,22 +80,22 @@ impl Measured {
         if !variables.is_empty() {
             settings["template_variables"] = variables.into();
         }
-        for (key, value) in eval.decoding.settings() {
+        for (key, value) in eval.drawing.settings() {
             settings[key] = value;
         }
         Ok(Self { set, decoding: sampling.decoding(), settings })
     }
 }
 
-/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the verifier names them; none
-/// without any.
-fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<&str, String>>> {
+/// Hashes of the files that commands and functions of the user's are in, such as scripts, as the
+/// verifier names them; none without any.
+fn verifier_files(settings: &VerifierSettings) -> Result<Option<BTreeMap<String, String>>> {
     let files = settings.files().into_iter().filter(|file| Path::new(file).is_file());
-    let hash = |file: &str| {
-        sha256_of_file(Path::new(file))
-            .map_err(io::Error::from)
-            .with_context(|| format!("--verifier: {file}"))
+    let hashed = |file: String| {
+        let hash = sha256_of_file(Path::new(&file)).map_err(io::Error::from);
+        let hash = hash.with_context(|| format!("--verifier: {file}"))?;
+        Ok((file, hash))
     };
-    let hashes: BTreeMap<&str, String> = files.map(|file| Ok((file, hash(file)?))).collect::<Result<_>>()?;
+    let hashes: BTreeMap<String, String> = files.map(hashed).collect::<Result<_>>()?;
     Ok((!hashes.is_empty()).then_some(hashes))
 }

@@ -5,22 +5,21 @@ mod measured;
 mod sampling;
 
 use crate::interrupt;
-use crate::loaded_model::{Computing, Loaded, ModelJob, file_hashes};
+use crate::loaded_model::{Computing, Loaded, file_hashes};
 use crate::messages;
 use crate::progress::Download;
 use crate::recipe;
 use crate::results_table;
+use crate::sampling_flags::SamplingFlags;
 use crate::standard_output::print_text;
 use crate::template_flags::TemplateFlags;
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::error::ErrorKind;
-use decoding::DecodingFlags;
 use isentrope_data::DataSettings;
 use isentrope_data::benchmark::Choice;
 use isentrope_evaluation::results::{Comparisons, Results};
 use isentrope_evaluation::{BenchmarkFiles, Evaluator};
-use isentrope_kernels::Backend;
 use isentrope_model::chat_template::Date;
 use isentrope_reward::{Overlong, VerifierSettings};
 use isentrope_rollout::{Judge, Limits, Prompter};
@@ -30,14 +29,16 @@ use std::path::{Component, Path, PathBuf};
 
 /// Measure a model on benchmarks
 ///
-/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k; humaneval, humaneval-completion,
-/// mbpp, mbpp-sanitized, livecodebench and leetcode, whose programs are run in a sandbox; the built-in tasks countdown and
-/// programs; or a file of your own. Each is asked and decoded as docs/evaluation.md says: AIME and AMC with 32 responses at
-/// temperature 0.6, LiveCodeBench with 10 at 0.2, the tasks with 4 at temperature 1, the others greedily.
+/// Benchmarks are aime24, aime25, amc, math500, omni-math, olympiadbench, minerva and gsm8k;
+/// humaneval, humaneval-completion, mbpp, mbpp-sanitized, livecodebench and leetcode, whose
+/// programs are run in a sandbox; the built-in tasks countdown and programs; or a file of your own.
+/// Each is asked and decoded as docs/guides/evaluate.md says: AIME and AMC with 32 responses at
+/// temperature 0.6, LiveCodeBench with 10 at 0.2, the tasks with 4 at temperature 1, the others
+/// greedily.
 ///
-/// The directory keeps every response and the numbers with 95 % intervals. The same command run again goes on where it
-/// stopped, to the same bytes, and judges again what could not be judged. With --against and without MODEL, two directories
-/// are compared and nothing is sampled.
+/// The directory keeps every response and the numbers with 95 % intervals. The same command run
+/// again goes on where it stopped, to the same bytes, and judges again what could not be judged.
+/// With --against and without MODEL, two directories are compared and nothing is sampled.
 #[derive(Args)]
 #[command(override_usage = "isentrope eval <MODEL> --bench <NAME[=PLACE]>... [OPTIONS]\n       \
                             isentrope eval --against <DIR> --out <DIR>")]
@@ -45,8 +46,9 @@ pub struct Eval {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
     #[arg(value_name = "MODEL", required_unless_present = "against", requires = "bench")]
     model: Option<String>,
-    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json, .parquet), or a data set on the hub
-    /// (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A NAME of your own takes any file of problems (repeatable)
+    /// A benchmark: NAME is fetched from the hub; NAME=PLACE is a data file (.jsonl, .json,
+    /// .parquet), or a data set on the hub (org/name:CONFIG:SPLIT, hf://datasets/org/name/FILE). A
+    /// NAME of your own takes any file of problems (repeatable)
     #[arg(long, value_name = "NAME[=PLACE]", requires = "model", value_parser = Choice::parse)]
     bench: Vec<Choice>,
     #[command(flatten)]
@@ -55,24 +57,18 @@ pub struct Eval {
     #[arg(short, long, visible_alias = "samples", value_name = "K", value_parser = clap::value_parser!(u32).range(1..=65536))]
     n: Option<u32>,
     #[command(flatten)]
-    decoding: DecodingFlags,
+    drawing: SamplingFlags,
     /// Longest response, in tokens [default: the benchmark's, mostly 8192]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: Option<u32>,
     /// Asks only the first so many problems of each benchmark
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
-    /// Of the random numbers
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
-    /// Ends a response where this text occurs, or this special token (repeatable)
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    stop: Vec<String>,
-    /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table such
-    /// as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
+    /// Judges responses, as the recipe's reward.verifier: auto, math, countdown, code, or a table
+    /// such as '{command=["python3","reward.py"]}' [default: the benchmark's, auto for your own]
     #[arg(long, value_name = "VERIFIER", value_parser = verifier)]
     verifier: Option<VerifierSettings>,
-    /// Where the results are kept [default: evals/ and the model's name]
+    /// The directory of the results [default: evals/ and the model's name]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Compares with the results in this directory by a paired test
@@ -80,9 +76,6 @@ pub struct Eval {
     against: Option<PathBuf>,
     #[command(flatten)]
     computing: Computing,
-    /// Memory for keys and values, in MiB [default: half of what is available]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
-    kv_memory: Option<u64>,
 }
 
 /// A verifier as recipes write it; a bare word is a string.
@@ -124,12 +117,13 @@ impl Eval {
     }
 
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
-        // What can be wrong with the benchmarks is found before the model is loaded.
+        // Faults of the benchmarks are found before the model is loaded.
         let found = self.find()?;
-        self.computing.run(model, Measuring { command: self, model, out, found })
+        self.computing.run(model, |loaded| Measuring { command: self, model, out, found }.run(loaded))
     }
 
-    /// The day that the chat template is told: where no flag says, that of the results that are there; none is today.
+    /// The day that the chat template is told: where no flag says, that of the results that are
+    /// there; none is today.
     fn date(&self, out: &Path) -> Result<Option<Date>> {
         match self.template_flags.date {
             Some(date) => Ok(Some(date)),
@@ -159,10 +153,10 @@ struct Measuring<'a> {
     found: Vec<BenchmarkFiles>,
 }
 
-impl ModelJob for Measuring<'_> {
-    fn run<B: Backend>(self, loaded: &Loaded<B>) -> Result<()> {
+impl Measuring<'_> {
+    fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, model, out, found } = self;
-        let recommended = command.decoding.recommended(&loaded.dir)?;
+        let recommended = command.drawing.recommended(&loaded.dir)?;
         let vocabulary = loaded.model.config.vocab_size;
         let data = DataSettings { date: command.date(out)?, ..command.template_flags.settings() };
         let prompter = Prompter::read(&loaded.dir, vocabulary, &data)?;
@@ -176,18 +170,21 @@ impl ModelJob for Measuring<'_> {
         let mut manifest = json!({
             "isentrope": env!("CARGO_PKG_VERSION"),
             "model": { "path": model, "sha256": file_hashes(&loaded.dir)? },
-            "seed": command.seed,
+            "seed": command.drawing.seed,
             "benchmarks": settings,
         });
-        // Only where it is not the usual one, so that older results are still those of the same settings.
+        // Only where it is not the usual one, so that older results are still those of the same
+        // settings.
         if loaded.device.arithmetic() != "f32" {
             manifest["arithmetic"] = loaded.device.arithmetic().into();
         }
-        // Only where prompts depend on it, so that others can be compared on any day without a word.
+        // Only where prompts depend on it, so that others can be compared on any day without a
+        // word.
         if let Some(date) = prompter.date() {
             manifest["date"] = date.to_string().into();
         }
-        // One for all benchmarks without their own: a command's workers are started once, and after its files are hashed.
+        // One for all benchmarks without their own: a command's workers are started once, and after
+        // its files are hashed.
         let judge = Judge {
             verifier: command.verifier.clone().unwrap_or_default().build()?,
             overlong: Overlong::default(),
@@ -199,15 +196,18 @@ impl ModelJob for Measuring<'_> {
             messages::note(&note);
         }
         let evaluator = Evaluator {
-            sampling: command.decoding.truncation().ending_at(
+            sampling: command.drawing.truncation().ending_at(
                 &prompter.eos_tokens,
-                &command.stop,
+                &command.drawing.stop,
                 Some(&prompter.tokenizer),
             ),
-            seed: command.seed,
+            seed: command.drawing.seed,
             prompter: &prompter,
             judge: &judge,
-            limits: Limits { cache_bytes: loaded.cache_bytes(command.kv_memory)?, ..Limits::default() },
+            limits: Limits {
+                cache_bytes: loaded.cache_bytes(command.drawing.kv_memory)?,
+                ..Limits::default()
+            },
         };
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, decoding, .. } in &measured {

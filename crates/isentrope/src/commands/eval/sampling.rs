@@ -7,16 +7,15 @@ use crate::progress::Work;
 use anyhow::Result;
 use isentrope_evaluation::results::Results;
 use isentrope_evaluation::{EvaluationSet, Evaluator};
-use isentrope_kernels::Backend;
 use isentrope_rollout::{Interrupt, Progress, ProgressObserver};
 use std::path::Path;
 use std::time::Instant;
 
 /// Samples and judges what a benchmark still lacks.
-pub fn sample<B: Backend>(
+pub fn sample(
     evaluator: &Evaluator<'_>,
     set: &EvaluationSet,
-    loaded: &Loaded<B>,
+    loaded: &Loaded,
     results: &Results,
     out: &Path,
 ) -> Result<()> {

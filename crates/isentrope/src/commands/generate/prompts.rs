@@ -1,4 +1,5 @@
-//! The prompts of `isentrope generate`: made of texts and messages as training makes them, by the same code.
+//! The prompts of `isentrope generate`: made of texts and messages as training makes them, by the
+//! same code.
 
 use crate::lines::{self, Line};
 use crate::loaded_model::{Loaded, warn_of_losses};
@@ -7,33 +8,33 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use isentrope_data::{DataSettings, Prompt, Template};
-use isentrope_kernels::Backend;
 use isentrope_rollout::Prompter;
 use serde_json::Value;
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
-/// What is asked, and how it is put to the model.
+/// The prompts, and how they are put to the model.
 #[derive(Args)]
 pub struct PromptArguments {
     /// The prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     #[arg(conflicts_with = "prompts", required_unless_present = "prompts")]
     prompt: Option<String>,
-    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz, "data/*.jsonl", a hub id
-    /// such as openai/gsm8k:main); - is standard input
+    /// Prompts: JSON lines, or whatever a recipe's data.files may name (.parquet, .json, .jsonl.gz,
+    /// "data/*.jsonl", a hub id such as openai/gsm8k:main); - is standard input
     #[arg(long, value_name = "FILE")]
     prompts: Option<PathBuf>,
     /// Whether prompts go through the model's chat template, as data.template of a recipe
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = templates())]
     template: Template,
-    /// The same as --template chat
+    /// Same as --template chat
     #[arg(long, conflicts_with = "template")]
     chat: bool,
     /// System message of prompts that go through the template and have none, as data.system
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     system: Option<String>,
-    /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last message
+    /// Text put before every prompt, as data.prompt_prefix; in a chat, before the user's last
+    /// message
     #[arg(
         long,
         value_name = "TEXT",
@@ -42,7 +43,8 @@ pub struct PromptArguments {
         allow_hyphen_values = true
     )]
     prompt_prefix: String,
-    /// Text put after every prompt, as data.prompt_suffix: the instruction that the model was trained with
+    /// Text put after every prompt, as data.prompt_suffix: the instruction that the model was
+    /// trained with
     #[arg(
         long,
         value_name = "TEXT",
@@ -70,12 +72,12 @@ fn templates() -> impl TypedValueParser<Value = Template> {
 
 /// A prompt that the model can be given.
 pub struct NamedPrompt {
-    /// What it is called in the results.
+    /// Its id in the results.
     pub id: Value,
     pub tokens: Vec<u32>,
 }
 
-/// What was read of the prompts before there was a model.
+/// The prompts as read before the model is loaded.
 pub struct Asked<'a> {
     arguments: &'a PromptArguments,
     lines: Option<Vec<Line>>,
@@ -102,7 +104,7 @@ impl Asked<'_> {
         self.lines.as_ref().map_or(1, Vec::len)
     }
 
-    /// What is wrong with the prompt at this place.
+    /// The error of the prompt at this place.
     pub fn error(&self, place: usize, what: impl std::fmt::Display) -> anyhow::Error {
         match &self.lines {
             Some(lines) => lines[place].error(what),
@@ -111,7 +113,7 @@ impl Asked<'_> {
     }
 
     /// The tokens of every prompt.
-    pub fn tokens<B: Backend>(&self, loaded: &Loaded<B>) -> Result<Vec<NamedPrompt>> {
+    pub fn tokens(&self, loaded: &Loaded) -> Result<Vec<NamedPrompt>> {
         // Read when first needed: lines of tokens need none.
         let prompter: OnceCell<Prompter> = OnceCell::new();
         let mut losses = Vec::new();

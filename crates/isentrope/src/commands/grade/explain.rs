@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use isentrope_reward::math::Math;
 use isentrope_reward::{
-    Combined, Item, Judgement, MathSettings, Single, Tests, Verifier, VerifierName, VerifierSettings,
+    Combined, Item, Judgement, MathSettings, Single, Tests, VerifierName, VerifierSettings,
 };
 use serde_json::Value;
 

@@ -25,23 +25,26 @@ use totals::Totals;
 
 /// Judge responses by their ground truth
 ///
-/// Each input line is an object with the ground truth (gold, reward_model.ground_truth, ground_truth, answer, final_answer,
-/// expected_answer, Answer, solution or extra_info.answer; of programs also the tests, under tests, test_cases, input_output,
-/// public_test_cases, test_list, test and the other columns that docs/code.md lists) and the response (response, pred,
-/// prediction, completion or output). Each output line is the input line with "verdict", "score", "extracted" (the answer found
-/// in the response, or null) and "reason". Totals follow at the end; where lines say what is "expected" (0, 1, false or true),
-/// so does the agreement with it.
+/// Each input line is an object with the ground truth (gold, reward_model.ground_truth,
+/// ground_truth, answer, final_answer, expected_answer, Answer, solution or extra_info.answer; of
+/// programs also the tests, under tests, test_cases, input_output, public_test_cases, test_list,
+/// test and the other columns that docs/guides/data-and-rewards.md lists) and the response
+/// (response, pred, prediction, completion or output). Each output line is the input line with
+/// "verdict", "score", "extracted" (the answer found in the response, or null) and "reason". Totals
+/// follow at the end; where lines say what is "expected" (0, 1, false or true), so does the
+/// agreement with it.
 #[derive(Args)]
 #[allow(rustdoc::broken_intra_doc_links, reason = "this is the help on the terminal, not Markdown")]
 pub struct Grade {
     /// JSON lines to judge, or another data file (.json, .jsonl.gz, .parquet); - is standard input
     #[arg(long = "in", value_name = "FILE", required_unless_present = "explain")]
     input: Option<PathBuf>,
-    /// Where JSON lines go; - is standard output, where they go without a name
+    /// File of the JSON lines; - is standard output, the default
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Which verifier judges: auto (by the form of the ground truth), math, countdown, code (tests of
-    /// programs), or all else that a recipe's reward.verifier may be, such as '{command = ["python3", "reward.py"]}'
+    /// The verifier: auto (by the form of the ground truth), math, countdown, code (tests of
+    /// programs), or any other value of a recipe's reward.verifier, such as '{command = ["python3",
+    /// "reward.py"]}'
     #[arg(long, value_name = "VERIFIER", default_value = "auto")]
     verifier: String,
     /// Key of the ground truth, if it has another name

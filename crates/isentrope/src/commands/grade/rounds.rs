@@ -1,7 +1,7 @@
 //! Judging lines in rounds, so that Ctrl-C, which is heeded between them, need not wait long.
 
 use super::row::Row;
-use isentrope_reward::{BatchVerifier, Item, Judgement, Verdict, VerifierError, VerifierSettings};
+use isentrope_reward::{Item, Judgement, Verdict, Verifier, VerifierError, VerifierSettings};
 use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Most lines that are in memory together, for each thread.
 const LINES_PER_THREAD: usize = 512;
 
-/// Responses that a verifier is given at a time. A built-in one has no threads of its own for so few.
+/// Responses that a verifier is given at a time. A built-in one has no threads of its own for so
+/// few.
 const BATCH: usize = 64;
 
 /// After a round that took longer than this the next is smaller.
@@ -25,8 +26,8 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// A command or a function judges with its own workers: more threads would only wait for them, and fewer lines than workers
-    /// would leave some without work.
+    /// A command or a function judges with its own workers: more threads would only wait for them,
+    /// and fewer lines than workers would leave some without work.
     pub fn new(settings: &VerifierSettings, threads: usize) -> Self {
         match settings.workers() {
             Some(workers) => {
@@ -46,11 +47,7 @@ impl Rounds {
     }
 
     /// The judgements of all rows of a round, which are at least one, in their order.
-    pub fn judge(
-        &mut self,
-        verifier: &dyn BatchVerifier,
-        rows: &[Row],
-    ) -> Result<Vec<Judgement>, VerifierError> {
+    pub fn judge(&mut self, verifier: &dyn Verifier, rows: &[Row]) -> Result<Vec<Judgement>, VerifierError> {
         let begun = Instant::now();
         let judge = |share: &[Row]| -> Result<Vec<Judgement>, VerifierError> {
             let mut judgements = Vec::with_capacity(share.len());

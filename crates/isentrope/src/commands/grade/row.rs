@@ -20,7 +20,7 @@ pub struct Reader {
     pub gold: Option<String>,
     /// Key of the response, if not a usual one.
     pub response: Option<String>,
-    /// What lines are read for.
+    /// The keys and verifier for which lines are read.
     pub verifier: VerifierSettings,
 }
 
@@ -34,7 +34,7 @@ pub struct Row {
     pub unreadable: Option<String>,
 }
 
-/// What a line says.
+/// A parsed line.
 #[derive(Default)]
 struct Question {
     ground_truth: Value,
@@ -43,7 +43,7 @@ struct Question {
     prompt: Option<Prompt>,
     data_source: String,
     extra_info: Value,
-    /// What else the line says, for verifiers that take it.
+    /// The line's other keys, for verifiers that take them.
     columns: Map<String, Value>,
 }
 
@@ -103,7 +103,8 @@ impl Reader {
         Ok(Question { ground_truth, response, expected, prompt, data_source, extra_info, columns })
     }
 
-    /// The line's, with the options that it has under Math-Verify's names; commands and functions get it as it is.
+    /// The line's, with the options that it has under Math-Verify's names; commands and functions
+    /// get it as it is.
     fn extra_info(&self, object: &Map<String, Value>) -> Value {
         let given = object.get("extra_info").cloned().unwrap_or_default();
         let set = MATH_VERIFYS
@@ -121,7 +122,7 @@ impl Reader {
     }
 }
 
-/// What a line lacks, by which flag it is named, and what the line has.
+/// The error of a line without a key: the flag that names it, and the keys that the line has.
 fn lacking(missing: &str, flag: &str, object: &Map<String, Value>) -> String {
     format!("{missing}; the line has {}: {flag} names a key", keys_of(object))
 }

@@ -1,4 +1,4 @@
-//! What all lines come to.
+//! Totals over all lines.
 
 use super::row::Row;
 use crate::visible::visible;
@@ -23,7 +23,8 @@ pub struct Totals {
     disagreements: Vec<usize>,
     /// The first line that could not be judged: its number and why.
     unjudged: Option<(usize, String)>,
-    /// Lines not judged correct whose ground truth may be why, and the first of them: its number and what is wrong.
+    /// Lines not judged correct whose ground truth may be why, and the first of them: its number
+    /// and what is wrong.
     doubtful: usize,
     first_doubtful: Option<(usize, String)>,
 }

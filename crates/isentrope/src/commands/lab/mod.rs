@@ -28,12 +28,13 @@ enum Experiment {
 
 /// Predicted against actual changes of the entropy
 ///
-/// Without RUN, checks lemma 1, theorem 1 (policy gradient), theorem 2 (natural gradient) and the exact contribution of one
-/// sampled token (arXiv:2505.22617) on random softmax policies with exact gradients: whether what each misses falls with the
-/// square of the step. It takes less than a second, and fails if one does not hold.
+/// Without RUN, checks lemma 1, theorem 1 (policy gradient), theorem 2 (natural gradient) and the
+/// exact contribution of one sampled token (arXiv:2505.22617) on random softmax policies with exact
+/// gradients: whether what each misses falls with the square of the step. It takes less than a
+/// second, and fails if one does not hold.
 ///
-/// With RUN, says how well the same formulas foresee the change of the entropy in the steps of a run that was trained with
-/// --set lab.track_theory=true.
+/// With RUN, says how well the same formulas foresee the change of the entropy in the steps of a
+/// run that was trained with --set lab.track_theory=true.
 #[derive(Args)]
 struct Theory {
     /// Directories of runs that have tracked the theory

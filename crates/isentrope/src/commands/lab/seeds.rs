@@ -10,14 +10,14 @@ use std::path::PathBuf;
 /// Means over seeds with intervals and tests, of a table that was kept of a sweep
 ///
 /// A sweep writes the same tables of its runs to table.md and table.json. This command makes them
-/// of a table of `experiments/figures.py keep`, such as those in docs/results: ends, changes since
+/// of a table of `experiments/figures.py keep`, such as those in docs/paper/results: ends, changes since
 /// the first evaluation, how early entropy and gain were spent, the law, predictions of the end.
 /// Every group is compared with the first.
 #[derive(Args)]
 #[command(after_help = "Examples:
-  isentrope lab seeds docs/results/countdown-methods.csv.gz
-  isentrope lab seeds docs/results/countdown-methods.csv.gz --group no-clipping --group clip-cov
-  isentrope lab seeds docs/results/countdown-autopilot.csv.gz --target 0.25")]
+  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz
+  isentrope lab seeds docs/paper/results/countdown-methods.csv.gz --group no-clipping --group clip-cov
+  isentrope lab seeds docs/paper/results/countdown-autopilot.csv.gz --target 0.25")]
 pub struct Seeds {
     /// The table, .csv or .csv.gz
     #[arg(value_name = "TABLE")]

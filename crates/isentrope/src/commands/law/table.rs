@@ -18,7 +18,7 @@ const ROWS: u16 = 18;
 /// Points of a drawn curve.
 const FINENESS: u32 = 200;
 
-/// What is printed of everything.
+/// The text of the whole study.
 pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
     let stdout = stdout();
     let is_terminal = stdout.is_terminal();
@@ -54,7 +54,7 @@ pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
     parts.join("\n")
 }
 
-/// Where text goes.
+/// The width and the kind of the output.
 struct Page {
     columns: usize,
     is_terminal: bool,
@@ -158,7 +158,7 @@ impl Page {
     }
 }
 
-/// What entropy and accuracy have done from the first point to the last.
+/// Entropy and accuracy at the first and the last point.
 fn course(study: &Study) -> String {
     let (Some(first), Some(last)) = (study.points.first(), study.points.last()) else {
         return String::from("  no points yet\n\n");

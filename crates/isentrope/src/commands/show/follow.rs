@@ -50,7 +50,7 @@ pub fn follow(paths: &[PathBuf], wanted: &Wanted) -> Result<()> {
     }
 }
 
-/// Of a run that has made steps it is known what it measures.
+/// A run that has made steps has shown what it measures.
 fn check_metrics_measured(runs: &[Run], metrics: &[String]) -> Result<()> {
     let have_begun = runs.iter().all(|run| run.log.last_step().is_some_and(|step| step > 0));
     if have_begun { check_metrics(runs, metrics) } else { Ok(()) }

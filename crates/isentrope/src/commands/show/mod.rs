@@ -27,12 +27,14 @@ const PROPOSED: usize = 4;
 
 /// Show runs on the terminal: curves, the law, evaluations, responses
 ///
-/// How far a run is and how long it will take; entropy, accuracy, reward and response length over steps; the evaluations; the law
-/// between accuracy and entropy with its ceiling, or why it does not hold; the last sampled responses with their verdicts. Of
-/// several runs, curves are drawn over one another and tables stand side by side.
+/// Shows the progress and expected time; entropy, accuracy, reward and response length over steps;
+/// the evaluations; the law between accuracy and entropy with its ceiling, or why it does not hold;
+/// the last sampled responses with their verdicts. With several runs, curves are drawn over one
+/// another and tables stand side by side.
 ///
-/// A RUN is a run directory, or a log of TRL or verl (docs/logs.md). Run directories of any age can be shown: interrupted, just
-/// begun, or in the middle of training, from another terminal. Nothing is written.
+/// A RUN is a run directory, or a log of TRL or verl (docs/guides/coming-from-trl-or-verl.md). Run
+/// directories of any age can be shown: interrupted, just begun, or in the middle of training, from
+/// another terminal. Nothing is written.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope show runs/quickstart
@@ -43,16 +45,18 @@ pub struct Show {
     /// Run directories, or logs of TRL and verl
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
-    /// Shows them anew whenever they have grown, until they end or Ctrl-C; a line per step where there is no terminal
+    /// Updates the display as the runs grow, until they end or Ctrl-C; without a terminal, prints a
+    /// line per step
     #[arg(long, short)]
     follow: bool,
-    /// Plots this metric too, before the others (repeatable), as in --metric cov/mean --metric grad/norm
+    /// Plots this metric too, before the others (repeatable), as in --metric cov/mean --metric
+    /// grad/norm
     #[arg(long = "metric", value_name = "NAME")]
     metrics: Vec<String>,
-    /// Lists what the runs have measured, with first and last values, and shows nothing else
+    /// Lists the metrics of the runs, with first and last values, and shows nothing else
     #[arg(long = "metrics", conflicts_with_all = ["follow", "metrics", "responses"])]
     list: bool,
-    /// How many of the last responses are shown [default: 3 of a single run, none of several]
+    /// Number of last responses to show [default: 3 for a single run, none for several]
     #[arg(long, value_name = "N")]
     responses: Option<usize>,
 }
@@ -75,7 +79,7 @@ impl Show {
     }
 }
 
-/// What standard output is like, and how many lines it has if it is a terminal.
+/// The kind of standard output, and its height if it is a terminal.
 fn look() -> (Look, Option<usize>) {
     let is_terminal = stdout().is_terminal();
     let set = |name| env::var(name).ok().filter(|value| !value.is_empty());

@@ -8,10 +8,11 @@ use std::sync::Arc;
 #[cfg(unix)]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The alternate screen, without a cursor; what is too wide is cut off instead of going on in the next line.
+/// The alternate screen, without a cursor; what is too wide is cut off instead of going on in the
+/// next line.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// The same in the middle of a drawing.
+/// Leaves the screen in the middle of a drawing.
 const ABANDON: &str = "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// Terminals that know these show what is between them at once.
 const BEGIN: &str = "\x1b[?2026h\x1b[H";
@@ -47,7 +48,8 @@ impl Screen {
         ))
     }
 
-    /// Gives the terminal back to the shell if Ctrl-Z was pressed; whether it was, and everything must be drawn again.
+    /// Gives the terminal back to the shell if Ctrl-Z was pressed; whether it was, and everything
+    /// must be drawn again.
     pub fn heed_suspension(&self) -> Result<bool> {
         #[cfg(unix)]
         if self.suspended.swap(false, Ordering::Relaxed) {

@@ -4,7 +4,7 @@ use super::file::{hint, only_keys, table, text};
 use crate::recipe::{self, Node, Value};
 use anyhow::{Result, anyhow, bail};
 
-/// What runs differ in.
+/// An axis along which runs differ.
 pub struct Axis {
     pub name: String,
     /// In the order written.
@@ -17,21 +17,21 @@ pub struct Axis {
 pub struct AxisValue {
     /// The name of its directory.
     pub name: String,
-    /// What it sets.
+    /// The settings.
     pub settings: Node,
 }
 
 /// Longest name of a value, in bytes.
 const LONGEST: usize = 64;
 
-/// What a sweep keeps in its directory beside runs.
+/// Names in a sweep's directory that are no runs.
 pub const RESERVED: [&str; 4] = ["models", "report.html", "table.json", "table.md"];
 
 impl Axis {
     /// Either `{ key = "run.seed", values = [1, 2] }`, or a table of settings for each value.
     ///
     /// # Errors
-    /// What is wrong with it, by file and line.
+    /// The fault, by file and line.
     pub fn parse(name: &str, node: &Node) -> Result<Self> {
         let at = format!("axes.{name}");
         let entries = table(node, &at)?;

@@ -1,17 +1,17 @@
-//! What is checked of all runs before the first one starts, and how long they will take.
+//! The checks of all runs before the first one starts, and their expected time.
 
 use super::file::Training;
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
 use crate::commands::train::refuse_misplaced;
-use crate::device::{self, Device, Job, Seat, Wanted};
+use crate::device::{self, Device, Seat, Wanted};
 use crate::memory::Memory;
 use crate::progress::Download;
 use anyhow::{Result, anyhow};
+use isentrope_hub::{self as hub, HubConfig};
 use isentrope_kernels::Backend;
 use isentrope_lab::seeds::without_seed;
 use isentrope_model::ModelConfig;
-use isentrope_model::hub::{self, HubConfig};
 use isentrope_train::estimate::Speeds;
 use isentrope_train::plan::Plan;
 use isentrope_train::settings::NumberType;
@@ -22,17 +22,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the checks have found.
+/// The findings of the checks.
 pub struct Checked {
     /// `[runs]`: seconds that each will take from its first step to its last.
     pub seconds: Vec<f64>,
     /// How many runs may go on at once, for the sake of memory.
     pub jobs: usize,
-    /// What the user should know, each said once.
+    /// Notes for the user, each once.
     pub notes: BTreeSet<String>,
 }
 
-/// What one run needs.
+/// The needs of one run.
 struct Needs {
     seconds: f64,
     jobs: usize,
@@ -41,7 +41,7 @@ struct Needs {
 
 /// The machine's part in the checks.
 pub struct Machine {
-    /// Where runs compute: the first device.
+    /// The first device of the runs.
     pub wanted: Wanted,
     /// How many such devices there are.
     pub devices: usize,
@@ -62,11 +62,11 @@ impl Machine {
     }
 }
 
-/// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that differ in nothing but the seed
-/// are checked once, those that are done not at all.
+/// Reads the models' descriptions and the data of all runs, as `train --dry-run` does. Runs that
+/// differ in nothing but the seed are checked once, those that are done not at all.
 ///
 /// # Errors
-/// What is wrong with any of them.
+/// The faults of all runs.
 pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result<Checked> {
     let mut seen: Vec<(Value, f64)> = Vec::new();
     let mut devices = Devices::default();
@@ -114,7 +114,8 @@ pub fn check(runs: &[PlannedRun], states: &[State], machine: &Machine) -> Result
     if problems.is_empty() { Ok(checked) } else { Err(problems.into_error()) }
 }
 
-/// Where the models' descriptions are, or why there are none: the hub is asked for each once, however many runs begin with it.
+/// The models' descriptions, or why there are none: the hub is asked for each once, whatever the
+/// number of runs.
 #[derive(Default)]
 struct Models(BTreeMap<String, Result<PathBuf, String>>);
 
@@ -122,7 +123,7 @@ impl Models {
     fn described(&mut self, path: &str) -> Result<PathBuf> {
         let found = self.0.entry(path.to_owned()).or_insert_with(|| {
             HubConfig::from_env()
-                .and_then(|config| hub::describe_with(&config, path, &Download::default()))
+                .and_then(|config| hub::describe(&config, path, &Download::default()))
                 .map_err(|error| crate::sentence(&error.into()))
         });
         found.clone().map_err(|said| anyhow!(said))
@@ -143,7 +144,7 @@ fn needs<R: TrainingRecipe>(
     let prepared = recipe.prepare(&dir, 1, &Download::default())?;
     let (device, speeds) = devices.with(prepared.trainer.tables().device.dtype, machine)?;
     device.check_shapes(&dir, &ModelConfig::read(&dir)?)?;
-    device.run(Looking { prepared, machine, speeds })
+    device.run(|backend| Looking { prepared, machine, speeds }.run(backend, device))
 }
 
 /// The device of the runs, by the types of numbers that they keep, and its speeds so far.
@@ -166,17 +167,15 @@ impl Devices {
     }
 }
 
-/// What a run needs of its device.
+/// A run's needs of its device.
 struct Looking<'a, T> {
     prepared: Prepared<T>,
     machine: &'a Machine,
     speeds: &'a mut Speeds,
 }
 
-impl<T: Trainer> Job for Looking<'_, T> {
-    type Output = Needs;
-
-    fn run<B: Backend>(self, backend: Arc<B>, device: &Device) -> Result<Needs> {
+impl<T: Trainer> Looking<'_, T> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<Needs> {
         let Self { prepared, machine, speeds } = self;
         let (jobs, plan) = jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
         let free = Memory::now().available as usize;
@@ -192,17 +191,18 @@ impl<T: Trainer> Job for Looking<'_, T> {
     }
 }
 
-/// The most runs like this one that have room beside each other, and do not lose time for want of it; and the plan of each.
-fn jobs<T: Trainer, B: Backend>(
+/// The most runs like this one that have room beside each other, and do not lose time for want of
+/// it; and the plan of each.
+fn jobs<T: Trainer>(
     prepared: &Prepared<T>,
-    backend: &B,
+    backend: &dyn Backend,
     machine: &Machine,
 ) -> Result<(usize, Plan)> {
     let of = |jobs: usize| Ok((jobs, prepared.plan(backend, machine.share(jobs))?));
     if machine.asked {
         return of(machine.jobs);
     }
-    // What a recipe says that a run may take is not divided.
+    // A budget of the recipe's own is not divided.
     let taken = prepared.trainer.tables().memory.budget_gib.map(|gib| gib * f64::from(1 << 30));
     let on_each = taken.map_or(machine.jobs, |taken| (machine.available as f64 / taken) as usize);
     let fitting = on_each.saturating_mul(machine.devices).min(machine.jobs);

@@ -5,12 +5,13 @@ use super::file::{hint, table};
 use crate::recipe::{Node, Value};
 use anyhow::{Result, anyhow, bail};
 
-/// What the file says of it.
+/// The file's table `[compare]`.
 #[derive(Default)]
 pub struct Compare(Vec<Contrast>);
 
-/// Groups, and what they are compared with: values of axes, as (axis, value). A group's name has all of its values; a value
-/// alone means every group that has it, and as a control the same group with this value in its place.
+/// Groups, and what they are compared with: values of axes, as (axis, value). A group's name has
+/// all of its values; a value alone means every group that has it, and as a control the same group
+/// with this value in its place.
 struct Contrast {
     groups: Vec<(usize, usize)>,
     control: Vec<(usize, usize)>,
@@ -20,7 +21,7 @@ impl Compare {
     /// `GROUP = "CONTROL"`: each the value of an axis, or the name of a group as tables have it.
     ///
     /// # Errors
-    /// What is wrong with it, by file and line.
+    /// The fault, by file and line.
     pub fn parse(node: &Node, axes: &[Axis]) -> Result<Self> {
         let mut all: Vec<Contrast> = Vec::new();
         for (name, node) in table(node, "compare")? {
@@ -54,7 +55,8 @@ impl Compare {
                     path_of(axes)
                 ),
             };
-            // A group that is meant has all values of its control, unless one of them is another on the same axis.
+            // A group that is meant has all values of its control, unless one of them is another on
+            // the same axis.
             let is_other = |(axis, value): &(usize, usize)| match groups.iter().find(|(a, _)| a == axis) {
                 Some((_, own)) => own != value,
                 None => axes[*axis].values.len() > 1,
@@ -78,12 +80,12 @@ impl Compare {
         Ok(Self(all))
     }
 
-    /// The values of the group that the one of these values is compared with; none where the file does not say, or where that is
-    /// the group itself.
+    /// The values of the group that the one of these values is compared with; none where the file
+    /// does not say, or where that is the group itself.
     pub fn control(&self, values: &[usize]) -> Option<Vec<usize>> {
         let is_met =
             |contrast: &&Contrast| contrast.groups.iter().all(|(axis, value)| values[*axis] == *value);
-        // What names a whole group goes before what names a value.
+        // The name of a whole group goes before the name of a value.
         let contrast = self.0.iter().filter(is_met).max_by_key(|contrast| contrast.groups.len())?;
         let mut control = values.to_vec();
         contrast.control.iter().for_each(|(axis, value)| control[*axis] = *value);
@@ -96,7 +98,7 @@ fn of_groups(axes: &[Axis]) -> impl Iterator<Item = (usize, &Axis)> {
     axes.iter().enumerate().filter(|(_, axis)| !axis.is_seed)
 }
 
-/// All that a name may mean: a group, else the values of this name.
+/// Everything that a name may mean: a group, else the values of this name.
 fn named(name: &str, node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize)>>> {
     let value = |axis: &Axis, name: &str| axis.values.iter().position(|value| value.name == name);
     let parts: Vec<&str> = name.split('/').collect();

@@ -8,15 +8,15 @@ use anyhow::{Result, anyhow, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a sweep file says. Settings of recipes are checked with each run's whole recipe.
+/// A parsed sweep file. Settings of recipes are checked with each run's whole recipe.
 pub struct SweepFile {
-    /// What errors name.
+    /// The path, for errors.
     pub path: PathBuf,
     /// How the runs are trained.
     pub command: Training,
     /// The recipe that all runs begin with.
     pub base: PathBuf,
-    /// Where the runs are kept, if the file says.
+    /// The directory of all runs, if the file names it.
     pub out: Option<PathBuf>,
     /// Settings of every run, laid over the base.
     pub set: Option<Node>,
@@ -28,9 +28,9 @@ pub struct SweepFile {
     pub axes: Vec<Axis>,
     /// Combinations that are left out: (axis, value) pairs that must all be met.
     pub exclude: Vec<Vec<(usize, usize)>>,
-    /// Which groups are compared with another than the first.
+    /// Groups that are compared with another group than the first.
     pub compare: Compare,
-    /// What a quick look has otherwise.
+    /// The changes of a quick look.
     pub quick: Option<Quick>,
 }
 
@@ -68,7 +68,7 @@ impl SweepFile {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// What is wrong with it, by file and line.
+    /// The fault, by file and line.
     pub fn read(path: &Path) -> Result<Self> {
         let root = recipe::read(path)?;
         let entries = table(&root, "the file")?;
@@ -129,7 +129,7 @@ impl SweepFile {
         self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Where the runs are kept if nobody says.
+    /// The default directory of all runs.
     pub fn default_out(&self) -> PathBuf {
         Path::new("runs").join(self.name())
     }
@@ -247,7 +247,7 @@ pub fn only_keys(path: &str, entries: &[(String, Node)], known: &[&str]) -> Resu
     }
 }
 
-/// What was probably meant.
+/// A hint at the name that was probably meant.
 pub fn hint(name: &str, known: &[String]) -> String {
     recipe::near_key(name, known.iter()).map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }

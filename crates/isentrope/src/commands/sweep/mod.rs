@@ -1,9 +1,11 @@
 //! `isentrope sweep`: many runs that differ along axes, and what they say together.
 //!
-//! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and `quick.rs` what `--quick`
-//! changes; `runs.rs` makes each combination's recipe; `check.rs` looks at all of them before the first one starts, `state.rs` at
-//! what has been made already, `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
-//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is written of it.
+//! `file.rs` reads SWEEP.toml, `axis.rs` its axes, `compare.rs` what is compared with what and
+//! `quick.rs` what `--quick` changes; `runs.rs` makes each combination's recipe; `check.rs` looks
+//! at all of them before the first one starts, `state.rs` at what has been made already,
+//! `models.rs` at whether it was made from the models that are there. `schedule.rs` makes the rest,
+//! each a process (`process.rs`); `progress.rs` says how long that takes. `results.rs` has what is
+//! written of it.
 
 mod axis;
 mod check;
@@ -73,7 +75,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// (OUT/table.md, table.json) has means and 95 % intervals over seeds and paired
 /// tests against the first method, or against what [compare] says: of the runs
 /// so far whenever one ends, and at the end of all, with OUT/report.html.
-/// docs/sweep.md has it all.
+/// docs/guides/evaluate.md has it all.
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Sweep {
@@ -83,8 +85,8 @@ pub struct Sweep {
     /// The directory of all runs [default: `out` of the file, else runs/NAME for NAME.toml]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// A look in minutes: as the file's table [quick] says, with fewer steps or seeds, in a directory of its own that ends in
-    /// -quick
+    /// A look in minutes: as the file's table [quick] says, with fewer steps or seeds, in a
+    /// directory of its own that ends in -quick
     #[arg(long)]
     quick: bool,
     /// Sets a key of every run, as in --set run.steps=20 (repeatable)
@@ -98,10 +100,12 @@ pub struct Sweep {
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceFlag,
-    /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go on
+    /// Ends the sweep when a run fails, after the current steps of the others; otherwise these go
+    /// on
     #[arg(long)]
     fail_fast: bool,
-    /// Checks all runs and shows what is done, what is left and how long it will take; trains nothing
+    /// Checks all runs and shows what is done, what is left and how long it will take; trains
+    /// nothing
     #[arg(long)]
     dry_run: bool,
 }
@@ -154,7 +158,7 @@ impl Sweep {
             bail!("--jobs is 0: it must be at least 1");
         }
         let left = states.iter().filter(|state| **state != State::Done).count();
-        // What is done can be reported on wherever there is no such device.
+        // Finished runs can be reported on a machine without the device.
         let devices = if left == 0 {
             Vec::new()
         } else {
@@ -188,13 +192,13 @@ impl Sweep {
         Ok((Progress::new(runs, &states, &checked.seconds), schedule))
     }
 
-    /// Where all runs compute.
+    /// The device of all runs.
     fn wanted(&self, runs: &[PlannedRun]) -> Result<Wanted> {
         let kind = |run: &PlannedRun| -> Result<DeviceKind> {
             Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
         };
         let Some(first) = runs.first() else { return device::wanted(&self.device, DeviceKind::Auto) };
-        // What a flag or the environment says holds for all.
+        // A flag or the environment decides for all.
         if let Some(said) = device::said(&self.device)? {
             return Ok(said);
         }
@@ -212,12 +216,13 @@ impl Sweep {
     }
 }
 
-/// Refuses a directory that is somebody else's: that of a run, or one that has files and nothing of this sweep.
+/// Refuses a directory that is somebody else's: that of a run, or one that has files and nothing of
+/// this sweep.
 fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     if out.join(VALUES).exists() {
         bail!("{} holds a run; name another directory with --out", out.display());
     }
-    // What is being written there, or was left by a kill, is nobody's.
+    // Hidden files, being written or left by a kill, do not count.
     let is_empty = names(out)?.iter().all(|name| name.to_string_lossy().starts_with('.'));
     let is_begun = |run: &PlannedRun| run.recipe_file().exists() || run.dir().exists();
     if !is_empty && !results::table_file(out).exists() && !runs.iter().any(is_begun) {
@@ -226,7 +231,8 @@ fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// Waits for runs of this sweep that another process still makes: where a sweep was killed, its runs finish their steps.
+/// Waits for runs of this sweep that another process still makes: where a sweep was killed, its
+/// runs finish their steps.
 fn wait_for_others(runs: &[PlannedRun]) {
     let mut told = false;
     while let Some(run) = runs.iter().find(|run| is_locked(run.dir()) == Some(true)) {

@@ -1,5 +1,5 @@
-//! Whether the models that are made first are still those that runs have begun with: runs on other weights would be other
-//! samples.
+//! Whether the models that are made first are still those that runs have begun with: runs on other
+//! weights would be other samples.
 
 use super::runs::{PlannedRun, Problems};
 use super::state::State;
@@ -11,10 +11,11 @@ use serde_json::Value;
 /// Most runs that a message names.
 const NAMED: usize = 8;
 
-/// The states of all runs, if each could be told and no run has begun with a model other than the one that is there.
+/// The states of all runs, if each could be told and no run has begun with a model other than the
+/// one that is there.
 ///
 /// # Errors
-/// What is wrong with any of them. Of a model, the runs that have begun with it are named.
+/// The faults of all models, with the runs that have begun with each.
 pub fn checked(runs: &[PlannedRun], states: Vec<Result<State>>) -> Result<Vec<State>> {
     let mut problems = Problems::default();
     for (place, (run, state)) in runs.iter().zip(&states).enumerate() {
@@ -38,8 +39,8 @@ pub fn checked(runs: &[PlannedRun], states: Vec<Result<State>>) -> Result<Vec<St
     if problems.is_empty() { states.into_iter().collect() } else { Err(problems.into_error()) }
 }
 
-/// Whether the model is what these runs have begun with, by the hashes in their manifests. One whose manifest was removed
-/// cannot be told.
+/// Whether the model is what these runs have begun with, by the hashes in their manifests. One
+/// whose manifest was removed cannot be told.
 fn is_theirs(model: &PlannedRun, begun: &[&PlannedRun]) -> Result<()> {
     let remedy = "remove their directories to make them anew, or name another directory with --out";
     let checkpoint = model.last_checkpoint();

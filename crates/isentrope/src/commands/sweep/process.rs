@@ -46,7 +46,8 @@ impl Ended {
 const TAIL: u64 = 16 << 10;
 
 impl Process {
-    /// Starts the run, or goes on with it. Its recipe is written beside its directory, and so is what it says.
+    /// Starts the run, or goes on with it. Its recipe is written beside its directory, and so is
+    /// what it says.
     ///
     /// # Errors
     /// When the files cannot be written or the program cannot be started.
@@ -60,7 +61,7 @@ impl Process {
             .open(&path)
             .with_context(|| path.display().to_string())?;
         let recipe = run.recipe_file();
-        // What is wanted of a model is its checkpoint: where that was removed, it is made again.
+        // A model is needed for its checkpoint: if that was removed, the model is made again.
         let is_lost = run.is_model && run.place.check_saved().is_err();
         let existing = if is_lost { "--overwrite" } else { "--resume" };
         writeln!(log, "$ isentrope {} {} {existing}", run.command.name(), recipe.display())
@@ -96,7 +97,7 @@ impl Process {
     /// How it has ended, if it has.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The operating system's error.
     pub fn ended(&mut self, run: &PlannedRun) -> Result<Option<Ended>> {
         let Some(status) = self.child.try_wait()? else { return Ok(None) };
         interrupt::has_ended(self.child.id());

@@ -12,7 +12,7 @@ use unicode_width::UnicodeWidthStr;
 /// Widest column of names.
 const NAME: usize = 40;
 
-/// What is known of a run's progress.
+/// A run's progress.
 pub struct RunProgress {
     pub state: State,
     pub pace: Pace,
@@ -37,8 +37,8 @@ impl RunProgress {
         self.expected / self.steps.max(1) as f64
     }
 
-    /// Seconds that it still takes: at its own pace, else at that of its group, else as expected, corrected by how runs were
-    /// expected and are.
+    /// Seconds that it still takes: at its own pace, else at that of its group, else as expected,
+    /// corrected by how runs were expected and are.
     pub fn left(&self, paces: &Paces) -> f64 {
         if self.has_ended() {
             return 0.0;
@@ -61,7 +61,7 @@ pub struct Paces {
 pub struct Progress(pub Vec<RunProgress>);
 
 impl Progress {
-    /// Of runs in these states.
+    /// The progress of runs in these states.
     pub fn new(runs: &[PlannedRun], states: &[State], expected: &[f64]) -> Self {
         let mut groups = HashMap::new();
         let of_run = |((run, state), expected): ((&PlannedRun, &State), &f64)| {

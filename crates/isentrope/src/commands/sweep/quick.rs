@@ -6,7 +6,7 @@ use crate::recipe::Node;
 use anyhow::{Result, anyhow, bail};
 use std::path::PathBuf;
 
-/// What `--quick` changes.
+/// The changes of `--quick`.
 pub struct Quick {
     /// Settings of every run, over those of the axes.
     set: Option<Node>,
@@ -17,10 +17,11 @@ pub struct Quick {
 }
 
 impl Quick {
-    /// `set`, a table of settings; `models.NAME`, such of a model's SFT; and for each axis the values that are kept.
+    /// `set`, a table of settings; `models.NAME`, such of a model's SFT; and for each axis the
+    /// values that are kept.
     ///
     /// # Errors
-    /// What is wrong with it, by file and line.
+    /// The fault, by file and line.
     pub fn parse(node: &Node, axes: &[Axis], models: &[MadeModel]) -> Result<Self> {
         let mut quick = Self { set: None, models: Vec::new(), dropped: Vec::new() };
         for (key, node) in table(node, "quick")? {

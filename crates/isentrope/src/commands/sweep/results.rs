@@ -1,4 +1,4 @@
-//! What comes of a sweep: a table over seeds, and at its end the report of all runs.
+//! The results of a sweep: a table over seeds, and at its end the report of all runs.
 
 use super::progress::Progress;
 use super::runs::PlannedRun;
@@ -13,9 +13,9 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// What the runs say over seeds, and those that have said anything: of all or, while some are still made, of those that have
-/// `ended`, by their places. Those that have failed are taken in: of a method whose runs fail, the mean of the others alone would
-/// say too much.
+/// What the runs say over seeds, and those that have said anything: of all or, while some are still
+/// made, of those that have `ended`, by their places. Those that have failed are taken in: of a
+/// method whose runs fail, the mean of the others alone would say too much.
 ///
 /// # Errors
 /// When what a run has written cannot be read.
@@ -65,11 +65,13 @@ fn recipe(run: &PlannedRun) -> Result<Value> {
 /// A run that the report shows.
 pub struct Shown {
     dir: PathBuf,
-    /// By what the table has told its group. What that is compared with is told by its place among those that are shown.
+    /// By what the table has told its group. What that is compared with is told by its place among
+    /// those that are shown.
     planned: Planned,
 }
 
-/// What a run's group is compared with, by its place among these runs: what the file says, else the sweep's first group.
+/// What a run's group is compared with, by its place among these runs: what the file says, else the
+/// sweep's first group.
 fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
     let group = run.control.as_deref().unwrap_or(first);
     match among.iter().position(|other| other.group == group) {
@@ -95,8 +97,8 @@ pub fn write_tables_so_far(runs: &[PlannedRun], progress: &Progress, out: &Path,
 /// How many directories deep a run is looked for in a sweep's: a sweep has an axis for each.
 const DEEPEST: usize = 6;
 
-/// A run in a sweep's directory that is none of the sweep's, if there is one: of another sweep's, or of values that an axis had
-/// before.
+/// A run in a sweep's directory that is none of the sweep's, if there is one: of another sweep's,
+/// or of values that an axis had before.
 ///
 /// # Errors
 /// When a directory cannot be read.
@@ -126,7 +128,7 @@ pub fn table_file(out: &Path) -> PathBuf {
 /// Writes table.json and table.md.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn write_tables(out: &Path, title: &str, summary: &Summary) -> Result<()> {
     make_directory(out)?;
     write_json(&table_file(out), summary)?;
@@ -142,7 +144,7 @@ fn report_file(out: &Path) -> PathBuf {
 /// Removes a report of fewer runs than there are now.
 ///
 /// # Errors
-/// What the operating system says.
+/// The operating system's error.
 pub fn remove_report(out: &Path) -> Result<()> {
     Ok(remove(&report_file(out))?)
 }

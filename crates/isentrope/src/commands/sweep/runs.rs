@@ -5,7 +5,7 @@ use crate::recipe::{self, Node};
 use anyhow::{Context, Result, anyhow, bail};
 use isentrope_lab::recipes::deciding;
 use isentrope_settings::{Shape, differences};
-use isentrope_train::run::{Existing, Place};
+use isentrope_train::run::{Existing, RunLocation};
 use isentrope_train::trainer::TrainingRecipe;
 use isentrope_train::{rl, sft};
 use serde_json::Value;
@@ -17,21 +17,22 @@ const MOST: usize = 10_000;
 
 /// A run that is to be made, or a model that runs begin with.
 pub struct PlannedRun {
-    /// What it is called: its directory in the sweep's.
+    /// Its name: the path of its directory in the sweep's.
     pub name: String,
-    /// The same without the seed: runs of one name differ in nothing else.
+    /// Its name without the seed: runs of one group differ in nothing else.
     pub group: String,
     /// The group that its own is compared with; none where the file does not say.
     pub control: Option<String>,
     pub command: Training,
-    /// Where it is kept, and its whole recipe.
-    pub place: Place,
+    /// Its directory and its whole recipe.
+    pub place: RunLocation,
     pub steps: u64,
     /// The place of the model among the runs that must be there before this one.
     pub needs: Option<usize>,
     /// Whether it is a model that others begin with.
     pub is_model: bool,
-    /// The place of its seed among the seeds. Those of the first begin first, so that a sweep which is ended early can compare.
+    /// The place of its seed among the seeds. Those of the first begin first, so that a sweep which
+    /// is ended early can compare.
     pub round: usize,
 }
 
@@ -224,7 +225,7 @@ fn plan<R: TrainingRecipe>(
     dir.to_str().with_context(|| format!("{}: is not UTF-8, which recipes are", dir.display()))?;
     recipe.run_mut().out = Some(dir.clone());
     recipe.resolve()?;
-    let place = Place {
+    let place = RunLocation {
         dir,
         existing: Existing::Resume,
         source: base.to_owned(),
@@ -259,15 +260,16 @@ fn refuse_the_same(runs: &[PlannedRun]) -> Result<()> {
     Ok(())
 }
 
-/// How the recipe of a run differs from the values that a run there was begun with, which has made so many steps. It may be made
-/// longer, or end sooner than was meant: what it has made is the same, as long as the learning rate does not depend on its end.
+/// How the recipe of a run differs from the values that a run there was begun with, which has made
+/// so many steps. It may be made longer, or end sooner than was meant: what it has made is the
+/// same, as long as the learning rate does not depend on its end.
 pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     let mut before = before.clone();
     isentrope_settings::complete(&mut before, &run.place.defaults);
     let mut before = deciding(&before);
     let mut now = deciding(run.recipe());
-    // A model that is made first is the sweep's own, wherever its directory is by now: that it has the same weights is seen to by
-    // their hashes.
+    // A model that is made first is the sweep's own, wherever its directory is by now: that it has
+    // the same weights is seen to by their hashes.
     if run.needs.is_some() {
         for recipe in [&mut before, &mut now] {
             recipe.pointer_mut("/model/path").map(Value::take);
@@ -277,7 +279,7 @@ pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
     if let Some(steps) = before.pointer_mut("/run/steps").filter(|_| may_differ) {
         *steps = run.steps.into();
     }
-    // Where the recipe names no day, the run has taken the one that it began on.
+    // If the recipe names no day, the run has the day on which it began.
     if now.pointer("/data/date").is_some_and(Value::is_null)
         && let Some(date) = before.pointer_mut("/data/date")
     {
@@ -295,7 +297,7 @@ fn has_rate_by_end(tables: &Value) -> bool {
     tables.iter().any(|(key, value)| key == "schedule" && is_by_end(value) || has_rate_by_end(value))
 }
 
-/// What is wrong with recipes: the same problem of many runs is one.
+/// Problems of recipes. The same problem of many runs is reported once.
 #[derive(Default)]
 pub struct Problems(Vec<(String, String, usize)>);
 

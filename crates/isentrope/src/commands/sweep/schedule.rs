@@ -31,24 +31,25 @@ pub struct Schedule {
     pub jobs: usize,
     /// The threads of all together, and the memory of those on one device.
     pub machine: Share,
-    /// Where they compute: the devices that they take in turn, or one alone, which each finds by itself if none was named to
-    /// the sweep.
+    /// Where they compute: the devices that they take in turn, or one alone, which each finds by
+    /// itself if none was named to the sweep.
     pub devices: Vec<Option<Wanted>>,
     /// Whether one that fails ends the sweep.
     pub fail_fast: bool,
 }
 
 impl Schedule {
-    /// What each gets while as many go on as may.
+    /// A run's share while as many run as may.
     pub fn least_share(&self) -> Share {
         let Share { threads, memory } = self.machine;
         let on_one = self.jobs.div_ceil(self.devices.len());
         Share { threads: (threads / self.jobs).max(1), memory: memory / on_one }
     }
 
-    /// The place of the device on which fewest runs are under way, given those on which there are some, and how many have failed
-    /// on each since one was done there. A device that fails again and again would have all that is left: it gets nothing while
-    /// another does not, and what is too much for the others waits.
+    /// The place of the device on which fewest runs are under way, given those on which there are
+    /// some, and how many have failed on each since one was done there. A device that fails again
+    /// and again would have all that is left: it gets nothing while another does not, and what is
+    /// too much for the others waits.
     fn free_device(&self, taken: impl Iterator<Item = usize>, failures: &[usize]) -> Option<usize> {
         let mut runs = vec![0; self.devices.len()];
         taken.for_each(|device| runs[device] += 1);
@@ -58,8 +59,9 @@ impl Schedule {
         (0..runs.len()).filter(may).min_by_key(|&device| runs[device])
     }
 
-    /// What the next run gets, of which so many are ready: its part of the threads that are free, so that the last runs, or a
-    /// model that all others wait for, have those of the runs that are not there.
+    /// What the next run gets, of which so many are ready: its part of the threads that are free,
+    /// so that the last runs, or a model that all others wait for, have those of the runs that are
+    /// not there.
     fn share(&self, under_way: &[Running], ready: usize) -> Share {
         let used: usize = under_way.iter().map(|run| run.share.threads).sum();
         let starting = ready.min(self.jobs - under_way.len()).max(1);
@@ -82,8 +84,9 @@ struct Running {
     device: usize,
 }
 
-/// Makes all runs that are not done. Ends when they are, or once those that were running have wound up because the sweep was
-/// asked to end. `has_ended` is called when a run has come to its end and there are others; what it fails with is a warning.
+/// Makes all runs that are not done. Ends when they are, or once those that were running have wound
+/// up because the sweep was asked to end. `has_ended` is called when a run has come to its end and
+/// there are others; what it fails with is a warning.
 ///
 /// # Errors
 /// When a process cannot be watched. Runs that fail are kept in `progress`.
@@ -227,7 +230,8 @@ fn said(
     }
 }
 
-/// What is shown meanwhile: a live line for each run and one for all, above them a line for each that has ended.
+/// The display: a live line for each run and one for all, above them a line for each that has
+/// ended.
 struct Screen {
     all: MultiProgress,
     summary: ProgressBar,

@@ -1,4 +1,4 @@
-//! What has been made of a run, from its directory.
+//! How far a run is, from its directory.
 
 use super::runs::{PlannedRun, changes};
 use anyhow::{Context, Result, bail};
@@ -22,7 +22,8 @@ pub enum State {
 /// How far a run has got, and whether what is there was made from the recipe as it is now.
 ///
 /// # Errors
-/// When it was made with other settings, which are named; when its checkpoints are gone before it was done.
+/// When it was made with other settings, which are named; when its checkpoints are gone before it
+/// was done.
 pub fn state(run: &PlannedRun) -> Result<State> {
     let recorded = run.place.recorded()?;
     let checkpoints = names(&run.dir().join("checkpoints"))?;
@@ -38,8 +39,8 @@ pub fn state(run: &PlannedRun) -> Result<State> {
             changes.join(", ")
         );
     }
-    // A kill may have come after the last step's numbers and before its checkpoint. Checkpoints that were all removed to save
-    // space are no loss, unless others begin with them.
+    // A kill may have come after the last step's numbers and before its checkpoint. Checkpoints
+    // that were all removed to save space are no loss, unless others begin with them.
     let is_saved = run.last_checkpoint().exists() || checkpoints.is_empty() && !run.is_model;
     if recorded >= run.steps && is_saved {
         return Ok(State::Done);
@@ -54,16 +55,16 @@ pub fn state(run: &PlannedRun) -> Result<State> {
 /// How fast a run goes, from its timings as they are written.
 pub struct Pace {
     path: PathBuf,
-    /// What has been read of the file.
+    /// The bytes of the file that were read.
     offset: u64,
     /// The last step that is there.
     pub step: u64,
-    /// Of all steps there, their evaluations included.
+    /// The seconds of all recorded steps, their evaluations included.
     pub seconds: f64,
 }
 
 impl Pace {
-    /// Of a run directory, nothing of which has been read.
+    /// Reads a run directory from its start.
     pub fn new(dir: &Path) -> Self {
         Self { path: dir.join(TIMINGS), offset: 0, step: 0, seconds: 0.0 }
     }

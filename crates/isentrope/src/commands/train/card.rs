@@ -1,5 +1,5 @@
-//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many bytes everything takes, and
-//! data sheets how long a step takes at least.
+//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many
+//! bytes everything takes, and data sheets how long a step takes at least.
 
 use anyhow::{Result, anyhow};
 use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};
@@ -7,15 +7,15 @@ use isentrope_train::estimate::Peak;
 use isentrope_train::trainer::{Prepared, Trainer};
 use std::sync::Arc;
 
-/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB, and a run takes nine tenths of
-/// it unless `memory.budget_gib` says.
+/// The memory of a GPU that is planned for. What is sold as 80 GB has a little less than 80 GiB,
+/// and a run takes nine tenths of it unless `memory.budget_gib` says.
 #[derive(Clone, Debug)]
 pub struct Card {
-    /// What it is called.
+    /// Its name.
     name: String,
     /// In bytes.
     memory: usize,
-    /// Those that have so much, or the one that was named.
+    /// The GPUs with this memory, or the one that was named.
     sheets: Vec<&'static DataSheet>,
 }
 
@@ -24,7 +24,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 const MOST: f64 = 1e6;
 
 impl Card {
-    /// What `--gpu-memory` says.
+    /// A GPU with this memory, as `--gpu-memory` gives it.
     ///
     /// # Errors
     /// When it is none.
@@ -41,7 +41,7 @@ impl Card {
         }
     }
 
-    /// What `--gpu` names.
+    /// The GPU that `--gpu` names.
     ///
     /// # Errors
     /// When it is not known, with those that are.
@@ -55,8 +55,8 @@ impl Card {
         Ok(Self { name, memory, sheets: vec![sheet] })
     }
 
-    /// Plans of a run with either type of numbers, a line each, and how long a step takes at least on GPUs that are known.
-    /// Beside them, why it fits with neither.
+    /// Plans of a run with either type of numbers, a line each, and how long a step takes at least
+    /// on GPUs that are known. Beside them, why it fits with neither.
     pub fn plans<T: Trainer>(&self, prepared: &Prepared<T>) -> (String, Result<()>) {
         let memory = self.memory;
         let (mut text, mut fits, mut last) = (String::new(), false, String::new());
@@ -87,7 +87,7 @@ impl Card {
     }
 }
 
-/// What a data sheet says of products and of memory.
+/// A data sheet's peaks of products and of memory.
 pub fn peak(sheet: &DataSheet, dtype: Dtype) -> Peak {
     let flops = match dtype {
         Dtype::Bf16 => sheet.bf16,
@@ -96,7 +96,7 @@ pub fn peak(sheet: &DataSheet, dtype: Dtype) -> Peak {
     Peak { flops, bandwidth: sheet.bandwidth }
 }
 
-/// What is said before the time at which a GPU would be at its limit.
+/// The words before the least time of a step on a GPU.
 pub fn at_peak(sheet: &DataSheet) -> String {
     let DataSheet { name, bf16, f32, bandwidth, source, .. } = sheet;
     format!(

@@ -9,12 +9,14 @@ const TRL_SFT: &str = include_str!("names/trl_sft.txt");
 const TRL_SCRIPTS: &str = include_str!("names/trl_scripts.txt");
 const VERL_PPO: &str = include_str!("names/verl_ppo.txt");
 
-fn rl() -> Shape {
-    Shape::of::<rl::Recipe>()
+fn rl() -> &'static Shape {
+    static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<rl::Recipe>);
+    &SHAPE
 }
 
-fn sft() -> Shape {
-    Shape::of::<sft::Recipe>()
+fn sft() -> &'static Shape {
+    static SHAPE: LazyLock<Shape> = LazyLock::new(Shape::of::<sft::Recipe>);
+    &SHAPE
 }
 
 /// What a recipe of nothing but this is told.
@@ -58,10 +60,10 @@ fn every_setting_of_trl_and_verl_is_answered() {
     ] {
         let unanswered: Vec<&str> = names(list)
             .filter(|name| {
-                let told = told(&format!("{} = 1", as_toml(name)), &shape);
+                let told = told(&format!("{} = 1", as_toml(name)), shape);
                 let last = name.rsplit('.').next().unwrap();
                 let of_the_name = format!("{last}`?");
-                !(has_key(&shape, name)
+                !(has_key(shape, name)
                     || told.contains("here it is `")
                     || told.contains("; absent here, because ")
                     || told.contains("which recipes for `isentrope")
@@ -74,10 +76,10 @@ fn every_setting_of_trl_and_verl_is_answered() {
 
 #[test]
 fn every_key_named_is_a_recipes() {
-    for Foreign { names, key, .. } in keys::FOREIGN {
-        assert!(has_key(&rl(), key) || has_key(&sft(), key), "{key}");
-        for name in *names {
-            assert!(!has_key(&rl(), name) && !has_key(&sft(), name), "{name} is a key of recipes");
+    for ForeignKey { names, key, .. } in &NAMES.keys {
+        assert!(has_key(rl(), key) || has_key(sft(), key), "{key}");
+        for name in &names.0 {
+            assert!(!has_key(rl(), name) && !has_key(sft(), name), "{name} is a key of recipes");
         }
     }
 }
@@ -89,17 +91,17 @@ fn example(name: &str) -> String {
 
 #[test]
 fn every_entry_is_what_its_own_name_gets() {
-    for Foreign { names, key, difference } in keys::FOREIGN {
-        let shape = if has_key(&rl(), key) { rl() } else { sft() };
-        for name in *names {
-            let hint = hint_of(&example(name), &shape).unwrap();
+    for ForeignKey { names, key, but } in &NAMES.keys {
+        let shape = if has_key(rl(), key) { rl() } else { sft() };
+        for name in &names.0 {
+            let hint = hint_of(&example(name), shape).unwrap();
             assert!(hint.starts_with(&format!("; here it is `{key}`")), "{name}: {hint}");
-            assert!(hint.ends_with(difference), "{name}: {hint}");
+            assert!(hint.ends_with(but), "{name}: {hint}");
         }
     }
-    for absent::Absent { names, reason } in absent::ABSENT {
-        for name in names.split(' ').filter(|name| !name.is_empty()) {
-            let hint = hint_of(&example(name), &rl()).unwrap();
+    for Absent { names, reason } in &NAMES.absent {
+        for name in &names.0 {
+            let hint = hint_of(&example(name), rl()).unwrap();
             assert_eq!(hint, format!("; absent here, because {reason}"), "{name}");
         }
     }
@@ -137,40 +139,37 @@ fn the_longest_name_is_meant() {
         ("critic.megatron.dtype", "there is no value model"),
         ("gradient_accumulation_steps", "`update.prompts`, of which it is a factor"),
     ] {
-        let told = hint_of(path, &rl()).unwrap();
+        let told = hint_of(path, rl()).unwrap();
         assert!(told.contains(hint), "{path}: {told}");
     }
-    assert!(hint_of("gradient_accumulation_steps", &sft()).unwrap().contains("`sft.batch`, of which"));
+    assert!(hint_of("gradient_accumulation_steps", sft()).unwrap().contains("`sft.batch`, of which"));
 }
 
 #[test]
 fn what_is_absent_is_no_key_of_recipes() {
     let mut ours = Vec::new();
-    leaves(&rl(), &mut ours);
-    leaves(&sft(), &mut ours);
+    leaves(rl(), &mut ours);
+    leaves(sft(), &mut ours);
     // Another thing of the same name.
     let others = ["dtype"];
     for name in ours.iter().filter(|name| !others.contains(&name.as_str())) {
-        assert_eq!(
-            absent::best(name),
-            None,
-            "`{name}` is a key of recipes now: take it out of the absent ones"
-        );
+        assert_eq!(absent(name), None, "`{name}` is a key of recipes now: take it out of the absent ones");
     }
 }
 
 #[test]
 fn what_stands_for_a_value_is_a_recipe() {
-    for entry in values::FOREIGN {
+    for entry in &NAMES.values {
         let recipe: String = entry.here.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
-        assert_eq!(told(&format!("model.path = \"m\"\n{recipe}"), &rl()), "");
-        assert!(!entry.here.is_empty() || !entry.note.is_empty(), "{:?}", entry.values);
-        for key in entry.keys {
-            let is_own = has_key(&rl(), key);
-            for value in entry.values {
-                let path = if is_own { (*key).to_owned() } else { format!("trainer.{key}") };
-                let told = told(&format!("{path} = {value:?}"), &rl());
-                // A value that is ours too, or that an earlier entry answers, is answered all the same.
+        assert_eq!(told(&format!("model.path = \"m\"\n{recipe}"), rl()), "");
+        assert!(!entry.here.is_empty() || !entry.note.is_empty(), "{:?}", entry.values.0);
+        for key in &entry.at.0 {
+            let is_own = has_key(rl(), key);
+            for value in &entry.values.0 {
+                let path = if is_own { key.clone() } else { format!("trainer.{key}") };
+                let told = told(&format!("{path} = {value:?}"), rl());
+                // A value that is ours too, or that an earlier entry answers, is answered all the
+                // same.
                 assert!(!told.contains("did you mean"), "{told}");
                 assert!(is_own || told.contains("here"), "{told}");
             }
@@ -269,7 +268,7 @@ fn values_of_other_trainers_are_translated() {
         ("device.dtype = \"bfloat16\"", "here it is `device.dtype = \"bf16\"`"),
         ("checkpoint.dtype = \"bf16\"", "here it is `checkpoint.dtype = \"bfloat16\"`"),
     ] {
-        let told = told(text, &rl());
+        let told = told(text, rl());
         assert!(told.contains(message), "{text}: {told}");
     }
 }
@@ -279,10 +278,13 @@ fn what_is_absent_says_why() {
     for (text, reason) in [
         ("lora_r = 16", "`lora_r`; absent here, because all weights are trained, without adapters"),
         ("[peft_config]\nr = 8", "`peft_config`; absent here, because all weights are trained"),
-        ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/trackers.md"),
+        ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/guides/train.md"),
         ("use_vllm = true", "the program samples itself"),
         ("fp16 = true", "or on a GPU as bfloat16: device.dtype"),
-        ("trainer.nnodes = 2", "processes and machines come from mpirun or srun: docs/distributed.md"),
+        (
+            "trainer.nnodes = 2",
+            "processes and machines come from mpirun or srun: docs/guides/several-machines.md",
+        ),
         ("algorithm.gamma = 1.0", "there is no value model"),
         ("[critic]\noptim.lr = 1e-5", "`critic`; absent here, because there is no value model"),
         (
@@ -290,7 +292,7 @@ fn what_is_absent_says_why() {
             "absent here, because sampled log-probs are",
         ),
     ] {
-        let told = told(text, &rl());
+        let told = told(text, rl());
         assert!(told.contains(reason), "{text}: {told}");
     }
 }
@@ -308,7 +310,7 @@ fn a_misspelt_key_of_the_table_comes_before_the_same_name_elsewhere() {
              entropy_bonus, entropy_mask_fraction, loss, reference_kl",
         ),
     ] {
-        let told = told(text, &rl());
+        let told = told(text, rl());
         assert!(told.lines().next().unwrap().ends_with(hint), "{text}: {told}");
     }
 }
@@ -316,20 +318,20 @@ fn a_misspelt_key_of_the_table_comes_before_the_same_name_elsewhere() {
 #[test]
 fn removed_keys_are_no_keys_of_recipes() {
     for (key, _) in REMOVED {
-        assert!(!has_key(&rl(), key) && !has_key(&sft(), key), "{key}");
-        assert!(hint_of(key, &rl()).is_some());
+        assert!(!has_key(rl(), key) && !has_key(sft(), key), "{key}");
+        assert!(hint_of(key, rl()).is_some());
     }
 }
 
 #[test]
 fn of_two_keys_the_commands_own_is_named() {
-    assert_eq!(hint_of("data.train_batch_size", &rl()).unwrap(), "; here it is `rollout.prompts`");
-    assert_eq!(hint_of("data.train_batch_size", &sft()).unwrap(), "; here it is `sft.batch`");
+    assert_eq!(hint_of("data.train_batch_size", rl()).unwrap(), "; here it is `rollout.prompts`");
+    assert_eq!(hint_of("data.train_batch_size", sft()).unwrap(), "; here it is `sft.batch`");
     assert_eq!(
-        hint_of("max_seq_length", &rl()).unwrap(),
+        hint_of("max_seq_length", rl()).unwrap(),
         "; here it is `sft.max_tokens` in recipes for `isentrope sft`, which leaves longer examples out and never \
          cuts them"
     );
-    assert_eq!(hint_of("rollout", &sft()).unwrap(), ", which recipes for `isentrope train` have");
-    assert_eq!(hint_of("xlr", &rl()), None);
+    assert_eq!(hint_of("rollout", sft()).unwrap(), ", which recipes for `isentrope train` have");
+    assert_eq!(hint_of("xlr", rl()), None);
 }

@@ -1,4 +1,4 @@
-//! What is refused, and the words for it.
+//! Recipes that are refused, and the messages.
 
 use super::load_text;
 use super::settings::Settings;

@@ -1,6 +1,8 @@
-//! Recipes of invented settings that use everything the machinery supports, and the checks for real ones.
+//! Recipes of invented settings that use everything the machinery supports, and the checks for real
+//! ones.
 
 mod errors;
+mod refusals;
 mod round_trip;
 mod settings;
 
@@ -24,8 +26,8 @@ fn load_text<T: DeserializeOwned + JsonSchema>(text: &str, sets: &[&str]) -> Res
     load(&path, &sets).map_err(|e| anyhow::anyhow!(e.to_string().replace(&*path.to_string_lossy(), "x.toml")))
 }
 
-/// Asserts what a type of settings must satisfy: the recipe of its defaults gives the defaults back, and a table that
-/// is there but empty means the same as one that is not.
+/// Asserts what a type of settings must satisfy: the recipe of its defaults gives the defaults
+/// back, and a table that is there but empty means the same as one that is not.
 fn assert_sound<T: Serialize + DeserializeOwned + JsonSchema + Default>() {
     let defaults = render(&T::default());
     let again: T = load_text(&defaults, &[]).unwrap();
@@ -109,7 +111,9 @@ fn documentation_is_current() {
         ("Supervised fine-tuning only", sft),
     ];
     let text = chapters.map(|(title, tables)| format!("\n## {title}\n{}", tables.concat())).concat();
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipe.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let reference = docs.join("reference/recipe.md");
+    let file = if reference.exists() { reference } else { docs.join("recipe.md") };
     assert_current(&file, &format!("{INTRODUCTION}{text}"));
 }
 

@@ -1,4 +1,4 @@
-//! What is loaded, and what is printed.
+//! Loading and printing agree.
 
 use super::settings::{
     Aggregation, Auto, Covariance, Evaluation, Judge, Kl, KlCov, Limit, Member, OneJudge, Panel, Program,

@@ -16,7 +16,7 @@ pub struct Settings {
     ///
     /// Another seed is another run.
     pub seed: u64,
-    /// Where the run goes.
+    /// The run's directory.
     pub output: Option<PathBuf>,
     /// Text after each prompt.
     pub suffix: String,

@@ -21,7 +21,7 @@ fn covered(n: usize, decay: f64, correlation: f64) -> [u32; 3] {
     covered
 }
 
-/// docs/law.md has these numbers.
+/// docs/concepts/entropy.md has these numbers.
 #[test]
 #[ignore = "deep: 8000 bootstraps"]
 fn intervals_cover_the_planted_law_in_95_of_100_runs() {
@@ -55,10 +55,10 @@ fn intervals_cover_the_planted_law_in_95_of_100_runs() {
     }
 }
 
-/// The table of docs/law.md. Takes a minute: `cargo test --workspace --test lab -- --ignored
+/// The table of docs/concepts/entropy.md. Takes a minute: `cargo test --workspace --test lab -- --ignored
 /// --nocapture coverage`.
 #[test]
-#[ignore = "deep: prints the tables of docs/law.md"]
+#[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
 fn coverage_at_other_lengths_and_correlations() {
     for n in [8, 12, 25, 60] {
         for correlation in [0.0, 0.3, 0.6, 0.8] {
@@ -98,9 +98,9 @@ fn runs_of_one_law_are_not_told_apart() {
     }
 }
 
-/// The table of docs/law.md.
+/// The table of docs/concepts/entropy.md.
 #[test]
-#[ignore = "deep: prints the tables of docs/law.md"]
+#[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
 fn coverage_of_the_test_of_one_law() {
     for (runs, n) in [(3, 9), (3, 15), (3, 30), (6, 15)] {
         for correlation in [0.0, 0.3, 0.6, 0.8] {

@@ -31,7 +31,7 @@ fn leap(seed: u64, before: usize, step: f64) -> Vec<Point> {
     })
 }
 
-/// docs/law.md has these numbers, of more runs.
+/// docs/concepts/entropy.md has these numbers, of more runs.
 #[test]
 #[ignore = "deep: 2000 planted runs, asked after every evaluation"]
 fn whole_runs_that_obey_the_law_hardly_ever_raise_an_alarm() {
@@ -54,9 +54,9 @@ fn steps_are_found_the_sooner_the_larger() {
     }
 }
 
-/// The tables of docs/law.md: `cargo test --workspace --test lab -- --ignored --nocapture alarms`.
+/// The tables of docs/concepts/entropy.md: `cargo test --workspace --test lab -- --ignored --nocapture alarms`.
 #[test]
-#[ignore = "deep: prints the tables of docs/law.md"]
+#[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
 fn alarms_at_other_lengths_and_correlations() {
     for (n, decay) in [(15, 4.0), (30, 4.0), (30, 1.0), (60, 4.0)] {
         let counts = [0.0, 0.3, 0.5, 0.6, 0.8].map(|c| count(1000, |seed| lawful(seed, n, decay, c, 0.015)));

@@ -1,5 +1,5 @@
-//! PRIME's part of a step (docs/prime.md): the process model learns from the rollout and scores it, and its scores become
-//! advantages of tokens.
+//! PRIME's part of a step (docs/concepts/entropy.md): the process model learns from the rollout and
+//! scores it, and its scores become advantages of tokens.
 
 mod settings;
 
@@ -15,16 +15,15 @@ use crate::metrics::Metrics;
 use crate::observer::{Phase, Progress};
 use crate::process_model::ProcessBatch;
 use crate::trainer::LearnContext;
-use isentrope_kernels::Backend;
-use isentrope_lab::tokens::Advantages;
 use isentrope_model::Model;
 use isentrope_objective::{Discernment, Estimator, Scored, prime_advantages};
 use isentrope_reward::Verdict;
 use isentrope_rollout::Response;
+use isentrope_run::tokens::Advantages;
 
-/// What phi learns from in a step.
+/// The responses that phi learns from in a step.
 struct Rollout<'a> {
-    /// What is judged and compared.
+    /// The responses that are judged and compared.
     responses: Vec<Compared<'a>>,
     batch: ProcessBatch,
 }
@@ -37,10 +36,10 @@ struct Rollout<'a> {
 ///
 /// # Panics
 /// When the context has no process model or no reference.
-pub(super) fn advantages<B: Backend>(
+pub(super) fn advantages(
     recipe: &Recipe,
     groups: &[Group],
-    context: &mut LearnContext<'_, B>,
+    context: &mut LearnContext<'_>,
 ) -> Result<Vec<Vec<Option<Advantages>>>> {
     let LearnContext { step, process_model, reference, record, observer, .. } = context;
     let phi = process_model.as_deref_mut().expect("PRIME is made ready with a process model");
@@ -95,23 +94,18 @@ fn is_correct(response: &Response) -> bool {
     response.judgement.verdict == Verdict::Correct
 }
 
-/// What came of the process model's updates.
+/// The results of the process model's updates.
 struct Learnt {
-    /// The places of the responses that it has learnt from, and their log-ratios before it had: what it says of what it has not
-    /// seen.
+    /// The places of the responses that it has learnt from, and their log-ratios before it had:
+    /// what it says of what it has not seen.
     seen: Vec<(usize, Vec<f64>)>,
-    /// Of each update, the norm of its gradient.
+    /// The norm of each update's gradient.
     norms: Vec<f64>,
 }
 
 impl<'a> Rollout<'a> {
     /// The responses that are compared, with what the reference says of them.
-    fn new<B: Backend>(
-        groups: &'a [Group],
-        reference: &Model<B>,
-        phi: &Learner<B>,
-        temperature: f32,
-    ) -> Result<Self> {
+    fn new(groups: &'a [Group], reference: &Model, phi: &Learner, temperature: f32) -> Result<Self> {
         let responses: Vec<_> = compared(Estimator::Prime, groups).collect();
         let parts = responses
             .iter()
@@ -120,8 +114,9 @@ impl<'a> Rollout<'a> {
         Ok(Self { responses, batch })
     }
 
-    /// One update of the process model per minibatch. It learns from the responses that the policy learns from.
-    fn learn<B: Backend>(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner<B>) -> Result<Learnt> {
+    /// One update of the process model per minibatch. It learns from the responses that the policy
+    /// learns from.
+    fn learn(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner) -> Result<Learnt> {
         let mut learnt = Learnt { seen: Vec::new(), norms: Vec::new() };
         let learns =
             |place: &usize| !is_masked(self.responses[*place].response, recipe.reward.mask_truncated);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// PRIME, for `objective.advantage = "prime"`: a second model, the process model phi, which begins as the policy does, gives each
-/// token of a response a reward (docs/prime.md).
+/// token of a response a reward (docs/concepts/entropy.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrimeSettings {

@@ -169,7 +169,7 @@ fn what_prime_cannot_do_is_refused_by_key() {
         change(&mut recipe.prime);
         let error = recipe.check().unwrap_err().to_string();
         assert!(error.starts_with(key) && error.contains(part), "{error}");
-        // Where there is no process model, only ranges are looked at, and the table has no effect.
+        // Without a process model only ranges are checked, and the table has no effect.
         recipe.objective.advantage = isentrope_objective::Estimator::Grpo;
         let [said] = &recipe.warnings()[..] else { panic!("one warning is due") };
         assert!(said.contains("prime has no effect: objective.advantage is not"), "{said}");

@@ -13,7 +13,7 @@ fn saved(dir: &Path, group: &Value) -> CheckpointStore {
     let store = CheckpointStore::new(dir.to_owned(), Checkpoints::default());
     let checkpoint = store.path(3);
     fs::create_dir_all(checkpoint.join("trainer")).unwrap();
-    let optimizer = optimizer::Progress::default();
+    let optimizer = optimizer::UpdateCounts::default();
     let (first, last) = (Vec::new(), Vec::new());
     let state = RunState {
         step: 3,
@@ -62,7 +62,7 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
 }
 
 /// A learner after an update, or before it, in a world of its own or with others.
-fn learner(ranks: &Ranks) -> Learner<Cpu> {
+fn learner(ranks: &Ranks) -> Learner {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
     let optimizer = Optimizer::new(&model, settings::Optimizer::default(), ranks).unwrap();
@@ -96,7 +96,7 @@ fn contents(dir: &Path) -> BTreeMap<String, Vec<u8>> {
 fn ranks_write_the_files_of_one_and_go_on_from_them() {
     let parent = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
-    let state = |learner: &Learner<Cpu>, step| RunState {
+    let state = |learner: &Learner, step| RunState {
         step,
         optimizer: learner.optimizer.progress,
         process_optimizer: None,
@@ -116,7 +116,7 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
         let settings = Checkpoints { dtype: Dtype::Bfloat16, ..Checkpoints::default() };
         CheckpointStore { max_file_bytes: 6000, ..CheckpointStore::new(dir, settings) }
     };
-    let save = |store: &CheckpointStore, learner: &mut Learner<Cpu>, step| {
+    let save = |store: &CheckpointStore, learner: &mut Learner, step| {
         let state = state(learner, step);
         let mut learners = Learners { policy: learner, process_model: None };
         store.save(&mut learners, &source, &state).unwrap();
@@ -133,7 +133,8 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
             learner.accumulate_weighted(&sequences, 1.0, &weights).unwrap();
             assert!(learner.step(1e-3).unwrap().is_finite());
             save(&store, &mut learner, 1);
-            // A gradient whose memory is somebody else's is not asked for by a rank that has all moments.
+            // A gradient whose memory is somebody else's is not asked for by a rank that has all
+            // moments.
             learner.lend_gradient();
             save(&lent, &mut learner, 1);
             assert_eq!(learner.has_gradient(), count > 1);
@@ -149,7 +150,7 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     for count in [2, 4, 16] {
         assert!(contents(&store(count.to_string()).path(1)) == alone, "{count} ranks");
     }
-    // What eight ranks read is what four have written.
+    // Eight ranks read what four have written.
     let store = store("4".into());
     on_ranks(8, |ranks| {
         let found = store.latest::<()>(ranks, &mut |said| panic!("{said}")).unwrap().unwrap();

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use isentrope_evaluation::EvaluationSet;
 use isentrope_files::{AtomicFile, open_regular, partial};
-use isentrope_lab::tokens::InitialState;
 use isentrope_rollout::Response;
+use isentrope_run::tokens::InitialState;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -44,11 +44,12 @@ impl StatesFile {
     }
 }
 
-/// Gives `each` every response of a file, for a model with so many different tokens and a context of so many.
+/// Gives `each` every response of a file, for a model with so many different tokens and a context
+/// of so many.
 ///
 /// # Errors
-/// [`Invalid`](isentrope_evaluation::Error::Invalid) naming the first line that is no response for this model; what `each`
-/// returns.
+/// [`Invalid`](isentrope_evaluation::Error::Invalid) naming the first line that is no response for
+/// this model; what `each` returns.
 pub(super) fn read(
     path: &Path,
     (vocabulary, context): (usize, usize),

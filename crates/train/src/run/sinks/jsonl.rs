@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 /// Longest line that is read: a hundred thousand metrics.
 const MAX_LINE: u64 = 8 << 20;
 
-/// A file that gets a line per step. Numbers are the shortest that read back as the same f64, so that equal metrics are
-/// equal bytes; NaN and infinities are null.
+/// A file that gets a line per step. Numbers are the shortest that read back as the same f64, so
+/// that equal metrics are equal bytes; NaN and infinities are null.
 #[derive(Debug)]
 pub struct JsonlSink {
     path: PathBuf,
@@ -41,11 +41,12 @@ impl JsonlSink {
         Ok(Self { path, file })
     }
 
-    /// Goes on with a file after `last_step`: lines of later steps are removed, and so is a last line that was cut off.
-    /// A file that is not there is started.
+    /// Goes on with a file after `last_step`: lines of later steps are removed, and so is a last
+    /// line that was cut off. A file that is not there is started.
     ///
     /// # Errors
-    /// When the file cannot be read or written, or a line of a step that is kept is not a line of metrics.
+    /// When the file cannot be read or written, or a line of a step that is kept is not a line of
+    /// metrics.
     pub fn resume(path: impl Into<PathBuf>, last_step: u64) -> Result<Self> {
         let path = path.into();
         let mut options = File::options();
@@ -56,7 +57,8 @@ impl JsonlSink {
         Ok(Self { path, file })
     }
 
-    /// The last step that a file has a whole line of, if it has one. A file that is not there has none.
+    /// The last step that a file has a whole line of, if it has one. A file that is not there has
+    /// none.
     ///
     /// # Errors
     /// When the file cannot be read, or a line of it is not a line of metrics.
@@ -78,7 +80,8 @@ impl JsonlSink {
         self.file.write_all(&line).map_err(|e| Error::io(&self.path, e))
     }
 
-    /// Waits until all lines are on the disk, so that they are there whenever a checkpoint made later is.
+    /// Waits until all lines are on the disk, so that they are there whenever a checkpoint made
+    /// later is.
     ///
     /// # Errors
     /// When the disk fails.

@@ -1,4 +1,4 @@
-//! Where metrics go.
+//! The files that metrics are written to.
 
 mod jsonl;
 mod tensorboard;

@@ -1,7 +1,7 @@
 //! Metrics as TensorBoard's event files.
 //!
-//! An event file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h), each an `Event` message
-//! (tensorflow/core/util/event.proto) in protobuf's wire format.
+//! An event file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h), each an
+//! `Event` message (tensorflow/core/util/event.proto) in protobuf's wire format.
 
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What the names of event files start with.
+/// The prefix of the names of event files.
 const PREFIX: &str = "events.out.tfevents.";
 
 /// An event file in a run's directory. Values are single precision, as TensorBoard keeps them.
@@ -28,7 +28,8 @@ impl TensorBoardSink {
     /// When the directory or the file cannot be made.
     pub fn create(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
-        // TensorBoard reads a directory's files in the order of their names: a new one must come last.
+        // TensorBoard reads a directory's files in the order of their names: a new one must come
+        // last.
         let seconds = since_epoch().as_secs().max(latest(dir)?.map_or(0, |latest| latest + 1));
         let name = format!("{PREFIX}{seconds:010}.{}.{}", host(), std::process::id());
         let path = dir.join(name);
@@ -38,8 +39,8 @@ impl TensorBoardSink {
         Ok(sink)
     }
 
-    /// Starts another event file after a checkpoint of `last_step`; it begins with an event that makes TensorBoard forget
-    /// what earlier files say of later steps.
+    /// Starts another event file after a checkpoint of `last_step`; it begins with an event that
+    /// makes TensorBoard forget what earlier files say of later steps.
     ///
     /// # Errors
     /// As [`create`](Self::create).

@@ -1,4 +1,4 @@
-//! What a GPU is measured to do: copies, products by the kernels that compute models, launches.
+//! Measured speeds of a GPU: copies, products by the models' own kernels, launches.
 
 use super::super::{linear_speed_of, median_seconds};
 use crate::gpus::OpenGpu;
@@ -16,7 +16,7 @@ pub struct GpuSpeeds {
     name: String,
     /// Whether there is no GPU, and its work is done on the CPU.
     emulated: bool,
-    /// Of the data sheet that peaks are from, if the GPU is known.
+    /// The source of the peaks, if the GPU is known.
     data_sheet: Option<&'static str>,
     speeds: Vec<GpuSpeed>,
     /// Why there is no more.
@@ -29,7 +29,7 @@ struct GpuSpeed {
     what: String,
     value: f64,
     unit: &'static str,
-    /// What the data sheet says, in the same unit.
+    /// The data sheet's value, in the same unit.
     peak: Option<f64>,
 }
 
@@ -115,7 +115,7 @@ fn all(
     let of_f32 = tflops(linear_speed_of(&f32_backend, "f32", n, n, n, false)?);
     add(&format!("f32 products of {n}"), of_f32, "TFLOP/s", peak(|sheet| sheet.f32));
     let bf16 = Cuda::new(Arc::clone(device), Dtype::Bf16);
-    // What is added to is never left to the library.
+    // Products that add to their output are never left to the library.
     let own = tflops(linear_speed_of(&bf16, "bf16", n, n, n, true)?);
     add(&format!("bf16 products of {n}, own kernels"), own, "TFLOP/s", peak(|sheet| sheet.bf16));
     let products = bf16.examine_products(&[Layer { shape, adds: false }], shape, n);

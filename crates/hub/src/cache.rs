@@ -1,0 +1,249 @@
+//! The hub's cache on disk, in the layout of the [crate's page](crate).
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::{process, thread};
+
+use isentrope_files::{AtomicFile, Lock, lock_file};
+
+use crate::files::{self, COMPANIONS, INDEX, SINGLE};
+use crate::id::{RepoId, is_commit, is_plain_path};
+use crate::{Error, Progress, Result};
+
+/// Marks a cache for backup programs (<https://bford.info/cachedir/>).
+const CACHEDIR_TAG: &str = "Signature: 8a477f597d28d172789f06886806bc55\n";
+
+/// One repository's part of the cache. Callers have checked the names and etags they pass.
+pub(crate) struct RepoCache {
+    root: PathBuf,
+    locks: PathBuf,
+    tag: PathBuf,
+}
+
+impl RepoCache {
+    /// The repository's part of `cache`. Creates nothing.
+    pub fn new(cache: &Path, id: &RepoId) -> Self {
+        let folder = format!("{}--{}", id.kind.plural(), id.repo.replace('/', "--"));
+        Self {
+            root: cache.join(&folder),
+            locks: cache.join(".locks").join(&folder),
+            tag: cache.join("CACHEDIR.TAG"),
+        }
+    }
+
+    /// The repository's directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Directory of a commit's files.
+    pub fn snapshot(&self, commit: &str) -> PathBuf {
+        self.root.join("snapshots").join(commit)
+    }
+
+    /// Whether the cache has the commit's file with its contents.
+    pub fn has(&self, commit: &str, name: &str) -> bool {
+        self.snapshot(commit).join(name).exists()
+    }
+
+    /// Path of the complete contents with this etag.
+    pub fn blob(&self, etag: &str) -> PathBuf {
+        self.root.join("blobs").join(etag)
+    }
+
+    /// Path of the incomplete contents with this etag.
+    pub fn partial(&self, etag: &str) -> PathBuf {
+        self.root.join("blobs").join(format!("{etag}.incomplete"))
+    }
+
+    /// Takes the lock that `huggingface_hub` takes to write the contents with this etag.
+    pub fn lock(&self, etag: &str, progress: &dyn Progress) -> Result<Lock> {
+        create_dir(&self.locks)?;
+        create_dir(&self.root.join("blobs"))?;
+        if !self.tag.exists() {
+            fs::write(&self.tag, CACHEDIR_TAG).map_err(|error| Error::io(&self.tag, error))?;
+        }
+        let path = self.locks.join(format!("{etag}.lock"));
+        let lock = lock_file(&path, || {
+            progress.warn(&format!("waiting for another download to release {}", path.display()));
+        })?;
+        if let Lock::Unsupported(error) = &lock {
+            // Checksums still keep two writers from leaving a wrong file.
+            progress.warn(&format!("going on without a lock: {}: {error}", path.display()));
+        }
+        Ok(lock)
+    }
+
+    /// Makes the contents with this etag the commit's file `name`.
+    pub fn link(&self, commit: &str, name: &str, etag: &str) -> Result<()> {
+        let path = self.snapshot(commit).join(name);
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        let up = "../".repeat(2 + name.matches('/').count());
+        let target = PathBuf::from(format!("{up}blobs/{etag}"));
+        match symlink(&target, &path) {
+            // Another run may have made the same link and be reading through it.
+            Err(_) if fs::read_link(&path).is_ok_and(|present| present == target) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(&path).and_then(|()| symlink(&target, &path))
+            }
+            result => result,
+        }
+        .map_err(|error| Error::io(&path, error))
+    }
+
+    /// Records that the commit has no file `name`.
+    pub fn record_absence(&self, commit: &str, name: &str) -> Result<()> {
+        let path = self.absence(commit, name);
+        if path.exists() {
+            return Ok(());
+        }
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        File::create(&path).map(drop).map_err(|error| Error::io(&path, error))
+    }
+
+    fn absence(&self, commit: &str, name: &str) -> PathBuf {
+        self.root.join(".no_exist").join(commit).join(name)
+    }
+
+    /// Records the names of all files of the commit.
+    pub fn record_names(&self, commit: &str, names: &[String]) -> Result<()> {
+        if self.names(commit)?.as_deref() == Some(names) {
+            return Ok(());
+        }
+        let path = self.listing(commit);
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        let mut file = AtomicFile::create(&path)?;
+        // No name has a line break in it.
+        file.write(names.join("\n").as_bytes())?;
+        Ok(file.commit()?)
+    }
+
+    /// The names of all files of the commit, if recorded.
+    pub fn names(&self, commit: &str) -> Result<Option<Vec<String>>> {
+        let path = self.listing(commit);
+        match fs::read_to_string(&path) {
+            Ok(text) => {
+                let names: Vec<String> = text.lines().map(str::to_owned).collect();
+                Ok(Some(names).filter(|names| names.iter().all(|name| is_plain_path(name))))
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
+                Ok(None)
+            }
+            Err(error) => Err(Error::io(&path, error)),
+        }
+    }
+
+    fn listing(&self, commit: &str) -> PathBuf {
+        self.root.join(".files").join(commit)
+    }
+
+    /// The names of the commit's files that the cache has, sorted.
+    pub fn cached_names(&self, commit: &str) -> Result<Vec<String>> {
+        let snapshot = self.snapshot(commit);
+        let mut names = Vec::new();
+        if snapshot.is_dir() {
+            list(&snapshot, "", &mut names)?;
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Records the commit that `revision` stands for.
+    pub fn record_commit(&self, revision: &str, commit: &str) -> Result<()> {
+        if self.commit(revision)?.as_deref() == Some(commit) {
+            return Ok(());
+        }
+        let path = self.root.join("refs").join(revision);
+        create_dir(path.parent().unwrap_or(&self.root))?;
+        // Readers take every file under refs/ for a revision, so the temporary name lies outside.
+        let writer = format!("{}-{:?}", process::id(), thread::current().id());
+        let new = self.root.join(format!(".ref-{commit}-{writer}"));
+        let mut file = AtomicFile::create_as(&path, new)?;
+        file.write(commit.as_bytes())?;
+        Ok(file.commit()?)
+    }
+
+    /// The commit that `revision` stood for when last looked up.
+    pub fn commit(&self, revision: &str) -> Result<Option<String>> {
+        if is_commit(revision) {
+            return Ok(Some(revision.to_owned()));
+        }
+        let path = self.root.join("refs").join(revision);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned()).filter(|commit| is_commit(commit))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(&path, error)),
+        }
+    }
+
+    /// The snapshot of `id` if a model can be loaded from it, else the sentence part that says what
+    /// is missing.
+    pub fn complete_snapshot(&self, id: &RepoId) -> Result<Result<PathBuf, String>> {
+        let Some(commit) = self.commit(&id.revision)? else {
+            return Ok(Err(format!("revision {} is not in the cache {}", id.revision, self.root.display())));
+        };
+        Ok(match self.missing(&commit)? {
+            Some(name) => {
+                Err(format!("{name} is missing from the cache {}", self.snapshot(&commit).display()))
+            }
+            None => Ok(self.snapshot(&commit)),
+        })
+    }
+
+    /// The first missing file that loading the commit needs, weights last, as they are downloaded.
+    fn missing(&self, commit: &str) -> Result<Option<String>> {
+        if !self.has(commit, "config.json") {
+            return Ok(Some("config.json".to_owned()));
+        }
+        // Work on token ids needs no tokenizer, and some models come without.
+        if !self.has(commit, "tokenizer.json") && !self.absence(commit, "tokenizer.json").exists() {
+            return Ok(Some("tokenizer.json".to_owned()));
+        }
+        if self.has(commit, SINGLE) {
+            return Ok(None);
+        }
+        if !self.has(commit, INDEX) {
+            return Ok(Some(SINGLE.to_owned()));
+        }
+        let shards = files::shards(&self.snapshot(commit).join(INDEX))?;
+        Ok(shards.into_iter().find(|shard| !self.has(commit, shard)))
+    }
+
+    /// Whether the commit can be loaded and every companion is in the cache or known not to exist,
+    /// so that there is nothing to ask the hub.
+    pub fn is_fully_known(&self, commit: &str) -> Result<bool> {
+        let known = |name: &&str| self.has(commit, name) || self.absence(commit, name).exists();
+        Ok(COMPANIONS.iter().all(known) && self.missing(commit)?.is_none())
+    }
+}
+
+/// Appends the names of all files below `dir` that have contents.
+fn list(dir: &Path, above: &str, names: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(|error| Error::io(dir, error))? {
+        let entry = entry.map_err(|error| Error::io(dir, error))?;
+        let path = entry.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        let name = format!("{above}{name}");
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            list(&path, &format!("{name}/"), names)?;
+        } else if path.exists() {
+            names.push(name);
+        }
+    }
+    Ok(())
+}
+
+fn create_dir(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| Error::io(path, error))
+}
+
+#[cfg(unix)]
+fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, path)
+}
+
+#[cfg(windows)]
+fn symlink(target: &Path, path: &Path) -> io::Result<()> {
+    std::os::windows::fs::symlink_file(target, path)
+}

@@ -1,0 +1,142 @@
+//! Files of data sets.
+
+use crate::repository::{COMMIT, Entry, listing, more_weights, settings, weights};
+use crate::server::{Reply, Server};
+use isentrope_hub::{HubConfig, Names, dataset_files};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const TEST: &str = "main/test-00000-of-00001.jsonl";
+const TRAIN: [&str; 2] = ["main/train-00000-of-00002.jsonl", "main/train-00001-of-00002.jsonl"];
+
+fn entries() -> Vec<Entry> {
+    vec![weights(TEST), more_weights(TRAIN[0]), more_weights(TRAIN[1])]
+}
+
+/// A hub with one data set, `org/name`.
+fn hub() -> Server {
+    Server::start(|request| {
+        let revision = request.path.strip_prefix("/api/datasets/org/name/revision/");
+        if revision.is_some_and(|revision| ["main", COMMIT].contains(&revision)) {
+            return listing(&["README.md", TEST, TRAIN[0], TRAIN[1]]);
+        }
+        let name = request.path.strip_prefix(&format!("/datasets/org/name/resolve/{COMMIT}/")[..]);
+        let entries = entries();
+        let Some(entry) = entries.iter().find(|entry| name == Some(entry.name)) else {
+            return Reply::status(404);
+        };
+        let reply = Reply::ranged(request, &entry.body).header("ETag", format!("\"{}\"", entry.etag));
+        reply.header("X-Repo-Commit", COMMIT)
+    })
+}
+
+/// Fetches the files of a part of a data set, `org/name[@revision][:PART]`. Of a cache with unknown
+/// files it takes only the whole training split.
+fn fetch(config: &HubConfig, place: &str) -> Result<Vec<PathBuf>, String> {
+    let (id, part) = place.split_once(':').unwrap_or((place, "train"));
+    let select = |names: Names<'_>| {
+        let (names, is_whole) = match names {
+            Names::All(names) => (names, true),
+            Names::Cached(names) => (names, part == "train" && names.len() == 2),
+        };
+        let is_chosen = |name: &&String| name.contains(part) && name.ends_with(".jsonl");
+        let chosen: Vec<String> = names.iter().filter(is_chosen).cloned().collect();
+        match chosen.is_empty() {
+            true => Err(format!("no file is of {part:?}")),
+            false if is_whole => Ok(chosen),
+            false => Err("name the file in full".to_owned()),
+        }
+    };
+    dataset_files(config, id, &select, &()).map_err(|error| error.to_string())
+}
+
+fn says(config: &HubConfig, place: &str, parts: &[&str]) {
+    let error = fetch(config, place).unwrap_err();
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+/// The file's path in the cache.
+fn cached(cache: &Path, name: &str) -> PathBuf {
+    cache.join("datasets--org--name/snapshots").join(COMMIT).join(name)
+}
+
+#[test]
+fn the_chosen_files_are_downloaded_into_the_hubs_layout() {
+    let (server, cache) = (hub(), tempfile::tempdir().unwrap());
+    let config = settings(&server, cache.path());
+    let files = fetch(&config, "org/name:test").unwrap();
+    let root = cache.path().join("datasets--org--name");
+    assert_eq!(files, [cached(cache.path(), TEST)]);
+    assert_eq!(fs::read(&files[0]).unwrap(), entries()[0].body);
+    assert_eq!(fs::read_to_string(root.join("refs/main")).unwrap(), COMMIT);
+    assert!(server.matching("GET", TRAIN[0]).is_empty());
+
+    // A second call asks for the commit alone; offline nothing is asked.
+    let before = server.requests().len();
+    assert_eq!(fetch(&config, "org/name:test").unwrap(), files);
+    assert_eq!(server.requests().len(), before + 1);
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    assert_eq!(fetch(&offline, "org/name:test").unwrap(), files);
+    assert_eq!(fetch(&offline, &format!("org/name@{COMMIT}:test")).unwrap(), files);
+    assert_eq!(fetch(&config, &format!("org/name@{COMMIT}:test")).unwrap(), files);
+    assert_eq!(server.requests().len(), before + 1);
+}
+
+#[test]
+fn the_files_of_another_split_in_the_cache_are_not_those_that_are_meant() {
+    let (server, cache) = (hub(), tempfile::tempdir().unwrap());
+    let config = settings(&server, cache.path());
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    fetch(&config, "org/name:test").unwrap();
+    let pinned = format!("org/name@{COMMIT}:train");
+    says(&offline, &pinned, &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    says(&offline, "org/name", &[TRAIN[0], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    let train = TRAIN.map(|name| cached(cache.path(), name));
+    assert_eq!(fetch(&config, &pinned).unwrap(), train);
+    assert_eq!(fetch(&offline, &pinned).unwrap(), train);
+}
+
+#[test]
+fn some_of_the_shards_in_the_cache_are_not_all() {
+    let cache = tempfile::tempdir().unwrap();
+    let server = hub();
+    let config = settings(&server, cache.path());
+    let pinned = format!("org/name@{COMMIT}:train");
+    fetch(&config, &pinned).unwrap();
+    fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    says(&offline, &pinned, &[TRAIN[1], "is missing from the cache", "HF_HUB_OFFLINE"]);
+    assert_eq!(fetch(&config, &pinned).unwrap().len(), 2);
+
+    // Without the names of all files, as other programs leave the cache.
+    fs::remove_dir_all(cache.path().join("datasets--org--name/.files")).unwrap();
+    assert_eq!(fetch(&offline, &pinned).unwrap().len(), 2);
+    let whole = format!("@{COMMIT}:main");
+    says(&offline, &format!("org/name{whole}"), &["name the file in full", "HF_HUB_OFFLINE"]);
+    fs::remove_file(cached(cache.path(), TRAIN[1])).unwrap();
+    says(&offline, &pinned, &["name the file in full", "HF_HUB_OFFLINE"]);
+    assert_eq!(fetch(&config, &pinned).unwrap().len(), 2);
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let (server, cache) = (hub(), tempfile::tempdir().unwrap());
+    let config = settings(&server, cache.path());
+    says(&config, "org/name:validation", &["data set org/name", "no file is of \"validation\""]);
+    says(&config, "org/other:test", &["data set org/other"]);
+    says(&config, "no id", &["is not the hub id of a data set"]);
+    let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
+    says(&offline, "org/name:test", &["is not in the cache", "HF_HUB_OFFLINE"]);
+}
+
+#[test]
+fn an_unreachable_hub_leaves_the_cached_copy() {
+    let cache = tempfile::tempdir().unwrap();
+    let files = fetch(&settings(&hub(), cache.path()), "org/name:test").unwrap();
+    let server = Server::start(|_| Reply::status(503));
+    assert_eq!(fetch(&settings(&server, cache.path()), "org/name:test").unwrap(), files);
+    assert_eq!(server.requests().len(), 1, "one attempt");
+    assert!(fetch(&settings(&server, cache.path()), "org/name").is_err());
+}

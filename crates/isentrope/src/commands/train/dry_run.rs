@@ -1,0 +1,175 @@
+//! `--dry-run`: the needs of a run, its recipe with every default, and its first prompts.
+
+use super::card::{self, Card};
+use super::settle_date;
+use crate::device::{self, Device};
+use crate::memory::Memory;
+use crate::progress::Download;
+use crate::ranks::Ranks;
+use crate::recipe;
+use crate::standard_output::print_text;
+use anyhow::{Error, Result};
+use isentrope_hub::{self as hub, HubConfig};
+use isentrope_kernels::Backend;
+use isentrope_model::ModelConfig;
+use isentrope_train::estimate::Speeds;
+use isentrope_train::run::RunLocation;
+use isentrope_train::trainer::{Prepared, Trainer, TrainingRecipe};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How many prompts or examples are shown.
+const SHOWN: usize = 3;
+
+/// The device or GPU for which the run is planned.
+pub enum Target {
+    /// This device, and the most bytes of its memory that count as free; or why it cannot be used.
+    Device(Result<(Device, usize)>),
+    /// A GPU of a data sheet or memory size, which need not be here.
+    Card(Card),
+}
+
+/// Prints everything that can be known before step 1, the run's needs first. If the model's
+/// configuration cannot be fetched, the recipe's data are checked all the same.
+pub fn dry_run<R: TrainingRecipe>(
+    mut recipe: R,
+    place: &RunLocation,
+    ranks: &Ranks,
+    target: Target,
+) -> Result<()> {
+    let path = recipe.tables().model.path.clone();
+    let data = describe_data(&recipe.data_places());
+    hub::check_name(&path)?;
+    // Nobody waits here for a hub that cannot be reached.
+    let hub = HubConfig { retries: 0, ..HubConfig::from_env()? };
+    let model_dir = match hub::describe(&hub, &path, &Download::default()) {
+        Ok(dir) => dir,
+        Err(error) => return without_model(&recipe, place, &data, &error, target),
+    };
+    settle_date(&mut recipe, &model_dir, place);
+    let rendered = recipe::render(&recipe);
+    let mut prepared = recipe.prepare(&model_dir, ranks.world.size(), &Download::default())?;
+    let config = ModelConfig::read(&model_dir)?;
+    let planned = match target {
+        Target::Card(card) => device::check_shapes(&model_dir, &config).map(|()| {
+            let (plans, fits) = card.plans(&prepared);
+            (format!("# {}\n\n", commented(plans.trim_end())), fits)
+        }),
+        Target::Device(opened) => opened.and_then(|(device, most)| {
+            device.check_shapes(&model_dir, &config)?;
+            let of_host = Memory::now().available as usize / ranks.seat().of;
+            let needs =
+                device.run(|backend| Needs { prepared: &prepared, most, of_host }.run(backend, &device))?;
+            Ok((format!("{needs}\n"), Ok(())))
+        }),
+    };
+    let (needs, fits) = planned.unwrap_or_else(|error| (as_comment(&error), Err(error)));
+    print_text(&needs)?;
+    print_text(&rendered)?;
+    print_notes(&prepared.notes)?;
+    for (i, text) in prepared.preview(SHOWN)?.iter().enumerate() {
+        print_text(&format!("\n# ── {} of the data ──\n{text}\n", i + 1))?;
+    }
+    fits
+}
+
+/// Prints what can be known although the model's configuration cannot be fetched.
+fn without_model<R: TrainingRecipe>(
+    recipe: &R,
+    place: &RunLocation,
+    data: &str,
+    error: &isentrope_hub::Error,
+    target: Target,
+) -> Result<()> {
+    let notes = recipe.check_data()?;
+    // Whether the device can be used does not depend on the model.
+    let device = match target {
+        Target::Device(Err(error)) => Err(error),
+        Target::Device(Ok(_)) | Target::Card(_) => Ok(()),
+    };
+    if let Err(error) = &device {
+        print_text(&as_comment(error))?;
+    }
+    print_text(&place.recipe.0)?;
+    print_notes(&notes)?;
+    let path = &recipe.tables().model.path;
+    let why = match hub::neighbours(path).filter(|_| path.contains('/')) {
+        Some(there) => format!("{path} looks like a path, and there is no such directory ({there}); {error}"),
+        None => error.to_string(),
+    };
+    print_text(&format!(
+        "\n# The recipe is well-formed. {}What the run needs and its prompts cannot be shown without the model. {}\n",
+        commented(data),
+        commented(&why)
+    ))?;
+    device
+}
+
+/// Sentences that tell the data on this machine from the data on the hub.
+fn describe_data(places: &[PathBuf]) -> String {
+    let (here, hub): (Vec<_>, Vec<_>) =
+        places.iter().partition(|place| isentrope_data::DataLocation::of(place).is_local());
+    let list = |places: &[&PathBuf]| {
+        places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = String::new();
+    if !here.is_empty() {
+        text += &format!("Its data on this machine can be read: {}. ", list(&here));
+    }
+    if !hub.is_empty() {
+        text += &format!("Its data on the hub have not been looked at: {}. ", list(&hub));
+    }
+    text
+}
+
+/// Computes the needs of a run on a device, as comments above its recipe.
+struct Needs<'a, T> {
+    prepared: &'a Prepared<T>,
+    /// The most bytes of memory that count as free.
+    most: usize,
+    /// Bytes of the host's memory that are free for this rank.
+    of_host: usize,
+}
+
+impl<T: Trainer> Needs<'_, T> {
+    fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<String> {
+        let plan = self.prepared.plan(&*backend, device.available(self.most));
+        let plan = plan.map_err(|error| device.unfitting(error))?;
+        plan.check_host(self.of_host)?;
+        let heading = device.heading().map(|heading| format!("# {heading}\n")).unwrap_or_default();
+        let mut speeds = Speeds::default();
+        let estimate = self.prepared.estimate_with(&*backend, &plan, &mut speeds)?;
+        let limit = match device.data_sheet() {
+            Some((sheet, dtype)) => {
+                let limit = self.prepared.limit(&*backend, &plan, card::peak(sheet, dtype));
+                format!("{}: {limit}", card::at_peak(sheet))
+            }
+            None => {
+                let (limit, peak) = self.prepared.measured_limit(&*backend, &plan, &mut speeds)?;
+                let (gflops, gb) = (peak.flops / 1e9, peak.bandwidth / 1e9);
+                format!(
+                    "limit, not a forecast: if all ran at the {gflops:.0} GFLOP/s and {gb:.0} GB/s that were measured here: \
+                     {limit}"
+                )
+            }
+        };
+        Ok(format!("# {plan}\n{heading}# {estimate}\n# {limit}\n"))
+    }
+}
+
+/// An error in the place of the plan, above the recipe.
+fn as_comment(error: &Error) -> String {
+    format!("# {}\n\n", commented(&crate::sentence(error)))
+}
+
+fn print_notes(notes: &[String]) -> Result<()> {
+    if !notes.is_empty() {
+        print_text("\n")?;
+    }
+    notes.iter().try_for_each(|note| print_text(&format!("# note: {}\n", commented(note))))
+}
+
+/// A text of several lines, all of them in the comment that the first begins.
+fn commented(text: &str) -> String {
+    text.replace('\n', "\n# ")
+}

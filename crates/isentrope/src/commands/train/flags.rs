@@ -1,0 +1,119 @@
+//! The flags of `train` and `sft`.
+
+use super::card::Card;
+use crate::device::{self, DeviceFlag, Wanted};
+use crate::ranks::Ranks;
+use crate::trace::TraceFile;
+use anyhow::{Error, Result, anyhow};
+use clap::Args;
+use isentrope_train::run::Existing;
+use isentrope_train::settings::DeviceKind;
+use std::path::{Path, PathBuf};
+
+/// Flags of every command that trains.
+#[derive(Args)]
+pub struct RunArguments {
+    /// The recipe, a TOML file; docs/reference/recipe.md has every key
+    #[arg(value_name = "RECIPE", required_unless_present = "keys")]
+    pub(super) recipe: Option<PathBuf>,
+    /// Sets a key of the recipe, as in --set optimizer.learning_rate=1e-5 (repeatable)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(super) set: Vec<String>,
+    /// Continues from the run's latest checkpoint, to the same bits as an uninterrupted run
+    #[arg(long, conflicts_with = "overwrite")]
+    resume: bool,
+    /// Removes the run in the directory and starts a new one
+    #[arg(long)]
+    overwrite: bool,
+    /// Shows the memory and time that the run needs, the recipe with every default, and the first
+    /// prompts; trains nothing. Of a model on the hub, it fetches only configuration and tokenizer
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// With --dry-run: plans for a GPU with this many GB, such as 24, 80 or 141; none need be here
+    #[arg(long, value_name = "GB", requires = "dry_run")]
+    gpu_memory: Option<f64>,
+    /// With --dry-run: plans for such a GPU (a100, a100-40gb, a100-pcie, l40s, rtx4090, h100-pcie,
+    /// h100, h200, b200), and says how long a step takes at least by its data sheet
+    #[arg(long, value_name = "NAME", requires = "dry_run", conflicts_with = "gpu_memory")]
+    gpu: Option<String>,
+    /// Prints what every key of a recipe means, as Markdown, and does nothing else
+    #[arg(long, exclusive = true)]
+    pub(super) keys: bool,
+    /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
+    #[arg(long, value_name = "N")]
+    pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    device: DeviceFlag,
+    /// Writes where the time of one step goes, in Chrome's trace event format, which
+    /// https://ui.perfetto.dev opens (docs/reference/commands.md). No result depends on it
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
+    trace: Option<PathBuf>,
+    /// With --trace: the step to trace [default: the second that is made]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u64).range(1..))]
+    trace_step: Option<u64>,
+    /// Counts at most this many GiB of the device's memory as free; the run takes nine tenths of
+    /// that, unless memory.budget_gib is set [default: all that is free]. Results do not depend on
+    /// it
+    #[arg(long, value_name = "GIB")]
+    free_memory: Option<f64>,
+    /// Saves and ends the run after the current step when standard input ends; sweeps use it
+    #[arg(long, hide = true)]
+    pub(super) end_with_standard_input: bool,
+}
+
+impl RunArguments {
+    /// The treatment of a run that is already in the directory.
+    pub(super) fn existing(&self) -> Existing {
+        match (self.resume, self.overwrite) {
+            (true, _) => Existing::Resume,
+            (_, true) => Existing::Overwrite,
+            _ => Existing::Refuse,
+        }
+    }
+
+    /// The device to open, by the flag, the environment or the recipe's kind.
+    pub(super) fn device(&self, kind: DeviceKind) -> Result<Wanted> {
+        device::wanted(&self.device, kind)
+    }
+
+    /// The most bytes of memory that count as free.
+    pub(super) fn most_memory(&self) -> Result<usize> {
+        match self.free_memory {
+            Some(gib) if gib > 0.0 => Ok((gib * f64::from(1 << 30)) as usize),
+            Some(gib) => Err(anyhow!("--free-memory is {gib}: it must be above 0")),
+            None => Ok(usize::MAX),
+        }
+    }
+
+    /// The GPU of a data sheet or memory size for which a dry run plans, if one is named.
+    pub(super) fn card(&self) -> Result<Option<Card>> {
+        match (&self.gpu, self.gpu_memory) {
+            (Some(name), _) => Card::named(name).map(Some),
+            (None, Some(gb)) => Card::new(gb).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The trace of a run with this many steps: its file, and the step if one is named.
+    pub(super) fn trace(&self, steps: u64, ranks: &Ranks) -> Result<Option<(TraceFile, Option<u64>)>> {
+        let Some(path) = &self.trace else { return Ok(None) };
+        if let Some(step) = self.trace_step.filter(|&step| step > steps) {
+            return Err(anyhow!("--trace-step is {step}, and the run has {steps} steps"));
+        }
+        let file = TraceFile::new(path, ranks.world.rank(), ranks.world.size())?;
+        Ok(Some((file, self.trace_step)))
+    }
+
+    /// A device's failure with its remedies: less memory, and how a saved run continues.
+    pub(super) fn with_remedies(&self, failed: &device::Failed, checkpoints: &Path) -> Error {
+        let mut said = failed.to_string();
+        if failed.lacks_memory() {
+            said += "; --free-memory or memory.budget_gib has the run take less";
+        }
+        if isentrope_files::names(checkpoints).is_ok_and(|names| !names.is_empty()) {
+            let flag = if self.overwrite { "--resume in place of --overwrite" } else { "--resume" };
+            said += &format!("; the same command with {flag} goes on from the last checkpoint");
+        }
+        Error::msg(said)
+    }
+}

@@ -1,0 +1,32 @@
+//! Flags of `generate` and `eval` that say how tokens are drawn.
+
+use clap::Args;
+
+/// How tokens are drawn, where responses end, and the memory that sampling may use.
+#[derive(Args)]
+pub struct SamplingFlags {
+    /// Divisor of the logits; 0 takes the most likely token [default: the benchmark's, or the
+    /// model's own]
+    #[arg(long, value_name = "T", allow_negative_numbers = true)]
+    pub temperature: Option<f32>,
+    /// Samples among the most likely tokens that together have this probability [default: 1, all of
+    /// them]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub top_p: Option<f32>,
+    /// Samples among this many most likely tokens; 0 is all [default: 0]
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<usize>,
+    /// Samples among tokens at least this many times as likely as the likeliest [default: 0, all of
+    /// them]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    pub min_p: Option<f32>,
+    /// Seed of the random numbers
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    pub seed: u64,
+    /// Ends a response where this text occurs, or this special token (repeatable)
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub stop: Vec<String>,
+    /// Memory for keys and values, in MiB [default: half of what is available]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    pub kv_memory: Option<u64>,
+}

@@ -1,0 +1,20 @@
+//! Qwen 2 and 2.5.
+
+use super::{AttentionBias, Defaults, Family, Windows};
+
+pub(super) static FAMILY: Family = Family {
+    name: "Qwen 2",
+    model_type: "qwen2",
+    architecture: "Qwen2ForCausalLM",
+    defaults: Defaults {
+        vocab_size: 151_936,
+        intermediate_size: 22_016,
+        kv_heads: Some(32),
+        head_dim: None,
+        max_position_embeddings: 32_768,
+    },
+    attention_bias: AttentionBias::QkvAlways,
+    qk_norm: false,
+    windows: Windows::IfUsed,
+    unheeded: &["mlp_bias"],
+};

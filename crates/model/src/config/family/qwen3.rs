@@ -1,0 +1,20 @@
+//! Qwen 3.
+
+use super::{AttentionBias, Defaults, Family, Windows};
+
+pub(super) static FAMILY: Family = Family {
+    name: "Qwen 3",
+    model_type: "qwen3",
+    architecture: "Qwen3ForCausalLM",
+    defaults: Defaults {
+        vocab_size: 151_936,
+        intermediate_size: 22_016,
+        kv_heads: Some(32),
+        head_dim: Some(128),
+        max_position_embeddings: 32_768,
+    },
+    attention_bias: AttentionBias::AsConfigured,
+    qk_norm: true,
+    windows: Windows::IfUsed,
+    unheeded: &["mlp_bias"],
+};

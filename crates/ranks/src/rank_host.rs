@@ -1,0 +1,282 @@
+//! The machines that ranks run on, and what each rank may use there.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A rank's machine, and what the rank may use of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankHost {
+    /// Name of its host.
+    pub host: String,
+    /// The machine's boot id, which tells machines of one name apart; empty if it cannot be read.
+    pub boot: String,
+    /// Its process.
+    pub process: u32,
+    /// Threads that it computes with.
+    pub threads: usize,
+    /// Processors that it may use, as a list such as `0-3,8`; empty if that cannot be read.
+    pub processors: String,
+    /// Processors of the process that started it: launchers bind ranks to some, and not themselves.
+    pub of_launcher: String,
+    /// Most of its threads that run at a time: no more than `processors`, nor than the quota of a
+    /// control group; none where that cannot be known.
+    pub at_a_time: Option<usize>,
+    /// Bytes of memory that its machine has available, for all ranks there together.
+    pub memory: u64,
+}
+
+impl RankHost {
+    /// This process's.
+    pub fn here(threads: usize, memory: u64) -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+        Self {
+            host: host(),
+            boot: read("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
+            process: std::process::id(),
+            threads,
+            processors: processors_of("self"),
+            of_launcher: parent().map_or(String::new(), |process| processors_of(&process.to_string())),
+            at_a_time: std::thread::available_parallelism().ok().map(usize::from),
+            memory,
+        }
+    }
+
+    /// As a record, one value to a line.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Self { host, boot, process, threads, processors, of_launcher, at_a_time, memory } = self;
+        let at_a_time = at_a_time.unwrap_or(0);
+        let [host, boot, processors, of_launcher] =
+            [host, boot, processors, of_launcher].map(|text| text.replace('\n', " "));
+        format!("{host}\n{boot}\n{process}\n{threads}\n{processors}\n{of_launcher}\n{at_a_time}\n{memory}")
+            .into_bytes()
+    }
+
+    /// Reads a record; none if it is malformed.
+    pub(crate) fn decode(record: &[u8]) -> Option<Self> {
+        let mut lines = std::str::from_utf8(record).ok()?.split('\n');
+        let place = Self {
+            host: lines.next()?.to_owned(),
+            boot: lines.next()?.to_owned(),
+            process: lines.next()?.parse().ok()?,
+            threads: lines.next()?.parse().ok()?,
+            processors: lines.next()?.to_owned(),
+            of_launcher: lines.next()?.to_owned(),
+            at_a_time: lines.next()?.parse().ok().map(|count| (count > 0).then_some(count))?,
+            memory: lines.next()?.parse().ok()?,
+        };
+        lines.next().is_none().then_some(place)
+    }
+}
+
+/// A machine with the ranks that share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its name.
+    pub host: String,
+    /// Ranks there, in order.
+    pub ranks: Vec<usize>,
+    /// Threads of all of them.
+    pub threads: usize,
+    /// Most threads of all of them that run at a time, if that is known: as many as they have
+    /// processors together, or as a quota allows.
+    pub processors: Option<usize>,
+    /// As many as it would be if no launcher bound ranks to some of the processors.
+    pub unbound: Option<usize>,
+    /// Bytes of memory available there, as the rank saw it that saw least.
+    pub memory: u64,
+}
+
+impl Node {
+    /// The machines of all ranks, in the order of their first ranks.
+    pub fn of(places: &[RankHost]) -> Vec<Self> {
+        let mut nodes: Vec<Vec<(usize, &RankHost)>> = Vec::new();
+        for (rank, place) in places.iter().enumerate() {
+            let same = |other: &RankHost| (&other.host, &other.boot) == (&place.host, &place.boot);
+            match nodes.iter_mut().find(|node| same(node[0].1)) {
+                Some(node) => node.push((rank, place)),
+                None => nodes.push(vec![(rank, place)]),
+            }
+        }
+        nodes.iter().map(|ranks| Self::shared_by(ranks)).collect()
+    }
+
+    fn shared_by(ranks: &[(usize, &RankHost)]) -> Self {
+        let places = || ranks.iter().map(|(_, place)| *place);
+        let (bound, of_launchers): (BTreeSet<usize>, BTreeSet<usize>) = (
+            places().flat_map(|place| numbers(&place.processors)).collect(),
+            places().flat_map(|place| numbers(&place.of_launcher)).collect(),
+        );
+        // A rank that runs fewer threads at a time than it has processors has a quota, which those
+        // of a machine share.
+        let quota = places()
+            .filter_map(|place| place.at_a_time.filter(|&most| most < numbers(&place.processors).len()))
+            .min();
+        let at_a_time = |processors: &BTreeSet<usize>| {
+            (!processors.is_empty()).then(|| processors.len().min(quota.unwrap_or(usize::MAX)))
+        };
+        Self {
+            host: ranks[0].1.host.clone(),
+            ranks: ranks.iter().map(|(rank, _)| *rank).collect(),
+            threads: places().map(|place| place.threads).sum(),
+            processors: at_a_time(&bound),
+            unbound: at_a_time(&bound.union(&of_launchers).copied().collect()),
+            memory: places().map(|place| place.memory).min().unwrap_or(0),
+        }
+    }
+
+    /// Bytes of memory for each of its ranks.
+    pub fn memory_of_each(&self) -> u64 {
+        self.memory / self.ranks.len() as u64
+    }
+
+    /// Notes on its threads: ranks that are bound to few processors, or that crowd them.
+    pub fn note(&self) -> Option<ThreadNote<'_>> {
+        let crowded = self.processors.filter(|&processors| self.threads > processors);
+        let spare = || self.unbound.filter(|&processors| self.threads < processors);
+        Some(ThreadNote { node: self, processors: crowded.or_else(spare)? })
+    }
+}
+
+/// That the ranks of a machine have more or fewer threads than it has processors.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadNote<'a> {
+    node: &'a Node,
+    processors: usize,
+}
+
+impl fmt::Display for ThreadNote<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Node { host, ranks, threads, .. } = self.node;
+        let processors = self.processors;
+        let ranks = if ranks.len() == 1 { "1 rank".into() } else { format!("{} ranks", ranks.len()) };
+        write!(f, "{host}: {ranks} with {threads} threads on {processors} processors; ")?;
+        if *threads < processors {
+            f.write_str("where --threads has not asked for that, Open MPI has bound each rank to a core: mpirun --bind-to none")
+        } else {
+            f.write_str(
+                "they take turns: give each rank fewer threads (--threads), or start fewer ranks there",
+            )
+        }
+    }
+}
+
+/// The processors that a process may use, as Linux lists them; empty on other systems.
+fn processors_of(process: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+/// Numbers of processors beyond this are no machine's.
+const MOST_PROCESSORS: usize = 1 << 16;
+
+/// The numbers in a list such as `0-3,8`; none of what is no such list.
+fn numbers(list: &str) -> BTreeSet<usize> {
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        (last < MOST_PROCESSORS).then_some(first..=last)
+    };
+    list.split(',').map(range).collect::<Option<Vec<_>>>().into_iter().flatten().flatten().collect()
+}
+
+#[cfg(unix)]
+fn parent() -> Option<u32> {
+    Some(std::os::unix::process::parent_id())
+}
+
+#[cfg(not(unix))]
+fn parent() -> Option<u32> {
+    None
+}
+
+/// The name of this machine.
+#[cfg(unix)]
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The name of this machine.
+#[cfg(not(unix))]
+pub fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "this machine".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn place(host: &str, boot: &str, threads: usize) -> RankHost {
+        RankHost {
+            host: host.into(),
+            boot: boot.into(),
+            process: 7,
+            threads,
+            processors: "0-3".into(),
+            of_launcher: "0-3".into(),
+            at_a_time: Some(4),
+            memory: 100 + threads as u64,
+        }
+    }
+
+    #[test]
+    fn ranks_share_a_node_that_has_the_same_name_and_was_started_once() {
+        let places = [place("a", "1", 2), place("b", "2", 1), place("a", "1", 1), place("a", "3", 4)];
+        let nodes = Node::of(&places);
+        let ranks: Vec<_> = nodes.iter().map(|node| (node.host.as_str(), node.ranks.as_slice())).collect();
+        assert_eq!(ranks, [("a", &[0, 2][..]), ("b", &[1]), ("a", &[3])]);
+        assert_eq!((nodes[0].threads, nodes[0].memory, nodes[0].memory_of_each()), (3, 101, 50));
+        assert!(nodes[0].note().unwrap().to_string().contains("--bind-to none"));
+        assert!(nodes[2].note().is_none());
+    }
+
+    #[test]
+    fn processors_are_listed() {
+        assert_eq!(numbers("0-3,8,10-11").into_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(numbers("0").len(), 1);
+        for none in ["", "3-1", "x", "0-18446744073709551615"] {
+            assert!(numbers(none).is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn threads_are_measured_by_what_masks_and_quotas_leave() {
+        let node = |ranks: &[(&str, usize)], of_launcher: &str| {
+            let places = ranks.iter().map(|(processors, at_a_time)| RankHost {
+                processors: (*processors).into(),
+                of_launcher: of_launcher.into(),
+                at_a_time: Some(*at_a_time),
+                ..place("a", "1", *at_a_time)
+            });
+            Node::of(&places.collect::<Vec<_>>()).remove(0)
+        };
+        let note = |node: &Node| node.note().map_or(String::new(), |note| note.to_string());
+        // A container that may use two processors of 64 at a time: no binding would give it more.
+        let quota = node(&[("0-63", 2); 4], "0-63");
+        assert_eq!((quota.processors, quota.threads), (Some(2), 8));
+        assert!(note(&quota).contains("8 threads on 2 processors") && note(&quota).contains("take turns"));
+        assert!(note(&Node { threads: 2, ..quota }).is_empty());
+        // One that has two of them.
+        let set = node(&[("6-7", 2); 2], "6-7");
+        assert_eq!(set.processors, Some(2));
+        assert!(note(&Node { threads: 2, ..set }).is_empty());
+        // Ranks that a launcher has bound.
+        let bound = node(&[("0", 1), ("1", 1)], "0-63");
+        assert_eq!(bound.processors, Some(2));
+        assert!(
+            note(&bound).contains("2 threads on 64 processors") && note(&bound).contains("--bind-to none")
+        );
+        let unknown = node(&[("", 2)], "");
+        assert_eq!((unknown.processors, note(&unknown)), (None, String::new()));
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_read_as_they_were_written(host in "\\PC*", threads in 1usize..99, noise in any::<Vec<u8>>()) {
+            let written = place(&host, "x", threads);
+            prop_assert_eq!(RankHost::decode(&written.encode()), Some(written));
+            let _ = RankHost::decode(&noise);
+        }
+    }
+}

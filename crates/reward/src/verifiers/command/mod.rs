@@ -1,0 +1,349 @@
+//! A verifier of the user's own: a command whose processes judge responses, one JSON line in, one
+//! JSON line out.
+//!
+//! `protocol` has the lines, `worker` one process, `places` who may ask it, `processes` how workers
+//! begin and end, `supervisor` what ends with them; `printed` shows what functions print. A worker
+//! that does anything but answer is ended and replaced; the response it was asked about counts as
+//! one that could not be judged. `launch` says how a worker is started: as a command, or as the
+//! shim in front of a function (`crate::python`).
+
+mod launch;
+mod places;
+mod printed;
+mod processes;
+mod protocol;
+#[cfg(unix)]
+mod supervisor;
+mod worker;
+
+pub(crate) use launch::{Launch, Workers, interpreter_failed};
+pub use printed::show_printed;
+#[cfg(unix)]
+pub use supervisor::supervision;
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use isentrope_code::in_order;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Spec;
+use crate::{Error, Item, Judgement, Verdict, Verifier};
+use places::{Place, Places};
+use protocol::{Greeting, Misconduct};
+use worker::{Remains, Worker};
+
+/// How long a fresh worker is watched before the run begins. A program that cannot work, such as
+/// one whose script is not there, mostly ends within it.
+const WATCHED: Duration = Duration::from_millis(200);
+
+/// How long workers may take to end by themselves when the run is over.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Workers that may fail at their first question, one after the other in the same place, before the
+/// run is stopped.
+const MAX_FAILURES: u32 = 8;
+
+/// Failures among the last 64 questions at which the run is stopped: workers that answer and then
+/// fail are no better than workers that never answer.
+const MAX_RECENT_FAILURES: u32 = 32;
+
+/// Ends all workers and lets none be started any more: for a program that ends without unwinding.
+pub fn kill_all() {
+    processes::kill_all();
+    isentrope_sandbox::kill_all();
+}
+
+/// A command whose processes judge responses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandSettings {
+    /// The program and its arguments, such as `["python3", "reward.py"]`. Paths are relative to the
+    /// current directory.
+    pub command: Vec<String>,
+    /// The processes.
+    #[serde(flatten)]
+    pub processes: WorkerSettings,
+}
+
+/// The processes that judge, of a command and of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct WorkerSettings {
+    /// Processes that judge at the same time.
+    #[schemars(range(min = 1, max = 1024))]
+    pub workers: usize,
+    /// Longest time for an answer, in seconds; a worker that takes longer is replaced.
+    #[schemars(range(min = 0.001, max = 86400.0))]
+    pub timeout_s: f64,
+    /// Time that a fresh worker may take beyond that for what it loads, in seconds.
+    #[schemars(range(min = 0.0, max = 86400.0))]
+    pub startup_s: f64,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self { workers: 2, timeout_s: 10.0, startup_s: 20.0 }
+    }
+}
+
+impl Spec for CommandSettings {
+    fn build(&self, key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        let workers = Workers {
+            key: format!("{key}.command"),
+            value: format!("{:?}", self.command),
+            launch: Launch::Command(self.command.clone()),
+            settings: self.processes.clone(),
+        };
+        Ok(Box::new(CommandVerifier::start(workers)?))
+    }
+
+    fn check(&self, key: &str) -> Result<(), Error> {
+        if self.command.first().is_some_and(|program| !program.is_empty()) {
+            return Ok(());
+        }
+        Err(Error {
+            key: format!("{key}.command"),
+            value: format!("{:?}", self.command),
+            expected: "it must be a program and its arguments, such as [\"python3\", \"reward.py\"]".into(),
+        })
+    }
+
+    fn workers(&self) -> Option<usize> {
+        Some(self.processes.workers)
+    }
+
+    fn files(&self) -> Vec<&str> {
+        self.command.iter().map(String::as_str).collect()
+    }
+}
+
+/// A verifier cannot judge any more, or never could.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{key} = {value}: {problem}{}", tail(.stderr.as_deref()))]
+pub struct VerifierError {
+    /// The recipe's key.
+    pub key: String,
+    /// The recipe's value of that key, as it is written: of a command the program and its
+    /// arguments.
+    pub value: String,
+    /// The problem.
+    pub problem: String,
+    /// The end of the last worker's standard error, if there was a worker.
+    pub stderr: Option<String>,
+}
+
+fn tail(stderr: Option<&str>) -> String {
+    match stderr {
+        None => String::new(),
+        Some("") => "; it wrote nothing to standard error".into(),
+        Some(text) => format!("; its standard error ends with:\n  {}", text.replace('\n', "\n  ")),
+    }
+}
+
+/// The verifier. Its processes end with it.
+pub(crate) struct CommandVerifier {
+    workers: Workers,
+    /// The workers' notes before they are asked anything.
+    notes: Vec<String>,
+    places: Places,
+    /// The last 64 questions, a bit each, in the order in which they were done with: 1 where the
+    /// worker failed.
+    recent: AtomicU64,
+}
+
+impl CommandVerifier {
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// When they cannot be started, end or speak before they are asked, or have no function that
+    /// can be used.
+    pub(crate) fn start(workers: Workers) -> Result<Self, VerifierError> {
+        let (notes, places) = (Vec::new(), Places::default());
+        let mut verifier = Self { workers, notes, places, recent: AtomicU64::new(0) };
+        for _ in 0..verifier.workers.settings.workers {
+            let place = Place { worker: Some(verifier.worker()?), failures: 0 };
+            verifier.places.all().push(place);
+        }
+        if verifier.workers.launch.greets() {
+            verifier.notes = verifier.greet()?.into_iter().collect();
+        } else {
+            verifier.watch()?;
+        }
+        Ok(verifier)
+    }
+
+    /// Watches fresh workers for a moment.
+    fn watch(&mut self) -> Result<(), VerifierError> {
+        let deadline = Instant::now() + WATCHED;
+        let unasked = |worker: &Worker| worker.unasked(deadline);
+        let failed = self.places.all().iter_mut().find_map(|place| {
+            let misconduct = place.worker.as_ref().and_then(unasked)?;
+            Some((misconduct, place.worker.take()?))
+        });
+        match failed {
+            None => Ok(()),
+            Some((misconduct, worker)) => {
+                let remains = worker.end(&misconduct);
+                let did = with_status(&misconduct, &remains);
+                let advice = advice(&misconduct, &remains, &self.workers.launch);
+                let problem = format!("a worker {did} before it was asked anything{advice}");
+                Err(self.error(problem, Some(remains.stderr)))
+            }
+        }
+    }
+
+    /// Waits until all workers have loaded their function; what they say of it.
+    fn greet(&mut self) -> Result<Option<String>, VerifierError> {
+        let mut says = None;
+        for index in 0..self.places.all().len() {
+            let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
+            match self.load(&mut worker) {
+                Ok(Greeting::Hello(said)) => {
+                    says = Some(format!("{}: {said}{}", self.workers.key, self.workers.launch.walls()));
+                }
+                Ok(Greeting::Refused(why)) => return Err(self.error(why.replace('\n', "\n  "), None)),
+                Err(misconduct) => {
+                    let remains = worker.end(&misconduct);
+                    let did = with_status(&misconduct, &remains);
+                    let problem = format!("a worker {did} while it loaded the function");
+                    return Err(self.error(problem, Some(remains.stderr)));
+                }
+            }
+            self.places.all()[index].worker = Some(worker);
+        }
+        Ok(says)
+    }
+
+    /// Waits until a fresh worker has loaded its function.
+    fn load(&self, worker: &mut Worker) -> Result<Greeting, Misconduct> {
+        let limit =
+            Duration::from_secs_f64(self.workers.settings.startup_s + self.workers.settings.timeout_s);
+        worker.ask(protocol::HELLO.into(), limit).and_then(|line| protocol::greeting(&line))
+    }
+
+    fn worker(&self) -> Result<Worker, VerifierError> {
+        Worker::start(&self.workers.launch).map_err(|e| self.error(self.workers.launch.failed(&e), None))
+    }
+
+    fn error(&self, problem: String, stderr: Option<String>) -> VerifierError {
+        self.workers.error(problem, stderr)
+    }
+
+    /// Takes down whether a worker failed at its question; how many of the last 64 that makes.
+    fn recent_failures(&self, failed: bool) -> u32 {
+        let add = |recent: u64| recent << 1 | u64::from(failed);
+        let (Ok(before) | Err(before)) =
+            self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |recent| Some(add(recent)));
+        add(before).count_ones()
+    }
+
+    /// Asks the worker of a place, a fresh one if need be.
+    fn judge(&self, place: &mut Place, item: &Item<'_>, response: &str) -> Result<Judgement, VerifierError> {
+        let greets = self.workers.launch.greets();
+        let (mut worker, loaded) = match place.worker.take() {
+            Some(worker) => (worker, Ok(())),
+            None => {
+                let mut worker = self.worker()?;
+                // Loading has a time of its own. What cannot be loaded any more fails at the
+                // question.
+                let loaded = if greets { self.load(&mut worker).map(drop) } else { Ok(()) };
+                (worker, loaded)
+            }
+        };
+        let startup = if greets || worker.has_answered { 0.0 } else { self.workers.settings.startup_s };
+        let limit = Duration::from_secs_f64(self.workers.settings.timeout_s + startup);
+        let (id, line) = protocol::question(item, response, greets);
+        let asked = loaded.and_then(|()| worker.ask(line, limit));
+        let misconduct = match asked.and_then(|line| protocol::answer(&line, id)) {
+            Ok(judgement) => {
+                worker.has_answered = true;
+                self.recent_failures(false);
+                *place = Place { worker: Some(worker), failures: 0 };
+                return Ok(judgement);
+            }
+            Err(misconduct) => misconduct,
+        };
+        place.failures = if worker.has_answered { 0 } else { place.failures + 1 };
+        let remains = worker.end(&misconduct);
+        let did = with_status(&misconduct, &remains);
+        let advice = advice(&misconduct, &remains, &self.workers.launch);
+        if place.failures == MAX_FAILURES {
+            let problem = format!(
+                "{MAX_FAILURES} fresh workers in a row failed at their first question; the last {did}{advice}"
+            );
+            return Err(self.error(problem, Some(remains.stderr)));
+        }
+        let recent = self.recent_failures(true);
+        if recent >= MAX_RECENT_FAILURES {
+            let problem =
+                format!("workers failed at {recent} of the last 64 questions; the last {did}{advice}");
+            return Err(self.error(problem, Some(remains.stderr)));
+        }
+        let verdict =
+            if matches!(misconduct, Misconduct::TimedOut(_)) { Verdict::TimedOut } else { Verdict::Fault };
+        Ok(Judgement::new(verdict, None, format!("the worker {}{advice}", told(&misconduct, &remains))))
+    }
+}
+
+/// A worker's misconduct, as it follows "the worker", with the status of one that ended.
+fn with_status(misconduct: &Misconduct, remains: &Remains) -> String {
+    match (misconduct, &remains.status) {
+        (Misconduct::Ended, Some(status)) => format!("{misconduct} ({status})"),
+        (Misconduct::Ended, None) => "closed its standard output".to_owned(),
+        _ => misconduct.to_string(),
+    }
+}
+
+/// The misconduct in one line, with the last words of a worker that ended.
+fn told(misconduct: &Misconduct, remains: &Remains) -> String {
+    let last = match misconduct {
+        Misconduct::Ended => remains.stderr.lines().last(),
+        _ => None,
+    };
+    with_status(misconduct, remains) + &last.map_or(String::new(), |line| format!(": {line}"))
+}
+
+/// Advice for a program that ended as if its work were done, such as one that answers a single
+/// line.
+fn advice(misconduct: &Misconduct, remains: &Remains, launch: &Launch) -> &'static str {
+    match (misconduct, launch) {
+        (Misconduct::Ended, Launch::Command(_)) if remains.seems_done() => {
+            "; a worker must read lines until its standard input ends"
+        }
+        _ => "",
+    }
+}
+
+impl Verifier for CommandVerifier {
+    fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        in_order(batch, self.workers(), |(item, response)| {
+            self.judge(&mut self.places.take().place, item, response)
+        })
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.settings.workers.max(1)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+impl Drop for CommandVerifier {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + GRACE;
+        let places = mem::take(self.places.all());
+        let workers: Vec<Worker> = places.into_iter().filter_map(|place| place.worker).collect();
+        // All are asked to end before one is waited for.
+        thread::scope(|scope| {
+            for worker in workers {
+                scope.spawn(move || worker.dismiss(deadline));
+            }
+        });
+    }
+}

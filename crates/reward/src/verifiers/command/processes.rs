@@ -1,0 +1,202 @@
+//! The processes of all workers of this program, each the head of a process group, so that Ctrl-C
+//! in the terminal does not reach it and whatever it starts ends with it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a supervisor may take to end what it supervises before it is killed itself.
+const ENDING: Duration = Duration::from_secs(3);
+/// How often it is looked at whether a process has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Processes that have not been ended.
+static RUNNING: Mutex<Running> = Mutex::new(Running { heads: BTreeSet::new(), closed: false });
+
+struct Running {
+    heads: BTreeSet<Head>,
+    /// Whether the program is about to end, so that no more may be started.
+    closed: bool,
+}
+
+/// The process at the head of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Head {
+    id: u32,
+    /// Whether it is a supervisor, which ends its worker when it is asked to.
+    supervises: bool,
+}
+
+fn running() -> MutexGuard<'static, Running> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process that ends with this value, and with it all that it has started.
+pub struct Process {
+    child: Child,
+    head: Head,
+}
+
+impl Process {
+    /// Starts a program, behind a supervisor where this program has called
+    /// [`supervision`](super::supervision).
+    ///
+    /// # Errors
+    /// As [`Command::spawn`].
+    pub fn start(
+        program: &str,
+        arguments: &[String],
+        prepare: impl FnOnce(&mut Command),
+    ) -> io::Result<Self> {
+        let (mut command, supervises) = command(program, arguments)?;
+        prepare(&mut command);
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut running = running();
+        if running.closed {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "the program is ending"));
+        }
+        let child = command.spawn()?;
+        let head = Head { id: child.id(), supervises };
+        running.heads.insert(head);
+        Ok(Self { child, head })
+    }
+
+    /// The streams that were asked for and have not been taken.
+    pub fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Waits for it to end by itself, until `deadline` at most.
+    pub fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        while Instant::now() < deadline {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            thread::sleep(LOOK);
+        }
+        None
+    }
+
+    /// How it has ended, if it has. What it has started is ended then.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let mut running = running();
+        let status = self.child.try_wait().ok()??;
+        if running.heads.remove(&self.head) && !self.head.supervises {
+            kill_group(self.head);
+        }
+        Some(status)
+    }
+
+    /// Ends it with all that it has started; how it ended, by itself or now.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        if self.head.supervises {
+            // While it is known to run and has not been waited for, no other process can have its
+            // number.
+            let running = running();
+            if running.heads.contains(&self.head) {
+                ask(self.head);
+            }
+            drop(running);
+            if let Some(status) = self.wait_until(Instant::now() + ENDING) {
+                return Some(status);
+            }
+        }
+        if running().heads.remove(&self.head) {
+            kill_group(self.head);
+        }
+        let _ = self.child.kill(); // for systems without groups
+        self.child.wait().ok()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Ends all of them and lets none be started any more: for a program that ends without unwinding.
+pub fn kill_all() {
+    let mut running = running();
+    running.closed = true;
+    for &head in &running.heads {
+        if head.supervises { ask(head) } else { kill_group(head) }
+    }
+    let deadline = Instant::now() + ENDING;
+    for &head in running.heads.iter().filter(|head| head.supervises) {
+        while Instant::now() < deadline && !has_ended(head) {
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// How the variables begin that launchers of MPI set for their ranks.
+const LAUNCHERS: [&str; 6] = ["OMPI_", "PMI_", "PMI2_", "PMIX_", "MPI_LOCAL", "HYD"];
+
+/// A command that a rank starts is no rank: a worker that uses MPI itself must not take the rank's
+/// place.
+fn command(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
+    let (mut command, is_supervised) = supervised(program, arguments)?;
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in names.filter(|name| LAUNCHERS.iter().any(|start| name.starts_with(start))) {
+        command.env_remove(name);
+    }
+    Ok((command, is_supervised))
+}
+
+#[cfg(unix)]
+fn supervised(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
+    Ok(match super::supervisor::supervised(program, arguments)? {
+        Some(command) => (command, true),
+        None => (plain(program, arguments), false),
+    })
+}
+
+#[cfg(not(unix))]
+fn supervised(program: &str, arguments: &[String]) -> io::Result<(Command, bool)> {
+    Ok((plain(program, arguments), false))
+}
+
+fn plain(program: &str, arguments: &[String]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+#[cfg(unix)]
+fn pid(head: Head) -> nix::unistd::Pid {
+    nix::unistd::Pid::from_raw(head.id.cast_signed())
+}
+
+/// Asks a supervisor to end.
+#[cfg(unix)]
+fn ask(head: Head) {
+    super::supervisor::ask(pid(head));
+}
+
+#[cfg(unix)]
+fn kill_group(head: Head) {
+    let _ = nix::sys::signal::killpg(pid(head), nix::sys::signal::Signal::SIGKILL); // it may have ended
+}
+
+/// Whether a child has ended; it is buried then.
+#[cfg(unix)]
+fn has_ended(head: Head) -> bool {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    !matches!(waitpid(pid(head), Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive))
+}
+
+#[cfg(not(unix))]
+fn ask(_: Head) {}
+
+#[cfg(not(unix))]
+fn kill_group(_: Head) {}
+
+#[cfg(not(unix))]
+fn has_ended(_: Head) -> bool {
+    true
+}

@@ -1,0 +1,344 @@
+//! The lines between a run and its workers: one JSON object each, a question in, an answer out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use isentrope_files::sha256;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::worker::printable;
+use crate::{Item, Judgement, Verdict};
+
+/// Longest line that a worker may print, in bytes.
+pub const MAX_LINE: usize = 1 << 20;
+
+/// Largest score, in magnitude. Sums and squares of such scores over any batch are far from the end
+/// of what floating-point numbers hold.
+const MAX_SCORE: f64 = 1e6;
+
+/// Longest name of a metric, in bytes.
+const MAX_NAME: usize = 64;
+
+/// Most metrics in an answer.
+const MAX_METRICS: usize = 64;
+
+/// Names below `reward/` that runs write themselves.
+const TAKEN: [&str; 4] = ["mean", "score", "solved_all", "solved_none"];
+
+/// Most characters of a worker's line that a message shows.
+const SHOWN: usize = 120;
+
+/// Advice about printing that was not meant as an answer.
+pub const STRAY: &str =
+    "what is no answer must go to standard error (in Python: print(..., file=sys.stderr))";
+
+/// A response to judge, without its number.
+#[derive(Serialize)]
+struct Question<'a> {
+    prompt: &'a str,
+    response: &'a str,
+    ground_truth: &'a Value,
+    data_source: &'a str,
+    extra_info: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<&'a [Value]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    columns: Option<&'a Map<String, Value>>,
+}
+
+/// A question's number and its line: to the shim of a function with all that is known, to a command
+/// with what docs/guides/data-and-rewards.md promises. The number follows from the rest of the
+/// question, not from when it is asked or how many were asked before: an answer that depends on it
+/// depends on the question alone.
+pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
+    let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
+    let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
+    let question = Question { prompt, response, ground_truth, data_source, extra_info, messages, columns };
+    let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
+    let [a, b, c, d, ..] = sha256(&json);
+    let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: every language has integers for them
+    let mut line = format!("{{\"id\":{id},").into_bytes();
+    line.extend_from_slice(&json[1..]); // what follows the opening brace
+    line.push(b'\n');
+    (u64::from(id), line)
+}
+
+/// The line by which the shim of a function is asked whether it can use it.
+pub const HELLO: &str = "{\"hello\":true}\n";
+
+/// The answer of a function's shim to [`HELLO`].
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Greeting {
+    /// How the function is called, as a sentence without a full stop.
+    Hello(String),
+    /// Why it cannot be used, of several lines where a traceback is part of it.
+    Refused(String),
+}
+
+/// Reads what the shim of a function says to [`HELLO`].
+///
+/// # Errors
+/// [`Misconduct::Rubbish`].
+pub fn greeting(line: &[u8]) -> Result<Greeting, Misconduct> {
+    Ok(match serde_json::from_slice(line).map_err(|e| rubbish(line, e.to_string()))? {
+        Greeting::Hello(text) => Greeting::Hello(one_line(&printable(&text))),
+        Greeting::Refused(text) => Greeting::Refused(printable(&text)),
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    id: u64,
+    applies: Option<bool>,
+    score: Option<f64>,
+    verdict: Option<Verdict>,
+    extracted: Option<String>,
+    reason: Option<String>,
+    #[serde(default)]
+    metrics: BTreeMap<String, f64>,
+}
+
+/// A worker's misconduct in the place of an answer. `Display` follows "the worker".
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Misconduct {
+    /// It ended, or closed its standard output.
+    #[error("ended")]
+    Ended,
+    /// It was silent for too long.
+    #[error("gave no answer within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// It answers without having read what it was asked.
+    #[error("does not read its standard input")]
+    NotReading,
+    /// It printed a line longer than [`MAX_LINE`].
+    #[error("printed a line of more than {MAX_LINE} bytes")]
+    TooLong,
+    /// It answered another question.
+    #[error("answered question {answered} when asked question {asked}")]
+    OutOfTurn {
+        /// The question it was asked.
+        asked: u64,
+        /// The question it answered.
+        answered: u64,
+    },
+    /// It printed something that is no answer.
+    #[error("printed {line:?}, which is no answer: {problem}")]
+    Rubbish {
+        /// The beginning of the line.
+        line: String,
+        /// The problem with it.
+        problem: String,
+    },
+}
+
+/// Reads the answer to question `id`.
+///
+/// # Errors
+/// [`Misconduct::Rubbish`] and [`Misconduct::OutOfTurn`].
+pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
+    let rubbish = |problem: String| rubbish(line, problem);
+    let answer: Answer = serde_json::from_slice(line).map_err(|e| {
+        let is_object = line.trim_ascii_start().starts_with(b"{");
+        rubbish(if is_object { e.to_string() } else { format!("{e}; {STRAY}") })
+    })?;
+    if answer.id != id {
+        return Err(Misconduct::OutOfTurn { asked: id, answered: answer.id });
+    }
+    check_names(&answer.metrics).map_err(rubbish)?;
+    if answer.applies == Some(false) {
+        let reason =
+            answer.reason.as_deref().unwrap_or("the worker says that it does not apply to this problem");
+        return Ok(Judgement::inapplicable(one_line(reason)));
+    }
+    let score = match (answer.score, answer.verdict) {
+        (Some(score), _) => score,
+        // There is nothing to score where nothing could be judged.
+        (None, Some(verdict)) if !verdict.is_scored() => 0.0,
+        (None, _) => return Err(rubbish("it has no score".into())),
+    };
+    if score.abs() > MAX_SCORE {
+        return Err(rubbish(format!("its score is {score:e}, and scores are from -1e6 to 1e6")));
+    }
+    let verdict = answer.verdict.unwrap_or(if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong });
+    let reason = answer.reason.unwrap_or_else(|| format!("the worker's score is {score}"));
+    Ok(Judgement {
+        score,
+        metrics: answer.metrics,
+        ..Judgement::new(verdict, answer.extracted, one_line(&reason))
+    })
+}
+
+fn rubbish(line: &[u8], problem: String) -> Misconduct {
+    let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
+    if let Some((end, _)) = text.char_indices().nth(SHOWN) {
+        text.truncate(end);
+        text.push('…');
+    }
+    Misconduct::Rubbish { line: text, problem }
+}
+
+fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
+    if metrics.len() > MAX_METRICS {
+        return Err(format!("it has {} metrics, and {MAX_METRICS} are allowed", metrics.len()));
+    }
+    for name in metrics.keys() {
+        let usual = |c: char| c.is_ascii_alphanumeric() || "_-./@".contains(c);
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(usual) {
+            return Err(format!(
+                "the metric {name:?} must be named by 1 to {MAX_NAME} letters, digits and _ - . / @"
+            ));
+        }
+        if TAKEN.contains(&&name[..]) {
+            return Err(format!("the metric {name:?} is one that every run writes: give it another name"));
+        }
+    }
+    Ok(())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn judgement(line: &str) -> Result<Judgement, Misconduct> {
+        answer(line.as_bytes(), 5)
+    }
+
+    #[test]
+    fn a_question_is_one_line_with_everything() {
+        let (ground_truth, extra_info) = (json!({"n": [1, "\n"]}), json!(null));
+        let (messages, columns) = ([json!({"role": "user"})], json!({"nums": [1]}));
+        let item = Item {
+            ground_truth: &ground_truth,
+            prompt: "p\n",
+            data_source: "d",
+            extra_info: &extra_info,
+            messages: Some(&messages),
+            columns: columns.as_object(),
+        };
+        let mut expected = json!({
+            "prompt": "p\n", "response": "r\u{2028}\n\"", "ground_truth": {"n": [1, "\n"]}, "data_source": "d",
+            "extra_info": null
+        });
+        for to_shim in [false, true] {
+            let (id, line) = question(&item, "r\u{2028}\n\"", to_shim);
+            let line = String::from_utf8(line).unwrap();
+            assert!(line.ends_with('\n') && line.lines().count() == 1);
+            assert!(line.starts_with(&format!("{{\"id\":{id},")), "shells look for it there: {line}");
+            expected["id"] = json!(id);
+            assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+            expected["messages"] = json!(messages);
+            expected["columns"] = columns.clone();
+        }
+    }
+
+    /// The first four bytes of `sha256sum` of the line without its number, halved.
+    #[test]
+    fn a_question_has_the_same_number_whenever_it_is_asked() {
+        let number = |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
+        assert_eq!(number("p", "r"), 737_890_388);
+        assert_ne!(number("p", "s"), number("p", "r"));
+        assert_ne!(number("q", "r"), number("p", "r"));
+    }
+
+    #[test]
+    fn a_shim_says_hello_or_why_not() {
+        let hello = greeting(b"{\"hello\":\"f is called\"}").unwrap();
+        assert_eq!(hello, Greeting::Hello("f is called".into()));
+        let refused = greeting(b"{\"refused\":\"no:\\n  \\u001b[31mf\"}").unwrap();
+        assert_eq!(refused, Greeting::Refused("no:\n   [31mf".into()));
+        assert!(greeting(b"{\"id\":0,\"score\":1}").is_err());
+    }
+
+    #[test]
+    fn a_worker_may_say_that_it_does_not_apply() {
+        let judged = judgement(r#"{"id":5,"applies":false,"reason":"no\n sums"}"#).unwrap();
+        assert_eq!(judged, Judgement::inapplicable("no sums"));
+        assert_eq!(judged.verdict, Verdict::Fault);
+        assert!(judgement(r#"{"id":5,"applies":true,"score":1}"#).unwrap().applies);
+        assert!(judgement(r#"{"id":5,"applies":true}"#).is_err());
+    }
+
+    #[test]
+    fn without_a_verdict_the_score_decides() {
+        for (score, verdict) in [
+            ("1", Verdict::Correct),
+            ("1.5", Verdict::Correct),
+            ("0.99", Verdict::Wrong),
+            ("-3e2", Verdict::Wrong),
+            ("-1e6", Verdict::Wrong),
+            ("1000000", Verdict::Correct),
+        ] {
+            let judged = judgement(&format!(r#"{{"id":5,"score":{score}}}"#)).unwrap();
+            assert_eq!((judged.verdict, judged.score), (verdict, score.parse().unwrap()));
+        }
+        let judged = judgement(
+            r#"{"id":5,"score":0.2,"verdict":"correct","extracted":"7","reason":"a\n b","metrics":{"a/b":1}}"#,
+        )
+        .unwrap();
+        let expected = Judgement::new(Verdict::Correct, Some("7".into()), "a b");
+        assert_eq!(judged, Judgement { score: 0.2, metrics: [("a/b".to_owned(), 1.0)].into(), ..expected });
+        for verdict in ["fault", "timed-out"] {
+            let judged = judgement(&format!(r#"{{"id":5,"verdict":"{verdict}"}}"#)).unwrap();
+            assert!(!judged.verdict.is_scored());
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_says_why() {
+        let many: BTreeMap<String, f64> = (0..=MAX_METRICS).map(|i| (i.to_string(), 0.0)).collect();
+        let many = json!({"id": 5, "score": 1, "metrics": many}).to_string();
+        for (line, why) in [
+            ("", "EOF"),
+            ("5", "invalid type"),
+            ("loading", "file=sys.stderr"),
+            (r#"{"score":1}"#, "missing field `id`"),
+            (r#"{"id":5}"#, "it has no score"),
+            (r#"{"id":5,"verdict":"wrong"}"#, "it has no score"),
+            (r#"{"id":5,"score":"1"}"#, "invalid type: string"),
+            (r#"{"id":5,"score":true}"#, "invalid type: boolean"),
+            (r#"{"id":5,"score":1e308}"#, "its score is 1e308, and scores are from -1e6 to 1e6"),
+            (r#"{"id":5,"score":-1000001}"#, "its score is -1.000001e6, and scores are"),
+            (r#"{"id":5,"score":1e999}"#, "number out of range"),
+            (r#"{"id":5,"score":-Infinity}"#, "invalid number"),
+            (r#"{"id":5,"score":1,"metric":{}}"#, "unknown field `metric`, expected one of"),
+            (r#"{"id":5,"score":1,"metrics":{"a":null}}"#, "invalid type: null"),
+            (r#"{"id":5,"score":1,"metrics":{"mean":1}}"#, "\"mean\" is one that every run writes"),
+            (r#"{"id":5,"score":1,"metrics":{"a b":1}}"#, "must be named by"),
+            (r#"{"id":5,"score":1,"metrics":{"":1}}"#, "must be named by"),
+            (&many, "65 metrics"),
+            (r#"{"id":5,"score":1} {"id":6,"score":1}"#, "trailing characters"),
+        ] {
+            let error = judgement(line).unwrap_err().to_string();
+            assert!(error.contains(why), "{line}: {error}");
+        }
+        let out_of_turn = Misconduct::OutOfTurn { asked: 5, answered: 4 };
+        assert_eq!(judgement(r#"{"id":4,"score":1}"#), Err(out_of_turn));
+    }
+
+    /// Nearly answers.
+    const NEAR: &str = r#"\{"id":5,("score":[0-9eE.+-]{0,5}|"verdict":"wrong"|,){0,3}\}"#;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_told_in_one_line(bytes: Vec<u8>, near in NEAR) {
+            for line in [&bytes, near.as_bytes()] {
+                match answer(line, 5) {
+                    Ok(judgement) => prop_assert!(judgement.score.abs() <= MAX_SCORE),
+                    Err(misconduct) => {
+                        let told = misconduct.to_string();
+                        prop_assert!(!told.contains('\n') && told.chars().count() < 1500, "{}", told);
+                    }
+                }
+            }
+        }
+    }
+}

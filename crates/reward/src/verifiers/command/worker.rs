@@ -1,0 +1,197 @@
+//! One worker process. Threads stand between it and who asks, so that nobody ever waits for a pipe.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::launch::{Body, Launch, Status};
+use super::printed::Printed;
+use super::protocol::{MAX_LINE, Misconduct, STRAY};
+
+/// How much of the end of a worker's standard error is kept, in bytes.
+const TAIL: usize = 8 << 10;
+
+/// How long the last words of a worker that has ended may take to arrive.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long a worker may take to end that has closed its standard output: gigabytes of memory are
+/// given back before that.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// A worker process.
+pub struct Worker {
+    process: Body,
+    /// To the thread that writes. One question may wait there, no more: a worker that answers is
+    /// one that has read.
+    questions: SyncSender<Vec<u8>>,
+    /// From the thread that reads; closed when standard output is.
+    answers: Receiver<Result<Vec<u8>, Misconduct>>,
+    stderr: Tail,
+    /// Whether it has answered, so that it is past what it does once at its start.
+    pub has_answered: bool,
+}
+
+/// The remains of a worker.
+pub struct Remains {
+    /// How it ended, if by itself.
+    pub status: Option<Status>,
+    /// The end of its standard error.
+    pub stderr: String,
+}
+
+impl Remains {
+    /// Whether it seems to have done what it is for, or does not say why not: it ended without an
+    /// error, or without a word.
+    pub fn seems_done(&self) -> bool {
+        let code = self.status.as_ref().and_then(Status::code);
+        code.is_some_and(|code| code == 0 || self.stderr.is_empty())
+    }
+}
+
+impl Worker {
+    /// Starts a worker.
+    ///
+    /// # Errors
+    /// As [`Launch::start`].
+    pub fn start(launch: &Launch) -> io::Result<Self> {
+        let (process, stdin, stdout, stderr) = launch.start()?;
+        let (questions, to_write) = mpsc::sync_channel(1);
+        thread::spawn(move || write(stdin, &to_write));
+        let (read, answers) = mpsc::sync_channel(1);
+        thread::spawn(move || read_lines(stdout, &read));
+        Ok(Self {
+            process,
+            questions,
+            answers,
+            stderr: Tail::of(stderr, launch.greets()),
+            has_answered: false,
+        })
+    }
+
+    /// Sends a line, and waits for the next line that comes back, for so long at most.
+    ///
+    /// # Errors
+    /// What it does instead. It must then be ended: what else it says would answer something else.
+    pub fn ask(&mut self, line: Vec<u8>, limit: Duration) -> Result<Vec<u8>, Misconduct> {
+        match self.questions.try_send(line) {
+            // One that has closed its standard input may end without a word, or may have an answer
+            // left.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => {}
+            Err(TrySendError::Full(_)) => return Err(Misconduct::NotReading),
+        }
+        match self.answers.recv_timeout(limit) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => Err(Misconduct::TimedOut(limit)),
+            Err(RecvTimeoutError::Disconnected) => Err(Misconduct::Ended),
+        }
+    }
+
+    /// Its misconduct before `deadline` without a question, such as ending.
+    pub fn unasked(&self, deadline: Instant) -> Option<Misconduct> {
+        match self.answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Ok(line)) => {
+                let line = String::from_utf8_lossy(&line).trim_end().chars().take(80).collect();
+                Some(Misconduct::Rubbish { line, problem: format!("it had not been asked; {STRAY}") })
+            }
+            Ok(Err(misconduct)) => Some(misconduct),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Misconduct::Ended),
+        }
+    }
+
+    /// Ends it with everything that it has started: now, or once it has had a moment to end by
+    /// itself if it seems about to.
+    pub fn end(mut self, misconduct: &Misconduct) -> Remains {
+        let status = match misconduct {
+            Misconduct::Ended => self.process.wait_until(Instant::now() + ENDING),
+            _ => None,
+        };
+        self.process.end();
+        Remains { status, stderr: self.stderr.text() }
+    }
+
+    /// Closes its standard input, which asks it to end, and ends it at `deadline` if it has not.
+    pub fn dismiss(self, deadline: Instant) {
+        let Self { mut process, questions, answers, .. } = self;
+        drop(questions);
+        // Its standard output is closed when it has ended; what it may still print is nothing to
+        // anyone.
+        while let left @ 1.. = deadline.saturating_duration_since(Instant::now()).as_millis()
+            && answers.recv_timeout(Duration::from_millis(left as u64)).is_ok()
+        {}
+        process.end();
+    }
+}
+
+fn write(mut stdin: ChildStdin, lines: &Receiver<Vec<u8>>) {
+    for line in lines {
+        if stdin.write_all(&line).and_then(|()| stdin.flush()).is_err() {
+            return; // it has ended, which its standard output says too
+        }
+    }
+}
+
+/// Passes lines on, one at a time: what nobody asked for stays in the pipe.
+fn read_lines(stdout: ChildStdout, lines: &SyncSender<Result<Vec<u8>, Misconduct>>) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut stdout).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        let line = match read {
+            Err(_) | Ok(0) => return,
+            Ok(_) if line.ends_with(b"\n") => Ok(line),
+            Ok(length) if length > MAX_LINE => Err(Misconduct::TooLong),
+            Ok(_) => return, // it ended in the middle of a line
+        };
+        let is_last = line.is_err();
+        if lines.send(line).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+/// The end of a stream that is read to its end as it comes.
+struct Tail {
+    kept: Arc<Mutex<VecDeque<u8>>>,
+    /// Closed when the stream is.
+    reading: Receiver<()>,
+}
+
+impl Tail {
+    /// Reads a stream, and shows its lines if they are what a function prints.
+    fn of(mut stream: ChildStderr, is_shown: bool) -> Self {
+        let kept = Arc::new(Mutex::new(VecDeque::with_capacity(TAIL)));
+        let (open, reading) = mpsc::sync_channel(0);
+        let keep = kept.clone();
+        thread::spawn(move || {
+            let _open: SyncSender<()> = open;
+            let mut chunk = [0; TAIL];
+            let mut printed = is_shown.then(Printed::default);
+            while let Ok(length @ 1..) = stream.read(&mut chunk) {
+                printed.iter_mut().for_each(|printed| printed.push(&chunk[..length]));
+                let mut kept = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.extend(&chunk[..length]);
+                let excess = kept.len().saturating_sub(TAIL);
+                kept.drain(..excess);
+            }
+            printed.iter_mut().for_each(Printed::end);
+        });
+        Self { kept, reading }
+    }
+
+    /// The text so far, once the stream is closed or has had its time.
+    fn text(&self) -> String {
+        let _ = self.reading.recv_timeout(LAST_WORDS); // nothing is ever sent
+        let bytes: Vec<u8> =
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        printable(&String::from_utf8_lossy(&bytes))
+    }
+}
+
+/// A text of lines without what a terminal would obey.
+pub fn printable(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && c != '\n', " ").trim().to_owned()
+}

@@ -1,0 +1,163 @@
+//! A function of the user's own, written for verl or for TRL, as a verifier: the workers are Python
+//! interpreters that run `shim.py`, which calls the function as those trainers call it.
+
+mod jail;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Spec;
+use super::command::{CommandVerifier, Launch, WorkerSettings, Workers};
+use crate::{Error, Verifier, VerifierError};
+
+/// The workers' program.
+const SHIM: &str = include_str!("shim.py");
+
+/// A Python function that judges responses.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PythonSettings {
+    /// The file and the function in it, such as "reward.py:compute_score"; or a module that can be
+    /// imported, such as "trl.rewards:think_format_reward". Paths are relative to the current
+    /// directory.
+    pub python: String,
+    /// Further keyword arguments of the function, as verl's `reward_kwargs`: texts, numbers, true
+    /// or false, or arrays of texts.
+    #[serde(default)]
+    pub arguments: BTreeMap<String, Argument>,
+    /// The Python that runs it, 3.8 or later: the name of a program, or its path, such as
+    /// ".venv/bin/python".
+    #[serde(default = "default_interpreter")]
+    pub interpreter: String,
+    /// Runs the function in a sandbox, which needs Linux: it sees the directory of its file and
+    /// Python's own files, and has no network. Each response has a process of its own there. Where
+    /// no sandbox can be had, nothing starts.
+    #[serde(default)]
+    pub sandbox: bool,
+    /// The processes.
+    #[serde(flatten)]
+    pub processes: WorkerSettings,
+}
+
+/// A keyword argument, or a variable of a chat template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Argument {
+    /// True or false.
+    Boolean(bool),
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Number(f64),
+    /// A text.
+    Text(String),
+    /// Texts.
+    Texts(Vec<String>),
+}
+
+impl From<&Argument> for Value {
+    fn from(argument: &Argument) -> Self {
+        match argument {
+            Argument::Boolean(x) => (*x).into(),
+            Argument::Integer(x) => (*x).into(),
+            Argument::Number(x) => (*x).into(),
+            Argument::Text(text) => text.as_str().into(),
+            Argument::Texts(texts) => texts.as_slice().into(),
+        }
+    }
+}
+
+fn default_interpreter() -> String {
+    "python3".into()
+}
+
+impl PythonSettings {
+    /// The file or the module, and the name of the function.
+    fn parts(&self) -> Option<(&str, &str)> {
+        let is_name = |text: &str| {
+            text.chars().all(|c| c.is_alphanumeric() || c == '_')
+                && text.starts_with(|c: char| !c.is_ascii_digit())
+        };
+        let (place, function) = self.python.rsplit_once(':')?;
+        let is_place = is_file(place) || place.split('.').all(is_name);
+        (is_place && is_name(function)).then_some((place, function))
+    }
+
+    /// The file that the function is in; none of a module.
+    pub fn file(&self) -> Option<&str> {
+        self.parts().map(|(place, _)| place).filter(|place| is_file(place))
+    }
+
+    /// The workers that it asks for; `key` is the recipe's key of the table, for messages.
+    ///
+    /// # Errors
+    /// When there is no such file.
+    fn start_with(&self, key: &str) -> Result<Workers, VerifierError> {
+        let (place, function) = self.parts().unwrap_or((&self.python, ""));
+        let arguments = serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
+        let mut workers = Workers {
+            key: format!("{key}.python"),
+            value: format!("{:?}", self.python),
+            launch: Launch::Shim(
+                [&self.interpreter, "-c", SHIM, place, function, &arguments].map(str::to_owned).to_vec(),
+            ),
+            settings: self.processes.clone(),
+        };
+        let file = self.file().map(Path::new);
+        if let Some(file) = file.filter(|file| !file.is_file()) {
+            let here = std::env::current_dir().unwrap_or_default();
+            let problem = format!("there is no file {} in {}", file.display(), here.display());
+            return Err(workers.error(problem, None));
+        }
+        if self.sandbox {
+            // In a jail the current directory is another one.
+            let file = file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+            let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
+            let arguments = ["-c", SHIM, &*place, function, &arguments, "apart"];
+            workers.launch = jail::launch(&self.interpreter, &arguments, file.as_deref())
+                .map_err(|problem| workers.error(problem, None))?;
+        }
+        Ok(workers)
+    }
+}
+
+impl Spec for PythonSettings {
+    fn build(&self, key: &str, _value: &str) -> Result<Box<dyn Verifier>, VerifierError> {
+        Ok(Box::new(CommandVerifier::start(self.start_with(key)?)?))
+    }
+
+    fn check(&self, key: &str) -> Result<(), Error> {
+        let wrong = |name: &str, value: &str, expected: &str| {
+            let (key, value) = (format!("{key}.{name}"), format!("{value:?}"));
+            Err(Error { key, value, expected: expected.into() })
+        };
+        if self.parts().is_none() {
+            let expected = "it must be a file and a function in it, such as \"reward.py:compute_score\"";
+            return wrong("python", &self.python, expected);
+        }
+        if self.interpreter.is_empty() {
+            return wrong("interpreter", "", "it must be a Python, such as \"python3\"");
+        }
+        Ok(())
+    }
+
+    fn workers(&self) -> Option<usize> {
+        Some(self.processes.workers)
+    }
+
+    fn files(&self) -> Vec<&str> {
+        self.file().into_iter().collect()
+    }
+
+    fn takes_columns(&self) -> bool {
+        true
+    }
+}
+
+fn is_file(place: &str) -> bool {
+    place.len() > ".py".len() && place.ends_with(".py")
+}

@@ -1,0 +1,414 @@
+"""Judges responses by a reward function that was written for verl or for TRL.
+
+Started with `-c`, this text, the place of the function (a file, or a module), its name, and further arguments of it as JSON. With
+the word `apart` behind them, each question has a process of its own, of which nothing is left for the next: it is then the first
+process of a jail, which has nothing but this in it. Reads a question per line from standard input and writes an answer per line to standard output, as docs/guides/data-and-rewards.md has them. The
+question {"hello": true} is answered with how the function is called, {"hello": "..."}, or with why it cannot be, {"refused": "..."}.
+"""
+
+import sys
+
+if sys.path[:1] == [""]:
+    del sys.path[0]  # nothing in the current directory may stand for a module of the standard library
+
+import difflib
+import functools
+import importlib
+import importlib.util
+import inspect
+import json
+import math
+import os
+import re
+import reprlib
+import signal
+import traceback
+from collections.abc import Mapping
+
+# Arguments that verl gives every function, and those of its batch reward manager.
+VERL = ("data_source", "solution_str", "ground_truth", "extra_info")
+VERL_BATCH = ("data_sources", "solution_strs", "ground_truths", "extra_infos")
+# Names of the ground truth in data sets: parameters of these names get it where the data has no such column.
+ANSWERS = ("ground_truth", "answer", "final_answer", "expected_answer", "Answer", "solution")
+# Things of a trainer that a verifier lacks.
+ABSENT = ("completion_ids", "trainer_state", "environments", "reward_router_address", "reward_model_tokenizer")
+# Names of metrics that every run writes itself.
+TAKEN = ("mean", "score", "solved_all", "solved_none")
+
+
+# Longest answer, in bytes.
+LONGEST = 1 << 20
+
+
+class Refused(Exception):
+    """The function cannot be used at all."""
+
+
+class Unjudged(Exception):
+    """The function did not judge a response."""
+
+
+def main():
+    place, name, arguments, apart = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4:] == ["apart"]
+    questions, answers = take_streams()
+    directories, given = given_in("/tmp") if apart else ([], set())
+    file = os.path.abspath(place)
+    call, says, refused = None, None, None
+    try:
+        call, says = adapt(Function(load(place, name), name, place), arguments)
+    except Refused as reason:
+        refused = str(reason)
+    for line in questions:
+        question = json.loads(line)
+        if "hello" in question:
+            answer = {"refused": refused} if refused else {"hello": says}
+        elif refused:
+            sys.exit(refused)
+        elif apart:
+            answer = judge_apart(call, question, file, (questions, answers))
+            for directory in directories:
+                empty(directory, given)
+        else:
+            answer = judge(call, question, file)
+        answer = answer if isinstance(answer, bytes) else encoded(answer, question)
+        answers.write(answer)
+        answers.flush()
+
+
+def encoded(answer, question):
+    numbered = {"id": question["id"], **answer} if "id" in question else answer
+    return json.dumps(numbered).encode() + b"\n"
+
+
+def judge_apart(call, question, file, streams):
+    """The answer of a process that has what was loaded, and not the streams. All that it has started and written goes with it."""
+    read, write = os.pipe()
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            for descriptor in (read, *(stream.fileno() for stream in streams)):
+                os.close(descriptor)
+            with open(write, "wb") as own:
+                own.write(encoded(judge(call, question, file), question))
+            sys.stdout.flush()
+            sys.stderr.flush()
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write)
+    with open(read, "rb") as theirs:
+        said = theirs.readline(LONGEST)
+    status = clear(process)
+    if said.endswith(b"\n"):
+        return said
+    how = f"signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit status {os.WEXITSTATUS(status)}"
+    return {"verdict": "fault", "reason": f"the function has ended its process ({how})"}
+
+
+def clear(process):
+    """Ends all processes of the jail but this first one; how that process ended."""
+    status = 0
+    while True:
+        try:
+            os.kill(-1, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            ended, how = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return status
+        status = how if ended == process else status
+
+
+def given_in(top):
+    """The directories of the file system at `top`, and the paths of all that is in them: the way to what is mounted there."""
+    device, directories, paths = os.lstat(top).st_dev, [top], set()
+    for directory in directories:
+        for entry in os.scandir(directory):
+            paths.add(entry.path)
+            if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_dev == device:
+                directories.append(entry.path)
+    return directories, paths
+
+
+def empty(directory, given):
+    """Empties a directory but for what was given, however deep and however closed the rest is. Nobody else is left who could
+    change it meanwhile."""
+    mark, number = os.urandom(16).hex(), 0
+    try:
+        os.chmod(directory, 0o700)
+    except PermissionError:
+        return  # it is another user's, and nothing could be written there
+    while True:
+        entries = [entry for entry in os.scandir(directory) if entry.path not in given]
+        if not entries:
+            os.utime(directory, ns=(0, 0))
+            return
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            # Its folders move up beside it, so that no path is ever long.
+            os.chmod(entry.path, 0o700)
+            for inner in list(os.scandir(entry.path)):
+                if inner.is_dir(follow_symlinks=False):
+                    os.chmod(inner.path, 0o700)
+                    number += 1
+                    os.rename(inner.path, os.path.join(directory, f"{mark}.{number}"))
+                else:
+                    os.unlink(inner.path)
+            os.rmdir(entry.path)
+
+
+def take_streams():
+    """Keeps standard input and output for questions and answers: what is printed elsewhere goes to standard error."""
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return questions, answers
+
+
+def load(place, name):
+    """The function of that name in a file, whose directory is searched for modules, or in a module."""
+    is_file = place.endswith(".py")
+    directories = [os.path.dirname(os.path.abspath(place))] if is_file else []
+    sys.path[:0] = directories + [os.getcwd()]
+    try:
+        module = load_file(place) if is_file else importlib.import_module(place)
+    except BaseException as error:  # sys.exit() too
+        says = f"{place} cannot be imported:\n{own_traceback(error)}{of_sandbox(error)}"
+        raise Refused(f"{says}\n{where_it_runs()}" if isinstance(error, ImportError) else says) from None
+    if not hasattr(module, name):
+        found = [key for key, value in vars(module).items() if is_function_of(module, key, value)]
+        if not name:
+            named = " or ".join(f"{place}:{key}" for key in found)
+            raise Refused(f"{place} is named without a function; " + (f"name one: {named}" if named else "it has none"))
+        near = difflib.get_close_matches(name, found, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise Refused(f"{place} has no function {name}; it has {', '.join(found) or 'none'}{meant}")
+    function = getattr(module, name)
+    if inspect.isclass(function) or not callable(function):
+        raise Refused(f"{name} in {place} must be a function, and is of the type {type(function).__name__}")
+    return function
+
+
+def where_it_runs():
+    """Which Python this is, for whoever has installed a module elsewhere."""
+    version = ".".join(map(str, sys.version_info[:3]))
+    return f"this is Python {version}, {sys.executable}: install the module there, or name another Python in `interpreter`"
+
+
+def load_file(place):
+    path = os.path.abspath(place)
+    stem = os.path.basename(path)[: -len(".py")]
+    name = f"reward_{stem}" if stem in sys.modules else stem
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def is_function_of(module, key, value):
+    its_own = getattr(value, "__module__", None) == module.__name__
+    return its_own and callable(value) and not inspect.isclass(value) and not key.startswith("_")
+
+
+def own_traceback(error):
+    """The traceback without the steps of this text and of the import."""
+    steps = error.__traceback__
+    while steps is not None and re.match("<string>|<frozen importlib", steps.tb_frame.f_code.co_filename):
+        steps = steps.tb_next
+    return "".join(traceback.format_exception(type(error), error, steps)).rstrip()
+
+
+class Function:
+    """A function, what messages call it, and what its signature says."""
+
+    def __init__(self, function, name, place):
+        self.function, self.name, self.title = function, name, f"{name} of {place}"
+        try:
+            parameters = list(inspect.signature(function).parameters.values())
+        except (TypeError, ValueError) as error:
+            raise Refused(f"the parameters of {self.title} cannot be found out: {error}") from None
+        self.parameters = ", ".join(str(p.replace(annotation=p.empty, default=p.empty)) for p in parameters)
+        by_name = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        self.names = [p.name for p in by_name]
+        self.required = [p.name for p in by_name if p.default is p.empty]
+        self.takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+
+    def taken(self, given):
+        """The keyword arguments that it takes."""
+        return {name: value for name, value in given.items() if self.takes_any or name in self.names}
+
+    def __call__(self, given):
+        returned = self.function(**self.taken(given))
+        return event_loop().run_until_complete(returned) if inspect.isawaitable(returned) else returned
+
+
+@functools.lru_cache(maxsize=None)
+def event_loop():
+    """One for all calls, since what an async function keeps from call to call may belong to it."""
+    import asyncio
+
+    return asyncio.new_event_loop()
+
+
+def adapt(function, arguments):
+    """How questions are put to the function, and that in words."""
+    for name in arguments:
+        if not function.taken({name: None}):
+            raise Refused(f"{function.title} does not take {name}, which `arguments` has")
+    for name in function.required:
+        if name in ABSENT:
+            raise Refused(f"{function.title} asks for {name}, and a verifier has only the text of responses")
+    if "solution_str" in function.names:
+        style, names, call = "verl", VERL, ask_verl
+    elif "solution_strs" in function.names:
+        style, names, call = "verl's batch manager", VERL_BATCH, ask_verl_batch
+    elif "completions" in function.names:
+        style, names, call = "TRL", ("prompts", "completions"), ask_trl
+    else:
+        raise Refused(
+            f"{function.title} has the parameters ({function.parameters}), by which it is neither a function for verl, "
+            "which has solution_str, nor one for TRL, which has completions"
+        )
+    given = [name for name in (*names, *arguments) if function.taken({name: None})]
+    missing = [name for name in function.required if name not in given]
+    if call is ask_trl:
+        given.append(f"the data's columns ({', '.join(missing)})" if missing else "the data's columns")
+    elif missing:
+        raise Refused(f"{function.title} asks for {', '.join(missing)}, which neither {style} nor `arguments` gives")
+    says = f"{function.title} is called as by {style}, with {', '.join(given)}"
+    return functools.partial(call, function, arguments), says
+
+
+def ask_verl(function, arguments, question):
+    given = dict(zip(VERL, of_verl(question)), **arguments)
+    return answer(function, function(given), {})
+
+
+def ask_verl_batch(function, arguments, question):
+    given = dict(zip(VERL_BATCH, ([value] for value in of_verl(question))), **arguments)
+    return answer(function, only(function, function(given)), {})
+
+
+def of_verl(question):
+    """The values of verl's four parameters."""
+    # The ground truth as the data has it, where it was shortened to what follows its ####.
+    row = (question.get("columns") or {}).get("reward_model")
+    ground_truth = row.get("ground_truth") if isinstance(row, dict) else None
+    extra_info = question["extra_info"] if isinstance(question["extra_info"], dict) else {}
+    return (
+        question["data_source"],
+        question["response"],
+        question["ground_truth"] if ground_truth is None else ground_truth,
+        {"num_turns": None, "rollout_reward_scores": {}, **extra_info},  # verl sets these two
+    )
+
+
+def ask_trl(function, arguments, question):
+    metrics, messages, response = {}, question.get("messages"), question["response"]
+    columns = question.get("columns") or {}
+    given = {name: [question["ground_truth"]] for name in ANSWERS if name in ("ground_truth", *function.names)}
+    given.update((name, [question[name]]) for name in ("data_source", "extra_info") if question[name])
+    given.update((name, [value]) for name, value in columns.items())
+    given.update(arguments, log_extra=lambda column, values: None, log_metric=metrics.__setitem__)
+    given["prompts"] = [messages or question["prompt"]]
+    given["completions"] = [[{"role": "assistant", "content": response}] if messages else response]
+    missing = [name for name in function.required if name not in given]
+    if missing:
+        has = ", ".join(name for name in given if not name.startswith("log_"))
+        raise Unjudged(f"{function.name} asks for {', '.join(missing)}; what there is for it: {has}")
+    reward = only(function, function(given))
+    if reward is None:
+        return {"applies": False, "reason": f"{function.name} returned None: it does not apply to this problem"}
+    return answer(function, reward, metrics)
+
+
+def only(function, returned):
+    """The result for a batch of one of a function that judges batches."""
+    try:
+        values = None if isinstance(returned, (str, bytes, Mapping)) else list(returned)
+    except TypeError:
+        values = None
+    if values is None:
+        raise Unjudged(f"{function.name} returned {reprlib.repr(returned)}, and no list with a number for each response")
+    if len(values) != 1:
+        raise Unjudged(f"{function.name} returned {len(values)} values for one response: {reprlib.repr(values)}")
+    return values[0]
+
+
+def answer(function, returned, metrics):
+    """The answer that a returned number makes, or a dict with the number as "score" and others beside it."""
+    beside = {}
+    if isinstance(returned, Mapping):
+        beside = {str(key): value for key, value in returned.items()}
+        if "score" not in beside:
+            raise Unjudged(f'{function.name} returned a dict without "score": its keys are {", ".join(beside) or "none"}')
+        returned = beside.pop("score")
+    score = number(returned)
+    if score is None:
+        raise Unjudged(f"{function.name} returned {reprlib.repr(returned)}, and no number")
+    if not abs(score) <= 1e6:
+        raise Unjudged(f"{function.name} returned {score}: a score is a number from -1e6 to 1e6")
+    pred = beside.pop("pred", None)
+    numbers = {metric_name(key): number(value) for key, value in {**beside, **metrics}.items()}
+    numbers = [(key, value) for key, value in numbers.items() if value is not None and math.isfinite(value)]
+    said = {"score": score, "reason": f"{function.name} returned {score:g}", "metrics": dict(numbers[:64])}
+    correct = number(beside.get("acc"))  # verl evaluates by it
+    if correct is not None:
+        said["verdict"] = "correct" if correct >= 1 else "wrong"
+    if pred is not None:  # and takes majority votes by this
+        said["extracted"] = str(pred)
+    return said
+
+
+def number(value):
+    """The value as a float if it is a number, also one of NumPy or PyTorch."""
+    if value is None or isinstance(value, (str, bytes, bytearray)):
+        return None
+    try:
+        return float(value)
+    except Exception:  # whatever an array or a tensor of several numbers raises
+        return None
+
+
+def metric_name(name):
+    """The name in the characters that names of metrics may have, apart from those that are taken."""
+    name = re.sub(r"[^A-Za-z0-9_./@-]", "_", name)[:64] or "_"
+    return f"function_{name}" if name in TAKEN else name
+
+
+# Errors of what a sandbox refuses or lacks.
+REFUSALS = (ImportError, OSError)
+
+
+def judge(call, question, file):
+    """The answer to a question, whatever the function does."""
+    try:
+        return call(question)
+    except Unjudged as reason:
+        return {"verdict": "fault", "reason": str(reason)}
+    except BaseException as error:  # sys.exit() too
+        print(own_traceback(error), file=sys.stderr, flush=True)
+        return {"verdict": "fault", "reason": last_line(error, file)}
+
+
+def of_sandbox(error):
+    """That there is a sandbox, where that may be why."""
+    if sys.argv[4:] != ["apart"] or not isinstance(error, REFUSALS):
+        return ""
+    return " (in the sandbox, which sees only the directory of the function's file and Python's own)"
+
+
+def last_line(error, file):
+    """The last line of a traceback, with where in the function's file it was."""
+    line = traceback.format_exception_only(type(error), error)[-1].strip()[:500] + of_sandbox(error)
+    steps = [step for step in traceback.extract_tb(error.__traceback__) if step.filename == file]
+    return f"{line} ({os.path.basename(file)}, line {steps[-1].lineno})" if steps else line
+
+
+main()

@@ -1,0 +1,243 @@
+//! Judging while sampling goes on.
+//!
+//! A verifier with workers has one thread per worker, which asks about a response as soon as it is
+//! sampled. A verifier without workers computes on the cores that sampling needs: it is asked about
+//! a batch of responses at a time. A verdict does not depend on when it is asked for.
+
+use crate::error::{Error, Result};
+use crate::judge::Judge;
+use crate::observer::ProgressObserver;
+use crate::respond::{Interrupt, Keep, Responded, ResponseId};
+use crate::response::Response;
+use crate::sequence::Completion;
+use isentrope_data::Problem;
+use isentrope_trace::{name_thread, span};
+use std::mem;
+use std::ops::ControlFlow;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// How often the observer is asked whether to stop while only verdicts are missing.
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Takes sampled responses and gives them back judged.
+pub struct JudgeQueue<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    shared: CloseOnDrop<'env>,
+    threads: Vec<ScopedJoinHandle<'scope, ()>>,
+    questions: Sender<(ResponseId, Completion)>,
+    answers: Receiver<Answer>,
+    /// Cloned for each thread.
+    answer: Sender<Answer>,
+    /// Responses for the next batch of a verifier without workers.
+    pending: Vec<(ResponseId, Completion)>,
+    batch: usize,
+    asked: usize,
+    answered: usize,
+    waited: Duration,
+    verdicts: Duration,
+}
+
+/// The state that the threads share with the queue.
+struct Shared<'env> {
+    judge: &'env Judge,
+    /// The problem of each request.
+    problems: &'env [&'env Problem],
+    questions: Mutex<Receiver<(ResponseId, Completion)>>,
+    /// Set when no more verdicts are wanted: threads drop the questions that are left.
+    closed: AtomicBool,
+}
+
+/// Closes the queue when it is dropped, so that its threads end after the verdict they are at.
+struct CloseOnDrop<'env>(Arc<Shared<'env>>);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+struct Answer {
+    id: ResponseId,
+    response: Result<Response>,
+    took: Duration,
+}
+
+impl<'scope, 'env> JudgeQueue<'scope, 'env> {
+    /// An empty queue. `problems` has the problem of each request; `batch` is how many responses a
+    /// verifier without workers judges at a time.
+    pub fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        judge: &'env Judge,
+        problems: &'env [&'env Problem],
+        batch: usize,
+    ) -> Self {
+        let (questions, asked) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        let closed = AtomicBool::new(false);
+        let shared = Arc::new(Shared { judge, problems, questions: Mutex::new(asked), closed });
+        Self {
+            scope,
+            shared: CloseOnDrop(shared),
+            threads: Vec::new(),
+            questions,
+            answers,
+            answer,
+            pending: Vec::new(),
+            batch,
+            asked: 0,
+            answered: 0,
+            waited: Duration::ZERO,
+            verdicts: Duration::ZERO,
+        }
+    }
+
+    /// Asks for verdicts on responses that have just been sampled.
+    ///
+    /// # Errors
+    /// [`Error::Verifier`] when the verifier can judge nothing any more.
+    pub fn ask(&mut self, sampled: Vec<(ResponseId, Completion)>) -> Result<()> {
+        let workers = self.shared.0.judge.verifier.workers();
+        for (id, completion) in sampled {
+            self.asked += 1;
+            if workers > 0 {
+                if self.threads.len() < workers {
+                    let (shared, answer) = (self.shared.0.clone(), self.answer.clone());
+                    self.threads.push(self.scope.spawn(move || shared.judge_all(answer)));
+                }
+                let _ = self.questions.send((id, completion)); // its receiver is in `shared`
+            } else {
+                self.pending.push((id, completion));
+                if self.pending.len() >= self.batch {
+                    self.judge_pending()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next response that has been judged, if there is one now.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn next_judged(&mut self) -> Result<Option<(ResponseId, Response)>> {
+        self.answers.try_recv().ok().map(|answer| self.received(answer)).transpose()
+    }
+
+    /// Judges the responses that wait for a full batch, because nothing else is to do now.
+    ///
+    /// # Errors
+    /// As [`ask`](Self::ask).
+    pub fn judge_incomplete_batch(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let judged = self.judge_pending();
+        self.waited += begun.elapsed();
+        judged
+    }
+
+    /// Waits for the verdicts that are missing and gives every response to `keep`. If sampling
+    /// ended early (`sampled`), or the observer asks to stop where `interrupt` allows it, responses
+    /// that no thread is judging yet are dropped.
+    ///
+    /// # Errors
+    /// The error of `sampled`; else as [`ask`](Self::ask), and the errors of `keep`.
+    pub fn finish<E: From<Error>>(
+        mut self,
+        sampled: Result<ControlFlow<()>, E>,
+        interrupt: Interrupt,
+        keep: Keep<'_, E>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<Responded, E> {
+        if !matches!(sampled, Ok(ControlFlow::Continue(()))) {
+            self.shared.0.close();
+        }
+        let _span = span("wait for verdicts");
+        let begun = Instant::now();
+        let threads = mem::take(&mut self.threads);
+        let judged = self.judge_pending();
+        let (asked, waited) = (self.asked, self.waited);
+        let rest = self.keep_rest(interrupt, keep, observer);
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        let sampled = sampled?;
+        judged?;
+        let (answered, verdicts) = rest?;
+        let ended = if answered == asked { sampled } else { ControlFlow::Break(()) };
+        Ok(Responded { ended, waited: waited + begun.elapsed(), verdicts })
+    }
+
+    /// Gives all responses that are still judged to `keep`. Returns how many were judged in all,
+    /// and the time of their verdicts.
+    fn keep_rest<E: From<Error>>(
+        mut self,
+        interrupt: Interrupt,
+        keep: Keep<'_, E>,
+        observer: &mut dyn ProgressObserver,
+    ) -> Result<(usize, Duration), E> {
+        // Threads end when there are no more questions, and `answers` ends with the threads.
+        (self.questions, self.answer) = (mpsc::channel().0, mpsc::channel().0);
+        loop {
+            if interrupt == Interrupt::WhenAsked && observer.stop_requested() {
+                self.shared.0.close();
+            }
+            match self.answers.recv_timeout(STOP_POLL_INTERVAL) {
+                Ok(answer) => {
+                    let (id, response) = self.received(answer)?;
+                    keep(id, response)?;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok((self.answered, self.verdicts)),
+            }
+        }
+    }
+
+    fn received(&mut self, answer: Answer) -> Result<(ResponseId, Response)> {
+        self.answered += 1;
+        self.verdicts += answer.took;
+        Ok((answer.id, answer.response?))
+    }
+
+    fn judge_pending(&mut self) -> Result<()> {
+        let (ids, completions): (Vec<_>, Vec<_>) = mem::take(&mut self.pending).into_iter().unzip();
+        let begun = Instant::now();
+        let problems = ids.iter().map(|id: &ResponseId| self.shared.0.problems[id.request]);
+        let responses = self.shared.0.judge.responses(problems.zip(completions).collect())?;
+        self.verdicts += begun.elapsed();
+        for (id, response) in ids.into_iter().zip(responses) {
+            let answer = Answer { id, response: Ok(response), took: Duration::ZERO };
+            let _ = self.answer.send(answer); // its receiver is here
+        }
+        Ok(())
+    }
+}
+
+impl Shared<'_> {
+    fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// The work of a thread: judges one response after another until there are no more questions.
+    fn judge_all(&self, answer: Sender<Answer>) {
+        name_thread("verification");
+        loop {
+            let next = self.questions.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok((id, completion)) = next else { return };
+            if self.closed.load(Ordering::Relaxed) {
+                continue;
+            }
+            let begun = Instant::now();
+            let response = self.judge.response(self.problems[id.request], completion);
+            if response.is_err() {
+                self.close();
+            }
+            if answer.send(Answer { id, response, took: begun.elapsed() }).is_err() {
+                return;
+            }
+        }
+    }
+}

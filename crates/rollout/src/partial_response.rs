@@ -1,0 +1,117 @@
+//! A response that has not ended, in a form that another engine can go on with.
+
+use crate::kept::KeptTokens;
+use crate::response::bits;
+use crate::sampling::Sampling;
+use isentrope_kernels::Drawn;
+use serde::{Deserialize, Serialize};
+
+/// A response that has not ended. Vectors are `[tokens]`; without tokens it has not started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PartialResponse {
+    /// Its tokens so far.
+    pub tokens: Vec<u32>,
+    /// Log-prob of each under the model, as a [`Completion`](crate::Completion) has them.
+    #[serde(with = "bits")]
+    pub logprobs: Vec<f32>,
+    /// Log-prob of each under the distribution that it was drawn from; empty if that is the
+    /// model's.
+    #[serde(with = "bits", default, skip_serializing_if = "Vec::is_empty")]
+    pub sampling_logprobs: Vec<f32>,
+    /// Entropy of the model's distribution at each, in nats.
+    #[serde(with = "bits")]
+    pub entropies: Vec<f32>,
+    /// The tokens that truncated sampling kept at each position, where they are recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<KeptTokens>,
+}
+
+impl PartialResponse {
+    pub(crate) fn new(drawn: &[Drawn], kept: Option<KeptTokens>) -> Self {
+        Self {
+            tokens: drawn.iter().map(|d| d.token).collect(),
+            logprobs: drawn.iter().map(|d| d.logprob).collect(),
+            sampling_logprobs: drawn.iter().filter_map(|d| d.sampling_logprob).collect(),
+            entropies: drawn.iter().map(|d| d.entropy).collect(),
+            kept: kept.filter(|_| !drawn.is_empty()),
+        }
+    }
+
+    /// Whether an engine can go on with it: its vectors have one length, and it has not ended.
+    pub(crate) fn can_go_on(&self, sampling: &Sampling, max_tokens: usize) -> bool {
+        let count = self.tokens.len();
+        let kept = self.kept.as_ref().map(|kept| (kept.masks.len(), kept.log_masses.len()));
+        self.logprobs.len() == count
+            && self.entropies.len() == count
+            && (self.sampling_logprobs.is_empty() || self.sampling_logprobs.len() == count)
+            && kept == (count > 0 && sampling.records_kept).then_some((count, count))
+            && count < max_tokens
+            && self.tokens.last().is_none_or(|&last| !sampling.ends(last))
+    }
+
+    /// Its draws, without the kept tokens.
+    pub(crate) fn drawn(&self) -> Vec<Drawn> {
+        let draw = |at: usize| Drawn {
+            token: self.tokens[at],
+            logprob: self.logprobs[at],
+            sampling_logprob: self.sampling_logprobs.get(at).copied(),
+            entropy: self.entropies[at],
+            kept: None,
+        };
+        (0..self.tokens.len()).map(draw).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(token: u32) -> Drawn {
+        Drawn {
+            token,
+            logprob: -0.1,
+            sampling_logprob: Some(-0.0),
+            entropy: f32::MIN_POSITIVE / 3.0,
+            kept: None,
+        }
+    }
+
+    #[test]
+    fn it_comes_back_from_another_process_to_the_last_bit() {
+        let mut kept = KeptTokens::default();
+        (0..2).for_each(|_| kept.push(None));
+        for response in [
+            PartialResponse::default(),
+            PartialResponse::new(&[drawn(7), drawn(9)], None),
+            PartialResponse::new(&[drawn(7), drawn(9)], Some(kept)),
+        ] {
+            let text = serde_json::to_string(&response).unwrap();
+            let read: PartialResponse = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, response);
+            let bits = |response: &PartialResponse| -> Vec<u32> {
+                [&response.logprobs, &response.sampling_logprobs, &response.entropies]
+                    .into_iter()
+                    .flatten()
+                    .map(|number| number.to_bits())
+                    .collect()
+            };
+            assert_eq!(bits(&read), bits(&response));
+            assert_eq!(PartialResponse::new(&read.drawn(), read.kept.clone()), response);
+        }
+    }
+
+    #[test]
+    fn what_no_engine_can_have_left_is_not_gone_on_with() {
+        let response = PartialResponse::new(&[drawn(7), drawn(9)], None);
+        let sampling = Sampling { eos_tokens: vec![2], ..Sampling::default() };
+        assert!(response.can_go_on(&sampling, 3) && PartialResponse::default().can_go_on(&sampling, 1));
+        assert!(!response.can_go_on(&sampling, 2), "it is as long as it may be");
+        assert!(
+            !response.can_go_on(&Sampling { eos_tokens: vec![9], ..sampling.clone() }, 3),
+            "it has ended"
+        );
+        assert!(!response.can_go_on(&Sampling { records_kept: true, ..sampling.clone() }, 3));
+        assert!(!PartialResponse { entropies: vec![], ..response.clone() }.can_go_on(&sampling, 3));
+        assert!(!PartialResponse { sampling_logprobs: vec![0.0], ..response }.can_go_on(&sampling, 3));
+    }
+}

@@ -1,0 +1,178 @@
+//! Sampling many requests to the end, step by step.
+
+use crate::engine::{Engine, Event, Limits, Request, RequestId};
+use crate::error::{Error, Result};
+use crate::observer::{Phase, Progress};
+use crate::partial_response::PartialResponse;
+use crate::respond::{Interrupt, ResponseId};
+use crate::sequence::Completion;
+use isentrope_model::tokenizer::Tokenizer;
+use isentrope_model::{ActivationCache, KvCache, Model};
+
+/// The means of sampling: model, memory and whoever watches.
+pub struct Sampler<'a> {
+    /// The policy.
+    pub model: &'a Model,
+    /// Stores the activations of requests with `cache_activations`, if there is one.
+    pub activation_cache: Option<&'a mut ActivationCache>,
+    /// Turns tokens into text.
+    pub tokenizer: &'a Tokenizer,
+    /// Memory.
+    pub limits: Limits,
+    /// The phase that the observer is told.
+    pub phase: Phase,
+    /// Whether sampling may be broken off.
+    pub interrupt: Interrupt,
+}
+
+/// Sampling under way. Other processes may take responses over from it before they have ended.
+pub struct SamplingRun<'a> {
+    model: &'a Model,
+    tokenizer: &'a Tokenizer,
+    limits: Limits,
+    engine: Engine<'a>,
+    /// The number of each of the engine's requests among those of the rollout.
+    numbers: Vec<usize>,
+    progress: Progress,
+}
+
+/// A response that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    /// The response.
+    pub id: ResponseId,
+    /// Its tokens so far; 0 if it has not started.
+    pub tokens: usize,
+}
+
+/// A request of the rollout, its number, and what its samples have come to elsewhere.
+type NumberedRequest = (usize, Request, Vec<PartialResponse>);
+
+impl<'a> SamplingRun<'a> {
+    /// Queues requests, which are numbered from 0.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`].
+    pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
+        let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
+        let total = requests.iter().map(|request| request.samples.len()).sum();
+        let requests: Vec<NumberedRequest> =
+            requests.into_iter().enumerate().map(|(number, request)| (number, request, Vec::new())).collect();
+        let mut engine = engine(model, tokenizer, limits, &requests)?;
+        engine = engine.caching_activations(activation_cache);
+        let numbers = submit(&mut engine, requests)?;
+        let progress = Progress { phase, done: 0, total, tokens: 0 };
+        Ok(Self { model, tokenizer, limits, engine, numbers, progress })
+    }
+
+    /// Whether every response has ended.
+    pub fn is_idle(&self) -> bool {
+        self.engine.is_idle()
+    }
+
+    /// How far sampling has come.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Advances every running response by a token. Returns those that have ended.
+    ///
+    /// # Errors
+    /// As [`Engine::step`].
+    pub fn step(&mut self) -> Result<Vec<(ResponseId, Completion)>> {
+        let mut ended = Vec::new();
+        for event in self.engine.step()? {
+            match event {
+                Event::Token { .. } => self.progress.tokens += 1,
+                Event::Finished { request, sample, completion } => {
+                    self.progress.done += 1;
+                    ended.push((self.id(request, sample), completion));
+                }
+            }
+        }
+        Ok(ended)
+    }
+
+    /// The responses that have not ended.
+    pub fn unfinished(&self) -> Vec<Unfinished> {
+        let unfinished = self.engine.unfinished();
+        unfinished.map(|(of, sample, tokens)| Unfinished { id: self.id(of, sample), tokens }).collect()
+    }
+
+    /// Takes a response out, for another process to go on with; none if it is not here.
+    pub fn withdraw(&mut self, id: ResponseId) -> Option<PartialResponse> {
+        let request = self.numbers.iter().position(|&number| number == id.request)?;
+        let response = self.engine.withdraw(request, id.sample)?;
+        self.progress.total -= 1;
+        Some(response)
+    }
+
+    /// Goes on with responses that another process has given away. Nothing may be left to sample
+    /// here: the old engine's memory is freed first. `requests` are those of all processes.
+    ///
+    /// # Errors
+    /// As [`Engine::submit_partial`].
+    pub fn take_over(
+        self,
+        mut taken: Vec<(ResponseId, PartialResponse)>,
+        requests: &[Request],
+    ) -> Result<Self> {
+        let Self { model, tokenizer, limits, engine: idle, mut progress, .. } = self;
+        drop(idle);
+        progress.total += taken.len();
+        taken.sort_by_key(|(id, _)| *id);
+        let mut parts: Vec<NumberedRequest> = Vec::new();
+        for (ResponseId { request: number, sample }, response) in taken {
+            match parts.last_mut() {
+                Some((last, request, responses)) if *last == number => {
+                    request.samples.push(sample);
+                    responses.push(response);
+                }
+                _ => {
+                    let request = requests.get(number).ok_or_else(|| {
+                        Error::Prompt(format!("there is no request {number} to go on with a response to"))
+                    })?;
+                    let request = Request { samples: vec![sample], ..request.clone() };
+                    parts.push((number, request, vec![response]));
+                }
+            }
+        }
+        let mut engine = engine(model, tokenizer, limits, &parts)?;
+        let numbers = submit(&mut engine, parts)?;
+        Ok(Self { model, tokenizer, limits, engine, numbers, progress })
+    }
+
+    fn id(&self, request: RequestId, sample: usize) -> ResponseId {
+        ResponseId { request: self.numbers[request], sample }
+    }
+}
+
+/// An engine with no more memory than the requests can use.
+fn engine<'a>(
+    model: &'a Model,
+    tokenizer: &'a Tokenizer,
+    limits: Limits,
+    requests: &[NumberedRequest],
+) -> Result<Engine<'a>> {
+    let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, requests)), ..limits };
+    Ok(Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end())
+}
+
+/// Submits requests; returns their numbers in the engine's order.
+fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec<usize>> {
+    let mut numbers = Vec::with_capacity(requests.len());
+    for (number, request, responses) in requests {
+        numbers.push(number);
+        engine.submit_partial(request, responses)?;
+    }
+    Ok(numbers)
+}
+
+/// Bytes of keys and values if all requests ran at once.
+fn largest_need(model: &Model, requests: &[NumberedRequest]) -> usize {
+    let pages = requests.iter().fold(0usize, |sum, (_, request, _)| {
+        let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
+        sum.saturating_add((KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()))
+    });
+    pages.saturating_mul(KvCache::page_bytes(model))
+}

@@ -1,0 +1,323 @@
+//! Alarms of collapse, from one step's numbers after another: each is said once, with what to turn.
+
+use crate::number::{fixed, whole_percent};
+use crate::{ENTROPIES, Origin};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// The part of the first entropy below which the policy has collapsed.
+const COLLAPSED: f64 = 0.1;
+/// The part above which it has recovered.
+const RECOVERED: f64 = 0.2;
+/// The part of a target below which the entropy is not held there.
+const HELD: f64 = 0.9;
+/// The share of responses that are cut off above which little but cut off responses is learnt from,
+/// and when that is over.
+const TRUNCATED: f64 = 0.9;
+const ENDING: f64 = 0.8;
+/// The share of groups without signal that is most of them, and in how many measured steps in a
+/// row.
+const MOST: f64 = 0.5;
+const PATIENCE: u32 = 5;
+/// Lengths of so many measured steps are compared with those of as many before them.
+const WINDOW: usize = 5;
+/// How much longer responses are then, as a factor, at how many standard errors, and the share of
+/// them that is cut off.
+const LONGER: f64 = 1.03;
+const ERRORS: f64 = 4.0;
+const MANY: f64 = 0.25;
+/// Measured steps in a row that must be well before an alarm is said again.
+const WELL: u32 = 10;
+
+/// The subject of an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The entropy is below a tenth of the first that was measured, and not because that was asked
+    /// for.
+    Entropy,
+    /// Nearly all responses are cut off.
+    Truncation,
+    /// Most groups have advantages of 0, in several measured steps in a row.
+    NoSignal,
+    /// Responses grow, and many of them are cut off.
+    Length,
+}
+
+/// An alarm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// Its subject.
+    pub kind: Kind,
+    /// Sentences that say what was measured and what to change.
+    pub text: String,
+}
+
+/// Watches a run. Part of a run's saved state, so that a resumed run gives the same alarms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Alarms {
+    /// The first step that had an entropy above 0, and that entropy.
+    first_entropy: Option<(u64, f64)>,
+    /// Measured steps in a row in which most groups had no signal, and the first of them.
+    without_signal: u32,
+    without_signal_since: u64,
+    /// The last measured steps.
+    lengths: VecDeque<Lengths>,
+    entropy: Watch,
+    truncation: Watch,
+    signal: Watch,
+    length: Watch,
+}
+
+/// Responses of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Lengths {
+    step: u64,
+    /// Mean length, in tokens.
+    mean: f64,
+    /// Share cut off.
+    truncated: f64,
+}
+
+/// Raises an alarm once, until the watched quantity has been well for a while.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Watch {
+    is_said: bool,
+    well: u32,
+}
+
+impl Watch {
+    /// Whether it is to be said now.
+    fn rings(&mut self, is_ill: bool, is_well: bool) -> bool {
+        if is_ill {
+            self.well = 0;
+            return !std::mem::replace(&mut self.is_said, true);
+        }
+        self.well = if is_well && self.is_said { self.well + 1 } else { 0 };
+        if self.well == WELL {
+            *self = Self::default();
+        }
+        false
+    }
+}
+
+impl Alarms {
+    /// Takes in what a step has measured, by our names, and returns what is to be said after it.
+    /// `origin` says whose settings are to be turned. A log may have every tenth step alone, so
+    /// steps are named where several are meant.
+    pub fn after_step(
+        &mut self,
+        origin: Origin,
+        step: u64,
+        measured: &dyn Fn(&str) -> Option<f64>,
+    ) -> Vec<Alarm> {
+        let measured = |name: &str| measured(name).filter(|value| value.is_finite());
+        let remedies = Remedies::of(origin);
+        let mut alarms = Vec::new();
+        let mut say =
+            |kind, what: String, remedy: &str| alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
+        if let Some((name, entropy)) = ENTROPIES.iter().find_map(|name| Some((name, measured(name)?)))
+            && let Some((first_step, first)) = self.first(step, entropy)
+        {
+            let target = measured("entropy/target");
+            let is_held = target.is_some_and(|target| entropy >= HELD * target);
+            let is_ill = entropy < COLLAPSED * first && !is_held;
+            if self.entropy.rings(is_ill, entropy >= RECOVERED * first || is_held) {
+                let what = format!(
+                    "the entropy has collapsed: {name} is {} nats, {} of the {} it was in step {first_step}. There is next \
+                     to nothing left for exploration.",
+                    fixed(entropy, 3),
+                    whole_percent(entropy / first),
+                    fixed(first, 3)
+                );
+                let remedy = match target {
+                    Some(target) => remedies.entropy_below(target),
+                    None => remedies.entropy.to_owned(),
+                };
+                say(Kind::Entropy, what, &remedy);
+            }
+        }
+        let truncated = measured("response/truncated");
+        if let Some(share) = truncated
+            && self.truncation.rings(share > TRUNCATED, share <= ENDING)
+        {
+            let what =
+                format!("{} of the responses are cut off at the longest length.", whole_percent(share));
+            say(Kind::Truncation, what, remedies.truncation);
+        }
+        if let Some(share) = without_signal(&measured) {
+            let is_most = share > MOST;
+            self.without_signal = if is_most { self.without_signal.saturating_add(1) } else { 0 };
+            if self.without_signal == 1 {
+                self.without_signal_since = step;
+            }
+            if self.signal.rings(self.without_signal >= PATIENCE, !is_most) {
+                let what = format!(
+                    "most groups have had no signal from step {} to step {step}, {} measurements in a row, now {} of them: \
+                     what their responses are worth is the same.{}",
+                    self.without_signal_since,
+                    self.without_signal,
+                    whole_percent(share),
+                    cause(&measured)
+                );
+                say(Kind::NoSignal, what, remedies.signal);
+            }
+        }
+        if let (Some(length), Some(truncated)) = (measured("response/length_mean"), truncated)
+            && let Some([before, now]) = self.windows(Lengths { step, mean: length, truncated })
+        {
+            let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
+            let grows = now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
+            // Nearly all of them cut off is another alarm, which says enough.
+            let is_ill = grows && now.truncated >= MANY;
+            if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
+                let what = format!(
+                    "responses grow, to {} tokens in steps {} to {} from {} in steps {} to {}, and {} of them are cut \
+                     off at the longest length.",
+                    fixed(now.length, 1),
+                    now.steps.0,
+                    now.steps.1,
+                    fixed(before.length, 1),
+                    before.steps.0,
+                    before.steps.1,
+                    whole_percent(now.truncated)
+                );
+                say(Kind::Length, what, remedies.length);
+            }
+        }
+        alarms
+    }
+
+    /// The first entropy above 0, of which others are shares, and its step.
+    fn first(&mut self, step: u64, entropy: f64) -> Option<(u64, f64)> {
+        if entropy > 0.0 {
+            self.first_entropy.get_or_insert((step, entropy));
+        }
+        self.first_entropy
+    }
+
+    /// What the last steps were like, behind those before them; none until there are enough.
+    fn windows(&mut self, lengths: Lengths) -> Option<[Window; 2]> {
+        self.lengths.push_back(lengths);
+        if self.lengths.len() > 2 * WINDOW {
+            self.lengths.pop_front();
+        }
+        let steps = self.lengths.make_contiguous();
+        (steps.len() == 2 * WINDOW).then(|| [Window::of(&steps[..WINDOW]), Window::of(&steps[WINDOW..])])
+    }
+}
+
+/// Responses of some steps in a row.
+struct Window {
+    /// The first and the last.
+    steps: (u64, u64),
+    /// Mean over steps of the mean length, in tokens, and its variance from step to step.
+    length: f64,
+    variance: f64,
+    /// Share cut off.
+    truncated: f64,
+}
+
+impl Window {
+    fn of(steps: &[Lengths]) -> Self {
+        let count = steps.len() as f64;
+        let length = steps.iter().map(|step| step.mean).sum::<f64>() / count;
+        let squares: f64 = steps.iter().map(|step| (step.mean - length) * (step.mean - length)).sum();
+        let truncated = steps.iter().map(|step| step.truncated).sum::<f64>() / count;
+        let ends = steps.first().zip(steps.last());
+        let steps = ends.map_or((0, 0), |(first, last)| (first.step, last.step));
+        Self { steps, length, variance: squares / (count - 1.0), truncated }
+    }
+}
+
+/// Whether alarms may follow from a metric.
+pub fn is_watched(name: &str) -> bool {
+    name.starts_with("policy/") || name.starts_with("response/") || is_of_signal(name)
+}
+
+const WITHOUT_SIGNAL: &str = "update/groups_without_signal";
+const SOLVED_ALL: &str = "reward/solved_all";
+const SOLVED_NONE: &str = "reward/solved_none";
+
+fn is_of_signal(name: &str) -> bool {
+    [WITHOUT_SIGNAL, SOLVED_ALL, SOLVED_NONE].contains(&name)
+}
+
+/// The share of groups without signal. Where it is not measured, groups of equal verdicts have
+/// none, unless a group is one response, which is compared with other groups.
+fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
+    measured(WITHOUT_SIGNAL).or_else(|| {
+        let is_single = measured("rollout/responses")
+            .is_some_and(|responses| measured("rollout/groups") == Some(responses));
+        let share = measured(SOLVED_ALL)? + measured(SOLVED_NONE)?;
+        (!is_single).then_some(share)
+    })
+}
+
+/// Why groups have no signal, if it is plain.
+fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
+    match (measured(SOLVED_ALL), measured(SOLVED_NONE)) {
+        (Some(all), Some(none)) if all > none => {
+            format!(" The problems are too easy: {} of them are solved by all responses.", whole_percent(all))
+        }
+        (Some(all), Some(none)) if none > all => {
+            format!(" The problems are too hard: {} of them are solved by no response.", whole_percent(none))
+        }
+        _ => String::new(),
+    }
+}
+
+/// What to turn, in a trainer's own settings.
+struct Remedies {
+    entropy: &'static str,
+    truncation: &'static str,
+    signal: &'static str,
+    length: &'static str,
+}
+
+impl Remedies {
+    /// Where a run's own target, in nats, is not held.
+    fn entropy_below(&self, target: f64) -> String {
+        format!(
+            "Its target of {} nats (objective.covariance.target_entropy or objective.entropy_bonus.target) is not held: raise \
+             objective.covariance.controller.max or gain (docs/concepts/entropy.md), or entropy_bonus.max, or lower \
+             optimizer.learning_rate. What is spent does not come back: start again, or from a checkpoint before it.",
+            fixed(target, 3)
+        )
+    }
+
+    fn of(origin: Origin) -> Self {
+        match origin {
+            Origin::Isentrope | Origin::Unknown => Self {
+                entropy: "Hold an entropy with objective.covariance.target_entropy, which objective.covariance.method = \
+                          \"clip-cov\" or \"kl-cov\" restrains tokens for (docs/concepts/entropy.md), or raise \
+                          objective.clip_high or objective.entropy_bonus.coefficient; a lower optimizer.learning_rate spends \
+                          it more slowly. What is spent does not come back: start again, or from a checkpoint before it.",
+                truncation: "Raise rollout.max_tokens, or let length cost something with reward.overlong.buffer. If the \
+                             model never ends a response, look at data.template and rollout.stop.",
+                signal: "Choose data that the model solves now and then, or raise rollout.responses; rollout.filter = true \
+                         samples other problems in place of these.",
+                length: "Let length cost something with reward.overlong.buffer, leave cut off responses out with \
+                         reward.mask_truncated = true, or raise rollout.max_tokens.",
+            },
+            Origin::Verl => Self {
+                entropy: "Restrain the tokens that spend it with actor_rollout_ref.actor.policy_loss.loss_mode=clip_cov or \
+                          kl_cov, or raise actor_rollout_ref.actor.clip_ratio_high or actor_rollout_ref.actor.entropy_coeff; a \
+                          lower actor_rollout_ref.actor.optim.lr spends it more slowly.",
+                truncation: "Raise data.max_response_length, or let length cost something with the overlong buffer of the \
+                             reward manager dapo.",
+                signal: "Choose data that the model solves now and then, or raise actor_rollout_ref.rollout.n; \
+                         algorithm.filter_groups.enable=True samples other prompts in place of these.",
+                length: "Let length cost something with the overlong buffer of the reward manager dapo, or raise \
+                         data.max_response_length.",
+            },
+            Origin::Trl => Self {
+                entropy: "Raise epsilon_high, or lower learning_rate; a beta above 0 keeps the policy near the reference model.",
+                truncation: "Raise max_completion_length, or let length cost something with get_soft_overlong_punishment.",
+                signal: "Choose data that the model solves now and then, or raise num_generations.",
+                length: "Let length cost something with get_soft_overlong_punishment, set mask_truncated_completions=True, or \
+                         raise max_completion_length.",
+            },
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors of reading what runs have written. Every message is a sentence for the user that says
+//! what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Failure to read what a run has written, or to make something of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The operating system refused to read or write a file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A file was read, and what it holds is malformed.
+    #[error("{}: {what}", path.display())]
+    Invalid {
+        /// The file concerned.
+        path: PathBuf,
+        /// The defect, with its line where the file has lines.
+        what: String,
+    },
+    /// What was asked for cannot be had.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Result with this crate's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl From<isentrope_files::Error> for Error {
+    fn from(error: isentrope_files::Error) -> Self {
+        match error {
+            isentrope_files::Error::Io { path, source } => Self::Io { path, source },
+            isentrope_files::Error::Refused(what) => Self::Refused(what),
+        }
+    }
+}
+
+impl Error {
+    /// A malformed file.
+    pub fn invalid(path: &Path, what: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), what: what.into() }
+    }
+}

@@ -1,0 +1,64 @@
+//! Out of sample: what the beginning of a run predicts of its rest.
+
+use super::{Form, Point};
+use serde::Serialize;
+
+/// Share of a run's points that a prediction is made from unless another is asked for
+/// (arXiv:2505.22617 takes 15 %).
+pub const PREFIX: f64 = 0.15;
+
+/// Fewest points that a prediction is made from, and fewest that it is scored on.
+const LEAST: [usize; 2] = [3, 2];
+
+/// How forms that are fitted to a prefix do on the rest. The law and the line are told the
+/// entropies of the rest, the others its steps.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Prediction {
+    /// Points that the forms were fitted to.
+    pub prefix: usize,
+    /// The last step of these.
+    pub until: u64,
+    /// Points that they are scored on.
+    pub rest: usize,
+    /// Every form that the prefix determines, in the order of [`Form::ALL`].
+    pub scored: Vec<Scored>,
+}
+
+/// One form's errors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Scored {
+    /// The form.
+    pub form: Form,
+    /// Root of the mean squared error over the rest.
+    pub rmse: f64,
+    /// Predicted less measured accuracy at the last point.
+    pub error_at_end: f64,
+}
+
+impl Prediction {
+    /// From this share of a run's finite points, and at least three; none where fewer than two
+    /// would be left.
+    pub fn of(points: &[Point], share: f64) -> Option<Self> {
+        let [least, left] = LEAST;
+        let prefix = (libm::ceil(share * points.len() as f64) as usize).max(least);
+        if prefix + left > points.len() {
+            return None;
+        }
+        let (known, rest) = points.split_at(prefix);
+        let scored = Form::ALL.into_iter().filter_map(|form| {
+            let curve = form.fit(known)?;
+            let last = rest.last()?;
+            let rmse = (curve.squares(rest) / rest.len() as f64).sqrt();
+            Some(Scored { form, rmse, error_at_end: curve.accuracy(last) - last.accuracy })
+        });
+        Some(Self { prefix, until: known.last()?.step, rest: rest.len(), scored: scored.collect() })
+    }
+
+    /// The share of these points' steps that is over with the prefix. Of few points it is larger
+    /// than what was asked for.
+    pub fn share_of_steps(&self, points: &[Point]) -> Option<f64> {
+        let (first, last) = (points.first()?.step, points.last()?.step);
+        let over = |step: u64| step.saturating_sub(first) as f64;
+        (last > first).then(|| over(self.until) / over(last))
+    }
+}

@@ -1,0 +1,155 @@
+//! All that points say of the law.
+
+use super::prediction::PREFIX;
+use super::refusals::{between, refusals, remarks, rivals};
+use super::{Departure, Fit, Form, Interval, Point, Prediction};
+use serde::Serialize;
+
+/// What points say of the law.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Study {
+    /// The finite ones, in the order of steps; those of several runs one run after the other.
+    pub points: Vec<Point>,
+    /// The law, wherever its coefficients can be computed.
+    pub fit: Option<Fit>,
+    /// Why the law must not be relied on here, in sentences without their full stop; empty where it
+    /// holds.
+    pub refusals: Vec<String>,
+    /// What the reader should know of a law that holds, likewise.
+    pub remarks: Vec<String>,
+    /// Share of the accuracies' variance that every form explains, where it can be fitted to all
+    /// points of one run.
+    pub r_squared: Vec<(Form, f64)>,
+    /// What the beginning of one run predicts of its rest.
+    pub prediction: Option<Prediction>,
+    /// Where accuracy has left the law, of one run.
+    pub departure: Option<Departure>,
+    /// Whether the points are of several runs.
+    #[serde(skip)]
+    is_of_several: bool,
+}
+
+impl Study {
+    /// Studies points of one run in the order of steps. Bootstrap draws depend on `seed` and the
+    /// number of points alone.
+    pub fn of(points: Vec<Point>, seed: u64) -> Self {
+        Self::with_prefix(points, PREFIX, seed)
+    }
+
+    /// The same with a prediction from another share of the points.
+    pub fn with_prefix(points: Vec<Point>, prefix: f64, seed: u64) -> Self {
+        let lost = points.iter().filter(|p| !p.is_finite()).count();
+        let points: Vec<Point> = points.into_iter().filter(Point::is_finite).collect();
+        let departure = Departure::of(&points);
+        let forms = Form::ALL.into_iter();
+        let r_squared: Vec<(Form, f64)> =
+            forms.filter_map(|form| Some((form, form.r_squared(&points)?))).collect();
+        let mut study = Self::common(&[&points], lost, departure, seed);
+        if let Some(fit) = study.holds() {
+            let said = rivals(&points, fit, &r_squared);
+            study.remarks.extend(said);
+        }
+        Self { r_squared, prediction: Prediction::of(&points, prefix), ..study }
+    }
+
+    /// Studies the points of several runs as one law, each in the order of its steps; neighbours
+    /// are those within a run.
+    pub fn together(runs: &[&[Point]], seed: u64) -> Self {
+        let finite: Vec<Vec<Point>> =
+            runs.iter().map(|run| run.iter().copied().filter(Point::is_finite).collect()).collect();
+        let lost = runs.iter().copied().flatten().filter(|p| !p.is_finite()).count();
+        let runs: Vec<&[Point]> = finite.iter().map(Vec::as_slice).collect();
+        let mut study = Self::common(&runs, lost, None, seed);
+        study.is_of_several = runs.len() > 1;
+        if study.holds().is_some() && study.is_of_several {
+            study.remarks.push(between(&runs));
+        }
+        study
+    }
+
+    fn common(runs: &[&[Point]], lost: usize, departure: Option<Departure>, seed: u64) -> Self {
+        let fit = Fit::of(runs, seed);
+        let refusals = refusals(runs, lost, fit.as_ref(), departure.as_ref());
+        let all: Vec<&Point> = runs.iter().copied().flatten().collect();
+        let remarks = fit.as_ref().filter(|_| refusals.is_empty()).map(|fit| remarks(&all, fit));
+        Self {
+            points: all.into_iter().copied().collect(),
+            fit,
+            refusals,
+            remarks: remarks.unwrap_or_default(),
+            r_squared: Vec::new(),
+            prediction: None,
+            departure,
+            is_of_several: false,
+        }
+    }
+
+    /// The law, if it holds.
+    pub fn holds(&self) -> Option<&Fit> {
+        self.fit.as_ref().filter(|_| self.refusals.is_empty())
+    }
+
+    /// The predicted ceiling, its interval cut to what a share can be (0 to 1) where accuracies and
+    /// ceiling are shares, and whether anything was cut.
+    pub fn ceiling(&self) -> Option<(Interval, bool)> {
+        let ceiling = self.holds()?.ceiling;
+        let is_share = |value: f64| (0.0..=1.0).contains(&value);
+        let are_shares = is_share(ceiling.value) && self.points.iter().all(|p| is_share(p.accuracy));
+        let cut = if are_shares { ceiling.cut(0.0, 1.0) } else { ceiling };
+        Some((cut, cut != ceiling))
+    }
+
+    /// The numbers of docs/reference/metrics.md below `law/<set>/`: those of the law where it
+    /// holds, the last one always.
+    pub fn metrics(&self) -> Vec<(&'static str, f64)> {
+        let mut metrics = Vec::new();
+        if let Some(Fit { a, b, ceiling, r_squared, .. }) = self.holds() {
+            metrics.extend([
+                ("a", a.value),
+                ("b", b.value),
+                ("ceiling", ceiling.value),
+                ("ceiling_low", ceiling.low),
+                ("ceiling_high", ceiling.high),
+                ("r_squared", *r_squared),
+            ]);
+        }
+        metrics.extend(self.spent().map(|spent| ("entropy_spent", spent)));
+        metrics
+    }
+
+    /// The law in a line, or why there is none, and what became of the entropy.
+    pub fn sentence(&self) -> String {
+        let left = self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
+        let law = match (self.holds().zip(self.ceiling()), self.refusals.first()) {
+            (Some((Fit { r_squared, .. }, (Interval { value, low, high }, _))), _) => {
+                format!("ceiling {value:.3}, 95 % interval {low:.3} to {high:.3}, R^2 {r_squared:.3}")
+            }
+            (None, Some(why)) => left.map_or_else(
+                || format!("none, {why}"),
+                |left| format!("none since step {}: accuracy has left it", left.since),
+            ),
+            (None, None) => "none".to_owned(),
+        };
+        match self.entropy_spent() {
+            Some(spent) if spent.abs() < 0.005 => format!("{law}; the entropy is what it was"),
+            Some(spent) if spent >= 0.0 => format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent),
+            Some(spent) => format!("{law}; the entropy has risen by {:.0} %", -100.0 * spent),
+            None => law,
+        }
+    }
+
+    /// The share of the entropy at the first point that is gone at the last: 1 - H / H0. None of a
+    /// single point, without entropy, and of several runs together.
+    pub fn entropy_spent(&self) -> Option<f64> {
+        self.spent().filter(|_| self.points.len() > 1)
+    }
+
+    /// The same, 0 of a single point, with which the course of the metric begins.
+    fn spent(&self) -> Option<f64> {
+        if self.is_of_several {
+            return None;
+        }
+        let (first, last) = (self.points.first()?, self.points.last()?);
+        (first.entropy > 0.0).then(|| 1.0 - last.entropy / first.entropy)
+    }
+}

@@ -1,0 +1,17 @@
+//! What a run keeps in its directory, and the numbers that follow from it alone: the trainer writes
+//! it, the laboratory reads it.
+//!
+//! [`run_files`] names the files, [`tokens`] are the records of single tokens. [`law`] fits
+//! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both are told
+//! step by step while a run trains, and read from its log afterwards.
+
+pub mod alarms;
+mod error;
+pub mod law;
+pub mod number;
+mod origin;
+pub mod run_files;
+pub mod tokens;
+
+pub use error::{Error, Result};
+pub use origin::{ENTROPIES, Origin};

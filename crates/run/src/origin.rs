@@ -1,0 +1,34 @@
+//! The programs whose logs are read, and the entropies that logs have.
+
+/// Entropies of the policy that sampled, the mean over responses first; those of all that was
+/// sampled before those of what is trained on, which the filter has chosen.
+pub const ENTROPIES: [&str; 4] = [
+    "policy/entropy",
+    "policy/entropy_token_mean",
+    "policy/entropy_filtered",
+    "policy/entropy_token_mean_filtered",
+];
+
+/// Who has written a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// This program.
+    Isentrope,
+    /// verl.
+    Verl,
+    /// TRL, or Hugging Face's Trainer, which is below it.
+    Trl,
+    /// Somebody whose names tell nothing; they are kept as they are.
+    Unknown,
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Isentrope => "isentrope",
+            Self::Verl => "verl",
+            Self::Trl => "TRL",
+            Self::Unknown => "unknown",
+        })
+    }
+}

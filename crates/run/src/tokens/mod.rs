@@ -1,0 +1,200 @@
+//! Token records: what a run keeps of some responses of each step, number by number, in
+//! `tokens/step-N.jsonl`. Beside them an
+//! [`InitialState`], a response from before the first step.
+//!
+//! A line is a [`TokenRecord`]; the trainer writes it, [`read()`] reads it, and `isentrope score
+//! --in` takes the file as it is.
+
+mod initial_state;
+mod numbers;
+mod read;
+
+pub use initial_state::InitialState;
+pub use read::{TokenFile, read, read_from};
+
+use serde::{Deserialize, Serialize};
+
+/// One response with its numbers. Arrays have an entry for each token of the response, `[tokens]`;
+/// log-probs and entropies are in nats, of the whole vocabulary at the temperature; a number that
+/// is not finite is null in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// The step that the file is of.
+    pub step: u64,
+    /// The step that sampled it: an earlier one where the filter has left it over.
+    pub sampled_step: u64,
+    /// Where its problem stands in the sequence of problems.
+    pub position: u64,
+    /// File and row of the problem.
+    pub origin: String,
+    /// Its number among the responses to the problem, from 0.
+    pub sample: usize,
+    /// What the verifier found.
+    pub verdict: String,
+    /// Score with penalties.
+    pub reward: f64,
+    /// Whether it was cut off at the longest length.
+    pub truncated: bool,
+    /// Divisor of the logits, in sampling and in training.
+    pub temperature: f32,
+    /// The prompt as the model has seen it, special tokens included.
+    pub prompt_text: String,
+    /// How many of `tokens` are the prompt's.
+    pub prompt_tokens: usize,
+    /// Token ids of the prompt and of the response.
+    pub tokens: Vec<u32>,
+    /// Text that each token has made certain: empty for special tokens and for parts of a character
+    /// that a later token completes. One after the other they are the text of the response.
+    pub pieces: Vec<String>,
+    /// Log-prob of each token when it was sampled.
+    #[serde(with = "numbers")]
+    pub logprobs: Vec<f32>,
+    /// Entropy of the whole policy at the place of each when it was sampled, also where sampling
+    /// was truncated.
+    #[serde(with = "numbers")]
+    pub entropies: Vec<f32>,
+    /// Log-prob of each after the step's last update.
+    #[serde(with = "numbers")]
+    pub logprobs_after: Vec<f32>,
+    /// The first update of the step that was made from it, from 1; none where it was not trained
+    /// on, and then there is nothing of what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<usize>,
+    /// The tokens' advantages: one number where they are equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advantages: Option<Advantages>,
+    /// Mean advantage of the update's tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_advantage: Option<f64>,
+    /// Mean log-prob of the update's tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_logprob: Option<f64>,
+    /// (log-prob - mean) (advantage - mean) of each token, means over the tokens of the update.
+    #[serde(default, with = "numbers", skip_serializing_if = "Vec::is_empty")]
+    pub covariances: Vec<f32>,
+    /// Places in the response of the tokens that Clip-Cov or KL-Cov picked, from 0, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selected: Vec<usize>,
+    /// Places of the tokens whose ratio was clipped, likewise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clipped: Vec<usize>,
+}
+
+/// Advantages of the tokens of a response.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Advantages {
+    /// All have this one.
+    Same(f64),
+    /// `[tokens]`.
+    Each(Vec<f64>),
+}
+
+impl Advantages {
+    /// One number where all are equal.
+    pub fn of(advantages: Vec<f64>) -> Self {
+        match advantages.first() {
+            Some(&first) if advantages.iter().all(|advantage| advantage.to_bits() == first.to_bits()) => {
+                Self::Same(first)
+            }
+            _ => Self::Each(advantages),
+        }
+    }
+
+    /// Whether all are 0.
+    pub fn are_zero(&self) -> bool {
+        match self {
+            Self::Same(advantage) => *advantage == 0.0,
+            Self::Each(advantages) => advantages.iter().all(|&advantage| advantage == 0.0),
+        }
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Same(advantage) => *advantage,
+            Self::Each(advantages) => advantages.iter().sum::<f64>() / advantages.len().max(1) as f64,
+        }
+    }
+
+    /// The advantage of a token.
+    pub fn at(&self, token: usize) -> f64 {
+        match self {
+            Self::Same(advantage) => *advantage,
+            Self::Each(advantages) => advantages[token],
+        }
+    }
+}
+
+impl TokenRecord {
+    /// Tokens of the response.
+    pub fn len(&self) -> usize {
+        self.tokens.len().saturating_sub(self.prompt_tokens)
+    }
+
+    /// Whether the response has no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it was trained on, so that its tokens have advantages and covariances.
+    pub fn is_learnt(&self) -> bool {
+        self.advantages.is_some()
+    }
+
+    /// What is wrong with it, if anything: arrays of other lengths than the response, places
+    /// outside it.
+    ///
+    /// # Errors
+    /// Names the key.
+    pub fn check(&self) -> Result<(), String> {
+        if self.prompt_tokens == 0 || self.prompt_tokens > self.tokens.len() {
+            return Err(format!(
+                "\"prompt_tokens\" is {}: it must be from 1 to the number of tokens, {}",
+                self.prompt_tokens,
+                self.tokens.len()
+            ));
+        }
+        let length = |key: &str, found: usize| match found == self.len() {
+            true => Ok(()),
+            false => Err(format!(
+                "\"{key}\" has {found} entries, and the response has {} tokens (tokens less prompt_tokens)",
+                self.len()
+            )),
+        };
+        length("pieces", self.pieces.len())?;
+        length("logprobs", self.logprobs.len())?;
+        length("entropies", self.entropies.len())?;
+        length("logprobs_after", self.logprobs_after.len())?;
+        if let Some(advantages) = &self.advantages {
+            if let Advantages::Each(advantages) = advantages {
+                length("advantages", advantages.len())?;
+            }
+            length("covariances", self.covariances.len())?;
+        } else if !self.covariances.is_empty() {
+            return Err("has \"covariances\" and no \"advantages\"".into());
+        }
+        for (key, places) in [("selected", &self.selected), ("clipped", &self.clipped)] {
+            if !places.is_sorted_by(|a, b| a < b) || places.last().is_some_and(|&last| last >= self.len()) {
+                return Err(format!("\"{key}\" must be ascending places in the response, from 0"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advantages_of_tokens_are_one_number_where_they_are_equal() {
+        let each = |values: &[f64]| Advantages::of(values.to_vec());
+        assert_eq!(each(&[0.5, 0.5]), Advantages::Same(0.5));
+        assert_eq!(each(&[0.5, -0.5]), Advantages::Each(vec![0.5, -0.5]));
+        assert!(matches!(each(&[f64::NAN, f64::NAN]), Advantages::Same(nan) if nan.is_nan()));
+        assert!(each(&[]).are_zero() && each(&[0.0, -0.0]).are_zero() && !each(&[0.0, 0.1]).are_zero());
+        assert_eq!((each(&[1.0, 2.0]).mean(), each(&[3.0]).mean(), each(&[]).mean()), (1.5, 3.0, 0.0));
+        assert_eq!((each(&[1.0, 2.0]).at(1), each(&[3.0, 3.0]).at(1)), (2.0, 3.0));
+    }
+}

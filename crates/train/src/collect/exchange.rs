@@ -1,0 +1,152 @@
+//! Sampling on several ranks: each samples as a single process does, and a rank that has run out of
+//! work takes over responses of the others. No bit of a response depends on who samples it.
+
+use super::share_out::{Move, Offer, Shares, share_out};
+use crate::error::{Error, Result};
+use crate::ranks::Ranks;
+use isentrope_data::Problem;
+use isentrope_rollout::{
+    Interrupt, Judge, JudgeQueue, Keep, PartialResponse, ProgressObserver, Request, Responded, ResponseId,
+    Sampler, SamplingRun, Unfinished,
+};
+use serde::{Deserialize, Serialize};
+use std::mem;
+use std::ops::ControlFlow;
+use std::thread;
+
+/// As [`isentrope_rollout::respond`], on all ranks. Each has the same list of questions, and begins
+/// with the samples that its own requests name. A response is judged where it ends. Also returns
+/// how many responses went from one rank to another.
+///
+/// # Errors
+/// As [`isentrope_rollout::respond`], and when another rank has failed.
+pub(super) fn respond_with_ranks(
+    ranks: &Ranks,
+    sampler: Sampler<'_>,
+    questions: Vec<(&Problem, Request)>,
+    judge: &Judge,
+    batch: usize,
+    keep: Keep<'_, Error>,
+    observer: &mut dyn ProgressObserver,
+) -> Result<(Responded, usize)> {
+    let (problems, requests): (Vec<&Problem>, Vec<Request>) = questions.into_iter().unzip();
+    let mut exchange = Exchange { ranks, moved: 0, is_over: false };
+    let responded = thread::scope(|scope| {
+        let mut queue = JudgeQueue::new(scope, judge, &problems, batch);
+        let sampled = sample(sampler, &requests, &mut exchange, &mut queue, keep, observer);
+        queue.finish(sampled, Interrupt::Never, keep, observer)
+    })?;
+    Ok((responded, exchange.moved))
+}
+
+/// Samples until no rank has anything left that could move.
+fn sample(
+    sampler: Sampler<'_>,
+    requests: &[Request],
+    exchange: &mut Exchange<'_>,
+    queue: &mut JudgeQueue<'_, '_>,
+    keep: Keep<'_, Error>,
+    observer: &mut dyn ProgressObserver,
+) -> Result<ControlFlow<()>> {
+    let mut run = SamplingRun::begin(sampler, requests.to_vec())?;
+    let mut taken = Vec::new();
+    observer.progress(run.progress());
+    loop {
+        while !run.is_idle() {
+            queue.ask(run.step()?)?;
+            while let Some((id, response)) = queue.next_judged()? {
+                keep(id, response)?;
+            }
+            if !run.is_idle() && exchange.is_called() {
+                taken.extend(exchange.meet(&mut run)?);
+            }
+            observer.progress(run.progress());
+        }
+        if taken.is_empty() {
+            if exchange.is_over {
+                return Ok(ControlFlow::Continue(()));
+            }
+            queue.judge_incomplete_batch()?;
+            while let Some((id, response)) = queue.next_judged()? {
+                keep(id, response)?;
+            }
+            taken.extend(exchange.meet(&mut run)?);
+            observer.progress(run.progress());
+        }
+        if !taken.is_empty() {
+            run = run.take_over(mem::take(&mut taken), requests)?;
+        }
+    }
+}
+
+/// The meetings in which ranks share out the responses that are left. All ranks meet, once for each
+/// time that one of them does: a rank with nothing left comes and waits, a busy rank comes when one
+/// waits.
+struct Exchange<'a> {
+    ranks: &'a Ranks,
+    /// Responses that have gone from one rank to another.
+    moved: usize,
+    /// Whether no rank meets again: each samples what it has left to the end.
+    is_over: bool,
+}
+
+/// A response on its way to another rank.
+#[derive(Serialize, Deserialize)]
+struct MovedResponse {
+    to: usize,
+    request: usize,
+    sample: usize,
+    response: PartialResponse,
+}
+
+impl Exchange<'_> {
+    /// Whether another rank waits. It is asked often, between two steps of an engine.
+    fn is_called(&self) -> bool {
+        !self.is_over && self.ranks.is_called()
+    }
+
+    /// Meets the other ranks. Responses that others take over leave the run; returns those that
+    /// this rank takes over, of which there are none while it has responses of its own.
+    fn meet(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, PartialResponse)>> {
+        let unfinished = run.unfinished().into_iter();
+        let unfinished = unfinished.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
+        let offers = self.ranks.balance(&Offer::of(unfinished.collect()))?;
+        let Shares { moves, is_last } = share_out(&offers);
+        self.moved += moves.len();
+        self.is_over = is_last;
+        let mut given = Vec::new();
+        for &Move { to, request, sample, .. } in moves.iter().filter(|m| m.from == self.ranks.rank()) {
+            let response = run.withdraw(ResponseId { request, sample }).ok_or_else(|| {
+                Error::Run(format!("response {sample} to request {request} is not there to be given away"))
+            })?;
+            given.push(MovedResponse { to, request, sample, response });
+        }
+        self.receive(&moves, given)
+    }
+
+    /// Sends what this rank gives away; returns what it takes over.
+    fn receive(
+        &self,
+        moves: &[Move],
+        given: Vec<MovedResponse>,
+    ) -> Result<Vec<(ResponseId, PartialResponse)>> {
+        let own = self.ranks.rank();
+        let of_move = |m: &Move| ResponseId { request: m.request, sample: m.sample };
+        let mut expected: Vec<ResponseId> = moves.iter().filter(|m| m.to == own).map(of_move).collect();
+        if moves.iter().all(|m| m.tokens == 0) {
+            return Ok(expected.into_iter().map(|id| (id, PartialResponse::default())).collect());
+        }
+        let all = self.ranks.gather(given)?.into_iter().filter(|moved| moved.to == own);
+        let taken: Vec<(ResponseId, PartialResponse)> = all
+            .map(|MovedResponse { request, sample, response, .. }| (ResponseId { request, sample }, response))
+            .collect();
+        let mut ids: Vec<ResponseId> = taken.iter().map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        expected.sort_unstable();
+        if ids != expected {
+            let what = "another rank has not sent the responses that it was to give away";
+            return Err(Error::Run(what.into()));
+        }
+        Ok(taken)
+    }
+}
