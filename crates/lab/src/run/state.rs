@@ -60,7 +60,7 @@ impl State {
             (Some(false), ..) => Condition::Stopped,
             (None, ..) => Condition::Unknown,
         };
-        let times = log.series("time/step_s").into_iter().flat_map(|times| times.iter());
+        let times = log.series("time/step_s").into_iter().flat_map(crate::log::Series::iter);
         let times: Vec<f64> = times.filter(|(step, _)| *step > 0).map(|(_, s)| s).collect();
         let recent = &times[times.len().saturating_sub(RECENT)..];
         let step_seconds = (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64);
