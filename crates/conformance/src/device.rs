@@ -57,7 +57,7 @@ impl Trial {
         data::cases(self.subject.cases(all))
     }
 
-    /// Of cases that are alike as many as the subject has time for, evenly spread.
+    /// As many of the like cases as the subject has time for, evenly spread.
     pub fn some<T>(&self, alike: Vec<T>) -> impl Iterator<Item = T> {
         let tried = self.subject.cases(alike.len() as u32).max(1) as usize;
         let step = alike.len().div_ceil(tried).max(1);
@@ -140,7 +140,7 @@ fn with_tail(role: Role) -> Role {
 }
 
 impl Device<'_> {
-    /// What is particular about the variant.
+    /// The variant's name: what is particular about it.
     pub fn name(&self) -> &str {
         &self.variant.name
     }

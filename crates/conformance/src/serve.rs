@@ -17,7 +17,7 @@ pub struct Sequences {
     pub shape: Attention,
     /// `[len, row]` of each sequence.
     pub qkv: Vec<Vec<f32>>,
-    /// Where the numbers of each sequence's pages stand in `pages`.
+    /// Range of each sequence's pages in `pages`.
     pub ranges: Vec<Range<usize>>,
     /// Numbers of pages.
     pub pages: Vec<u32>,

@@ -1,4 +1,4 @@
-//! What a backend says of itself before it is put to the test.
+//! A backend's description of itself before it is put to the test.
 
 use crate::chains;
 use isentrope_kernels::{Backend, Role};
@@ -28,7 +28,7 @@ pub trait Subject: Send + Sync + 'static {
         chains::TOLERANCE
     }
 
-    /// What operations see of a number that is written to a buffer for this role: rounded, where
+    /// The number that operations see after it is written to a buffer for this role: rounded, if
     /// fewer digits are kept.
     fn seen(&self, _role: Role, x: f32) -> f32 {
         x
@@ -60,7 +60,7 @@ pub trait Subject: Send + Sync + 'static {
 
 /// One of the variants of a backend.
 pub struct Variant {
-    /// What is particular about it.
+    /// Its name: what is particular about it.
     pub name: String,
     /// Whether it is quick enough for large work; the others are asked for little.
     pub fast: bool,
@@ -97,7 +97,7 @@ pub struct Tolerance {
     pub swiglu_gradient: f64,
     /// Log-probs and entropies of the head, in nats.
     pub scores: f64,
-    /// The same of extreme logits; relative to log-probs beyond 1.
+    /// Error of scores with extreme logits; relative to log-probs beyond 1.
     pub extreme_scores: f64,
     /// The head's gradients; of extreme logits, absolute and per unit of a coefficient.
     pub head_gradient: f64,
@@ -114,8 +114,8 @@ pub struct Tolerance {
     pub shared_prompt: f64,
     /// Slopes of a model's loss along random directions, of the size that they typically have.
     pub derivatives: f64,
-    /// What rounding may add to a difference of two losses of a hundred scores each, absolute:
-    /// where few digits are kept, slopes that are small beside it over the step say little.
+    /// Rounding's share, absolute, of the difference of two losses of a hundred scores each: if few
+    /// digits are kept, slopes that are small beside it over the step say little.
     pub derivative_noise: f64,
     /// Length of a step along such a direction, of a tensor's own norm: truncation (of the order of
     /// its fourth power) and the rounding of scores should both stay well below the tolerance. Five

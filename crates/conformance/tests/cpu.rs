@@ -28,7 +28,7 @@ impl Subject for Chains {
         &self.variants
     }
     fn in_small_blocks(&self) -> (Variant, usize) {
-        // Those that it holds anyway: it is quick enough.
+        // Its own blocks: it is quick enough.
         let backend = Arc::new(Cpu::new(Isa::available()[0], 2).unwrap());
         (Variant { name: "its own blocks".to_owned(), fast: true, backend }, LOGITS_BLOCK)
     }

@@ -26,8 +26,8 @@ fn part<D: Device>(of: &CudaBuffer<D>, numbers: &Range<usize>) -> (Pointer, Poin
     }
 }
 
-/// What an update takes on the device where moments live in the host's memory, with so many numbers
-/// of each at a time.
+/// Bytes an update takes on the device when moments live in the host's memory and travel `piece`
+/// numbers at a time.
 pub(crate) fn workspace(piece: usize) -> usize {
     piece.saturating_mul(2 * 4)
 }

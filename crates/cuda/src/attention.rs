@@ -166,7 +166,7 @@ impl<D: Device> Cuda<D> {
             let pairs = tiles.places * shape.kv_heads * tiles.rows;
             let partial = self.scratch(4 * pairs * (dim + 2));
             let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
-            // Of 64 keys and values.
+            // A stage has 64 keys and values.
             let stage = 256 * padded;
             let (kernel, threads, shared) = if tiles.rows == WARP_ROWS {
                 (by_block, 32 * WARPS, if padded > 64 { 3 } else { 4 } * stage)

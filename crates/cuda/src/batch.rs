@@ -151,7 +151,7 @@ impl<D: Device> CudaBatch<D> {
         self.host.tokens.iter().copied().filter(|token| token & DRAWN == 0)
     }
 
-    /// What tokens that the host does not know are places of.
+    /// Tokens that the host does not know are places in this memory.
     pub(crate) fn drawn(&self) -> Pointer {
         self.drawn.as_ref().map_or(Pointer::NULL, CudaTokens::start)
     }

@@ -135,7 +135,7 @@ impl<D: Device> CudaBuffer<D> {
         self.block.at(self.layout.tail_at() + (row * outputs + output) * 2)
     }
 
-    /// Where inputs wait.
+    /// The row in which inputs wait.
     pub(crate) fn waiting_inputs(&self, side: usize, row: usize) -> Pointer {
         let (outputs, inputs) = self.layout.tail_strides();
         self.block.at(self.layout.tail_at() + (BLOCK * (outputs + side * inputs) + row * inputs) * 2)

@@ -107,7 +107,7 @@ impl<D: Device> Cuda<D> {
             if let Ok(block) = self.pool.for_a_step(bytes) {
                 return block;
             }
-            // What the step has given back already may be enough, once it is launched.
+            // Launching the captured step may free enough memory.
             self.device.carry_on();
         }
         self.ask(|| self.pool.for_a_moment(bytes)).unwrap_or_else(|refused| Failure::from(refused).end())

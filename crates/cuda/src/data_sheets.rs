@@ -1,5 +1,4 @@
-//! What NVIDIA's data sheets say of GPUs: the peaks that estimates and measurements are held
-//! against.
+//! Peaks from NVIDIA's data sheets, which estimates and measurements are held against.
 //!
 //! Dense products, without sparsity; f32 without tensor cores, which is how the kernels here
 //! compute it.
@@ -186,7 +185,7 @@ mod tests {
             assert_eq!(DataSheet::of_name(driver).map(|sheet| sheet.key), key, "{driver}");
         }
         assert!(DATA_SHEETS.iter().all(|sheet| DataSheet::of_key(sheet.key) == Some(sheet)));
-        // What is sold as so many GB is never so many GiB and more.
+        // A GPU sold as N GB never has N GiB or more.
         let shown = |sheet: &DataSheet| (sheet.memory_mib << 20) as f64 / sheet.memory_gb;
         assert!(DATA_SHEETS.iter().map(shown).all(|each| each <= f64::from(1 << 30) && each > 0.9e9));
         assert_eq!(DataSheet::of_memory(141.0).map(|sheet| sheet.key).collect::<Vec<_>>(), ["h200"]);

@@ -1,4 +1,4 @@
-//! What the backend asks of a GPU.
+//! The GPU as the backend sees it.
 
 use crate::kernels::{Argument, Function, Grid};
 use crate::operation::Operation;
@@ -55,8 +55,8 @@ pub trait Device: Send + Sync + 'static {
     fn download(&self, from: &Self::Memory, offset: usize, bytes: &mut [u8]);
     /// Begins to copy so many bytes from `offset ..` to the host.
     fn fetch(&self, from: &Self::Memory, offset: usize, bytes: usize) -> Self::Fetch;
-    /// Those bytes, as many as were asked for. The host waits for what was called before they were
-    /// fetched, and for nothing that was called since.
+    /// Copies the fetched bytes to the host. It waits for work submitted before the fetch, and for
+    /// none submitted since.
     fn fetched(&self, fetch: Self::Fetch, bytes: &mut [u8]);
     /// Copies so many bytes from `from_offset ..` of one memory to `to_offset ..` of another, or of
     /// the same, where the two ranges do not touch each other.

@@ -70,8 +70,8 @@ pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usi
         blocks.few_sizes(shape, blocks.rows(shape, rows)).saturating_mul(shape.outputs).saturating_mul(4);
     // All draws may be from rows of one block.
     let parts = Purpose::Draws.bytes(shape.outputs, blocks.few_sizes(shape, rows));
-    // Of fewer rows, as sequences end, there are blocks of half the size, of a quarter and so on.
-    // Draws, rows, temperatures, statistics, and what was found.
+    // As sequences end, rows become fewer: blocks of half the size, of a quarter and so on. The
+    // rest is draws, rows, temperatures, statistics and answers.
     logits.saturating_add(parts).saturating_mul(2).saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
 }
 

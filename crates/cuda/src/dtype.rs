@@ -1,4 +1,4 @@
-//! What numbers are kept as.
+//! The type that numbers are kept in.
 
 /// The type in which activations, weights, keys and values are kept. Inside operations everything
 /// is f32; gradients, moments and what is exact are f32 in either case.

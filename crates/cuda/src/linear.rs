@@ -48,7 +48,7 @@ pub(crate) enum Direction {
     Forward(bool),
     /// Gradients by inputs.
     Input,
-    /// The same in f32, going on from what there is or not.
+    /// The head's input gradient in f32; whether sums go on from what the buffer holds.
     HeadInput(bool),
     /// Gradients by weights, going on from what there is or not.
     Weight(bool),

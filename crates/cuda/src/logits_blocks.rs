@@ -3,7 +3,8 @@
 
 use isentrope_kernels::Linear;
 
-/// Those of 256 rows and a vocabulary of 152 064, so that a step reads the head's weights once.
+/// The logits of 256 rows over a vocabulary of 152 064, so that a step reads the head's weights
+/// once.
 const FORWARD: usize = 40 << 20;
 /// Less, since on the way back there is more beside them.
 const BACK: usize = 16 << 20;

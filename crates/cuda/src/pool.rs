@@ -1,15 +1,15 @@
 //! Memory that waits to be used again.
 //!
-//! What is kept (weights, gradients, moments, caches) is asked of the device to the byte, and given
-//! back to it. What a pass needs for a moment is rounded up to one of a few sizes, and waits when
-//! it is dropped: passes ask for the same sizes over and over. Whoever gets waiting memory comes
-//! later in the device's one stream, so it may be taken at once. When the device has no more, all
-//! that waits is given back to it, and it is asked again: memory that waits never stands in the way
-//! of memory that is kept. Nor does it stand in the way of others on the device: what waits is
-//! given back as well before the program would have more than it may take.
+//! Memory to keep (weights, gradients, moments, caches) is asked of the device to the byte, and
+//! given back to it. Scratch of a pass is rounded up to one of a few sizes and waits in the pool
+//! when it is dropped, since passes ask for the same sizes over and over. Whoever takes waiting
+//! memory comes later in the device's one stream, so it may be taken at once. When the device has
+//! no more, all waiting memory is given back and the device is asked again: waiting memory never
+//! stands in the way of memory to keep. It is also given back before the program would hold more
+//! than it may.
 //!
-//! What decoding steps need waits by itself, and is taken from the lowest address on: a step that
-//! asks as the one before it did gets the same memory, so that its launches are the same.
+//! Memory of decoding steps waits in a list of its own and is taken from the lowest address on: a
+//! step that asks as the one before it did gets the same memory, so that its launches are the same.
 
 use crate::device::{Device, Memory};
 use crate::held::Held;
@@ -41,8 +41,8 @@ pub(crate) struct Pool<D: Device> {
 struct OfSteps<D: Device> {
     /// By size and address.
     waiting: BTreeMap<(usize, u64), Held<D::Memory>>,
-    /// The same of memory for uploads. These are made before any launch of their step, so that
-    /// memory which a launch has had, and which waits since, is of no use to them.
+    /// Memory for uploads. Uploads come before any launch of their step, so they cannot take memory
+    /// that a launch has used.
     uploads: BTreeMap<(usize, u64), Held<D::Memory>>,
     /// Whose launches are still to come that use what waits.
     held_by: Option<ThreadId>,
@@ -119,7 +119,7 @@ impl<D: Device> Pool<D> {
         let size = if self.device.keeps_memory() { size_class(bytes) } else { bytes };
         let mut of_steps = self.of_steps();
         let waiting = of_steps.of(home);
-        // What is smaller than its class was asked for when there was no room for more.
+        // Memory smaller than its class was allocated when there was no room for more.
         let first = waiting.range((bytes, 0)..=(size, u64::MAX)).next().map(|(&key, _)| key);
         let memory = first.and_then(|key| waiting.remove(&key));
         drop(of_steps);
@@ -377,7 +377,7 @@ mod tests {
         step(3);
         assert_eq!(step(2), first);
         assert!(!first.0.contains(&pool.for_a_moment(1000).unwrap().memory().address()));
-        // What a launch of the step may have had is none for what is uploaded before.
+        // Uploads never get memory that a launch of the step may have used.
         let (uploads, scratch) = (pool.for_uploads(1000).unwrap(), pool.for_a_step(1000).unwrap());
         assert!(first.0.contains(&scratch.memory().address()));
         assert!(!first.0.contains(&uploads.memory().address()));
@@ -459,7 +459,7 @@ mod tests {
         };
         assert!(all_of(usize::MAX) > TOTAL / 2);
         assert!(all_of(TOTAL / 2) <= TOTAL / 2);
-        // What is needed at a time is not refused.
+        // Memory needed at one time is not refused.
         assert!(all_of(0) >= TOTAL / 8 + 12 * TOTAL / 64);
     }
 

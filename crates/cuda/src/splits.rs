@@ -81,7 +81,7 @@ pub(crate) fn split_tiles<D: Device>(
     let rows = WARP_ROWS * warps(longest);
     let blocks: usize = runs.iter().map(|run| (run.len * group).div_ceil(rows)).sum();
     let few = (is_decoding(runs) || rows == WARP_ROWS) && blocks * shape.kv_heads < 2 * processors;
-    // Of a place: the sums of its rows, their maxima and their sums of weights.
+    // Bytes of one place: the sums of its rows, their maxima and their sums of weights.
     let place = 4 * shape.kv_heads * rows * (shape.head_dim + 2);
     let most = if few { PARTIAL / place } else { 0 };
     let (mut tiles, mut merged): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());

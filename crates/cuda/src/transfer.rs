@@ -1,4 +1,4 @@
-//! What crosses between host and device: rows, parameters, numbers.
+//! Copies between host and device: rows, parameters, numbers.
 
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{FILL_RANDOM, PACK_EXACT, PACK_SPLIT, UNPACK_EXACT, UNPACK_SPLIT};

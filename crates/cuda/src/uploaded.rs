@@ -12,7 +12,7 @@ pub(crate) struct Uploaded<D: Device> {
 }
 
 impl<D: Device> Uploaded<D> {
-    /// What starts so many bytes into a region.
+    /// The upload that starts so many bytes into a region.
     pub(crate) fn new(region: Arc<Block<D>>, start: usize) -> Self {
         Self { region, start }
     }

@@ -258,7 +258,7 @@ fn equals_cpu_rounded<D: Device>(cuda: &Cuda<D>, shape: Attention) {
     assert_bits(&format!("gradients of {shape:?}"), &d_qkv, &rounded(&want_d_qkv));
 }
 
-/// Of sequences one behind the other.
+/// Outputs and gradients of sequences one behind the other.
 fn outputs_and_gradients(
     backend: &dyn Backend,
     shape: Attention,

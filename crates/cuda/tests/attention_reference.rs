@@ -34,7 +34,7 @@ fn exponential(x: f32) -> f32 {
 /// ascending order; what is missing of the last one are zeros.
 pub type Chain<'a> = &'a dyn Fn(f32, &[f32], &[f32]) -> f32;
 
-/// What is known of attention.
+/// Attention in scalar code.
 pub struct Reference<'a> {
     pub shape: Attention,
     pub chain: Chain<'a>,

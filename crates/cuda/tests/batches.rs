@@ -1,4 +1,4 @@
-//! What a batch says wrongly of its rows is refused before a kernel can believe it.
+//! A batch that describes its rows wrongly is refused before a kernel can believe it.
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
@@ -19,7 +19,7 @@ fn host() -> HostBatch {
     }
 }
 
-/// What becomes of it: the message of a panic.
+/// The outcome: nothing, or the message of a panic.
 fn outcome(batch: &HostBatch, pages: usize) -> Result<(), String> {
     let cuda = Cuda::new(Arc::new(Emulator::new(Settings::default())), Dtype::F32);
     let attend = || {

@@ -1,9 +1,8 @@
 //! The bytes of the GPU's memory that a decoding step and its draw move, and the least that they
 //! could be: docs/guides/gpus.md has the table, and `UPDATE_DOCS=1` writes it there.
 //!
-//! What is counted are the launches that a step makes, by their arguments and by the tiles that it
-//! uploads. Each kernel reads and writes what its comment says; nothing here knows how a step is
-//! made of kernels.
+//! The test counts the launches of a step, by their arguments and by the tiles it uploads. Each
+//! kernel reads and writes what its comment says; nothing here knows how a step is made of kernels.
 
 use crate::counting::{Counts, Launch};
 use crate::guide::has_table;
@@ -24,8 +23,8 @@ struct Bytes {
     keys_and_values: u64,
     logits: u64,
     activations: u64,
-    /// What blocks read after others of their launch, of any of these: from the second cache, where
-    /// it is that large.
+    /// Bytes that blocks read after other blocks of their launch did: they come from the second
+    /// cache, if it is that large.
     again: u64,
 }
 
@@ -73,7 +72,7 @@ fn sums_of_row(vocabulary: u64) -> u64 {
     8 * vocabulary.div_ceil(512) + 8 * vocabulary.div_ceil(256)
 }
 
-/// What one launch moves.
+/// The bytes that one launch moves.
 fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
     let n = numbers(launch);
     let mut bytes = Bytes::default();
@@ -178,8 +177,8 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
     bytes
 }
 
-/// What a step and its draw move, and the least: weights once as passes read them, keys and values
-/// of all positions so far once.
+/// The bytes that a step and its draw move, and the least possible: weights once, as passes read
+/// them, and the keys and values of all positions so far once.
 fn step(shape: &Qwen2, sequences: usize, position: usize) -> (Bytes, u64) {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("config.json"), shape.config().to_string()).unwrap();
@@ -199,7 +198,7 @@ fn step(shape: &Qwen2, sequences: usize, position: usize) -> (Bytes, u64) {
         }
     };
     let hidden = model.step(&step, &mut cache, None);
-    // What the draws upload may stand where what the step has uploaded stood.
+    // The draws' upload may take the place of the step's.
     count();
     let draw = |row| Draw::at_temperature(1.0, row, 0.5);
     model.draw(&hidden, &(0..sequences).map(draw).collect::<Vec<Draw>>());

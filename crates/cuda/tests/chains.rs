@@ -20,7 +20,7 @@ fn random_chains_are_the_emulators() {
         ((12, 0), TensorCore::Hopper),
     ];
     for case in 0..20_000_usize {
-        // Of like magnitudes, of far apart ones, and of nearly all that there are.
+        // Like magnitudes, magnitudes far apart, and nearly all that there are.
         let (lowest, magnitudes) = [(120, 14), (90, 70), (0, 200)][case % 3];
         let mut number = || {
             let random = random();

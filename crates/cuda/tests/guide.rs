@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Asserts that the page has this table between its two marks. With UPDATE_DOCS=1 in the environment,
-/// writes the table instead. The page's path is relative to this crate.
+/// Asserts that the page has this table between its two marks. With UPDATE_DOCS=1 in the
+/// environment, writes the table instead. The page's path is relative to this crate.
 pub fn has_table(page: &str, name: &str, table: &str) {
     // Tests of other tables write the same files.
     static PAGES: Mutex<()> = Mutex::new(());

@@ -15,7 +15,7 @@ use zip::write::SimpleFileOptions;
 /// A request: its path, and the byte that it wants to begin with.
 type Request = (String, usize);
 
-/// What a server does with the body of an answer.
+/// How a server sends the body of an answer.
 #[derive(Clone, Copy)]
 enum Manner {
     Whole,
@@ -34,7 +34,7 @@ struct Index {
     url: String,
     wheel: Arc<Vec<u8>>,
     log: Arc<Mutex<Vec<Request>>>,
-    /// What is done with the next requests of the wheel; the last one goes on.
+    /// How the next requests for the wheel are answered; the last manner stays.
     manners: Arc<Mutex<Vec<Manner>>>,
 }
 
@@ -155,7 +155,7 @@ fn usual() -> Vec<u8> {
     ])
 }
 
-/// What is said meanwhile.
+/// Progress and notes during an installation.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>, Mutex<Vec<(u64, u64)>>);
 
@@ -195,7 +195,7 @@ fn libraries_are_installed_once_and_replace_older_ones() {
         fs::create_dir_all(directory).unwrap();
         fs::write(directory.join("libnvrtc.so.13"), "old").unwrap();
     }
-    // What a process has left that was killed.
+    // Left by a process that was killed.
     let left = cache.join("libraries").join(".nvidia_cuda_nvrtc-13.5.37.Xy3");
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("libnvrtc.so.13"), "half").unwrap();
@@ -262,7 +262,7 @@ fn what_has_another_hash_is_not_installed() {
     assert_eq!(index.offsets(), [0, 0]);
     assert!(heard.0.lock().unwrap()[0].contains("arrived damaged"));
     assert_eq!((listed(&cache.join("libraries")), listed(&cache.join("downloads"))), (vec![], vec![]));
-    // What an earlier run has left damaged is fetched anew, too.
+    // A damaged file of an earlier run is fetched anew, too.
     let file = format!("nvidia_cuda_nvrtc-13.5.37-py3-none-{PLATFORM}.whl.incomplete");
     fs::write(cache.join("downloads").join(file), [7; 2000]).unwrap();
     let index = Index::new("13.5.37", usual(), &[Manner::Whole]);

@@ -1,5 +1,5 @@
-//! What the host asks of a GPU for each decoding step, counted: docs/guides/gpus.md has the table,
-//! and `UPDATE_DOCS=1` writes it there.
+//! Counts the host's requests to a GPU for each decoding step: docs/cuda.md has the table, and
+//! `UPDATE_DOCS=1` writes it there.
 
 use crate::counting::Counts;
 use crate::guide::has_table;
@@ -25,8 +25,8 @@ const WAYS: [Way; 3] = [
     Way { name: "as one, draws read behind", replays: true, draws_behind: true },
 ];
 
-/// What the last of a hundred steps takes of a model of 24 layers, whose sequences begin with so
-/// many positions; and in how many of them launches were made one by one.
+/// Counts of the last of a hundred steps, for a model of 24 layers whose sequences begin with so
+/// many positions; and in how many steps launches were made one by one.
 fn counted(family: &str, sequences: usize, position: usize, way: Way) -> ([usize; 5], usize) {
     let config = serde_json::json!({
         "model_type": family, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 24,

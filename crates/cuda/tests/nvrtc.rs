@@ -64,7 +64,7 @@ fn every_kernel_compiles_for_every_architecture_without_a_spill() {
     println!("{kernels} kernels of {} files, by NVRTC {}", SOURCES.len(), nvrtc.version());
 }
 
-/// What the test above looks for is seen where it is.
+/// Spills and local memory are seen where there are some.
 #[test]
 #[ignore = "deep: NVIDIA's compiler takes minutes"]
 fn spills_and_local_memory_are_seen() {

@@ -1,4 +1,4 @@
-//! What a run asks of the vendor's library is what was examined before it began.
+//! A run asks the vendor's library only for products that were examined before it began.
 
 use crate::watched::{Watch, Watched};
 use isentrope_cuda::{Argument, Cuda, Device, Dtype, FUNCTIONS, Grid, Layer, Product};
@@ -83,8 +83,8 @@ impl Watch for Able {
     }
 }
 
-/// What is added to sums that are not rounded, and gradients that begin and then go on, have the
-/// bits of the kernels alone.
+/// Additions to sums that are not rounded, and gradients that begin and then go on, have the bits
+/// of the kernels alone.
 #[test]
 fn with_a_library_bits_are_the_same() {
     struct Without;

@@ -42,8 +42,7 @@ fn token(sequence: usize, position: usize) -> u32 {
     ((sequence * 31 + position * 17) % 61) as u32
 }
 
-/// What the final hidden states of all steps are, and at last the last keys and values as attention
-/// sees them.
+/// The final hidden states of all steps, then the last keys and values as attention sees them.
 fn decode<D: Device>(cuda: &Arc<Cuda<D>>, case: &Case) -> Vec<u32> {
     let model = model(cuda, case.family);
     let mut cache = KvCache::new(&model, 400).unwrap();
@@ -71,7 +70,7 @@ fn decode<D: Device>(cuda: &Arc<Cuda<D>>, case: &Case) -> Vec<u32> {
             }
             step.push(&[token(*i, *position)], *position, pages, true);
             *position += 1;
-            // Of all but the first: as many rows as are wanted are not what is cached.
+            // In all but the first case, fewer rows are wanted than cached.
             if *i > 0
                 && let Some(slot) = activation_cache.take()
             {
@@ -128,9 +127,8 @@ fn sequences_that_come_to_several_splits() {
     assert!(replays.captured >= 2 && replays.replayed >= 4, "{replays:?}");
 }
 
-/// What is drawn for so many sequences in so many steps: each token with its log-prob and entropy.
-/// Draws are read at once, or when the step behind them has been asked for, which is fed on the
-/// device.
+/// The draws for so many sequences in so many steps: each token with its log-prob and entropy.
+/// Draws are read at once, or when the next step, which is fed on the device, has been asked for.
 fn sampled<D: Device>(
     cuda: &Arc<Cuda<D>>,
     sequences: usize,
@@ -326,7 +324,7 @@ impl Norms {
         Self { x: cuda.buffer(Role::Activation(ROWS, FEATURES)), weight }
     }
 
-    /// What a step is given.
+    /// Writes the inputs of a step.
     fn write(&mut self, cuda: &dyn Backend, seed: usize) {
         let numbers: Vec<f32> = (0..ROWS * FEATURES).map(|i| ((i * seed) % 23) as f32 - 11.5).collect();
         cuda.write(&mut self.x, 0, &numbers);
@@ -387,8 +385,8 @@ impl Watch for Keeps {
     }
 }
 
-/// What [`Cuda`] never does, since it launches no graph but in the place of the same launches: the
-/// emulator sees that memory is gone.
+/// [`Cuda`] launches a graph only in the place of the same launches. If a graph outlives its
+/// memory, the emulator sees it.
 #[test]
 fn a_graph_without_its_memory_is_noticed() {
     let kept = Arc::new(Mutex::default());

@@ -25,7 +25,8 @@ impl Watch for Wrong {
     }
 }
 
-/// What is said of a device whose download `which` is wrong, and how many downloads there were.
+/// The self-test's verdict on a device whose download `which` is wrong, and how many downloads
+/// there were.
 fn tested(dtype: Dtype, capability: (u32, u32), which: usize) -> (Result<(), String>, usize) {
     let emulator = Emulator::new(Settings { capability, ..Settings::default() });
     let watch = Wrong { dtype, which, downloads: AtomicUsize::new(0) };
@@ -52,7 +53,7 @@ fn a_sound_ampere_passes() {
     tested(Dtype::Bf16, (8, 0), usize::MAX).0.unwrap();
 }
 
-/// What is said of a device that is interfered with.
+/// The self-test's verdict on a device that is interfered with.
 fn said_of<W: Watch>(watch: W, capability: (u32, u32)) -> (Result<(), String>, Arc<Watched<W>>) {
     let emulator = Emulator::new(Settings { capability, ..Settings::default() });
     let device = Arc::new(Watched { emulator, watch });
@@ -188,7 +189,7 @@ const MISTAKES: [(&str, &str); 23] = [
     ),
 ];
 
-/// What is said of kernels with a change.
+/// The self-test's verdict on kernels with a change.
 fn said_of_kernels_with(change: &Change) -> String {
     let file = change.of.split_once(' ').unwrap().0;
     let text = SOURCES.iter().copied().chain(HEADERS).find(|source| source.file == file).unwrap().text;

@@ -1,4 +1,4 @@
-//! What Rust says of the kernels is what their files say.
+//! Rust's declarations of kernels agree with their sources.
 
 use isentrope_cuda::{FUNCTIONS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings};

@@ -12,7 +12,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Of GPUs of a compute capability: Hopper's and later ones', or that of Ampere and Ada.
+    /// The arithmetic of a compute capability: Hopper's and later ones', or that of Ampere and Ada.
     pub fn of(capability: (u32, u32)) -> Self {
         if capability.0 >= 9 { Self { terms: 16, bits: 25 } } else { Self { terms: 8, bits: 24 } }
     }
@@ -70,8 +70,8 @@ fn towards_zero(total: i128, unit: i32) -> f32 {
     if lowest > unit {
         magnitude = magnitude.checked_shr((lowest - unit).unsigned_abs()).unwrap_or(0);
     }
-    // What is left has 24 bits at most, so that all that follows is exact.
+    // The rest has 24 bits at most, so that all that follows is exact.
     let value = magnitude as f64 * 2f64.powi(lowest.max(unit));
-    // What is cut to nothing has no sign.
+    // A sum that is cut to zero has no sign.
     (if total < 0 && magnitude > 0 { -value } else { value }) as f32
 }

@@ -4,7 +4,7 @@ use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Opera
 use isentrope_cuda_emulator::Emulator;
 use isentrope_kernels::OutOfMemory;
 
-/// What happens beside the emulator's own work. By itself nothing does, and there is no library of
+/// Hooks beside the emulator's own work. By default they do nothing, and there is no library of
 /// products.
 pub trait Watch: Send + Sync + 'static {
     /// The host has got these bytes, which may be changed.

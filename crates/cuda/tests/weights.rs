@@ -55,7 +55,7 @@ fn operations_see_the_nearest_bf16() {
     let mut got = vec![0.0; weights.len()];
     cuda.read(&seen, 0, &mut got);
     for (&weight, got) in weights.iter().zip(got) {
-        // Of two equally near ones the one further from zero; otherwise as everybody rounds.
+        // Ties go away from zero; all else rounds to the nearest.
         let is_tie = weight.to_bits() & 0xffff == 0x8000;
         let want =
             if is_tie { f32::from_bits(weight.to_bits() + 0x8000) } else { bf16::from_f32(weight).to_f32() };
@@ -99,7 +99,7 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
         let weights = packed(Role::Weight(Kind::Vector(len)), 1 + len as u32, len);
         (weights, zeros(len - 1), zeros(len - 1))
     });
-    // What a checkpoint brings.
+    // Weights of a checkpoint.
     backend.write_numbers(&mut parameters[1].1, 3, &noise(5, 100));
     for step in 1..=3 {
         let gradients = LENGTHS.map(|len| packed(Role::Gradient(Kind::Vector(len)), 10 + step, len));

@@ -212,7 +212,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Parses `NAME` of a built-in benchmark, or `NAME=PLACE` with a place for [`DataLocation::parse`].
+    /// Parses `NAME` of a built-in benchmark, or `NAME=PLACE` with a place for
+    /// [`DataLocation::parse`].
     ///
     /// # Errors
     /// What is wrong with it, as a sentence.

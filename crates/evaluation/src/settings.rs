@@ -14,40 +14,48 @@ use std::path::PathBuf;
 pub struct EvaluationSettings {
     /// Evaluates every this many steps, before the first and after the last; 0: never.
     pub every: u64,
-    /// Files of held-out problems, read as `data` says; each is a set of its own, named after the file. Without any, and
-    /// without `bench`, the test problems of the built-in task, if that is what is trained on.
+    /// Files of held-out problems, read as `data` says; each is a set of its own, named after the
+    /// file. Without any, and without `bench`, the test problems of the built-in task, if that is
+    /// what is trained on.
     pub files: Vec<PathBuf>,
-    /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE", "mine=FILE.jsonl". Each has the
-    /// prompts, the decoding and the verifier of its definition, see docs/guides/evaluate.md; but
-    /// `problems`, `samples`, `temperature`, `top_k`, `top_p`, `min_p` and `max_tokens` hold for
-    /// benchmarks too where they are set, which the run then says.
+    /// Benchmarks, as `isentrope eval --bench` takes them: "aime24", "math500=FILE",
+    /// "mine=FILE.jsonl". Each has the prompts, the decoding and the verifier of its definition,
+    /// see docs/guides/evaluate.md; but `problems`, `samples`, `temperature`, `top_k`, `top_p`,
+    /// `min_p` and `max_tokens` hold for benchmarks too where they are set, which the run then
+    /// says.
     pub bench: Vec<String>,
-    /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of a benchmark.
+    /// Uses at most the first so many problems of each set, benchmarks too. Unset: 256, and all of
+    /// a benchmark.
     #[schemars(range(min = 1))]
     pub problems: Option<usize>,
-    /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Set, it takes the place of what
-    /// benchmarks define, such as the 32 of AIME. Unset: 4, and each benchmark's own.
+    /// Responses to each problem: k of mean@k and maj@k, and the largest k of pass@k. Set, it takes
+    /// the place of what benchmarks define, such as the 32 of AIME. Unset: 4, and each benchmark's
+    /// own.
     #[schemars(range(min = 1, max = 65536))]
     pub samples: Option<usize>,
-    /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for benchmarks too. Unset: 1,
-    /// and each benchmark's own. An array such as [1.0, 0.6], of at most 8, evaluates every set at each: at the first as the
-    /// set itself, at each further one with the same problems as a set of its own, named `test_t0.6`, which has no part in
+    /// Divisor of the logits, from 0.01 to 100; 0 takes the most likely token. Set, it holds for
+    /// benchmarks too. Unset: 1, and each benchmark's own. An array such as [1.0, 0.6], of at most
+    /// 8, evaluates every set at each: at the first as the set itself, at each further one with the
+    /// same problems as a set of its own, named `test_t0.6`, which has no part in
     /// `eval/mean_of_sets` and in the choice of the best checkpoint.
     pub temperature: Option<Temperature>,
-    /// Keeps this many most likely tokens at each draw, of benchmarks too; 0 keeps all. Top-k, top-p and min-p apply in this
-    /// order, after the temperature.
+    /// Keeps this many most likely tokens at each draw, of benchmarks too; 0 keeps all. Top-k,
+    /// top-p and min-p apply in this order, after the temperature.
     pub top_k: usize,
-    /// Keeps the most likely tokens that together have this probability, of benchmarks too; 1 keeps all.
+    /// Keeps the most likely tokens that together have this probability, of benchmarks too; 1 keeps
+    /// all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
     pub top_p: f32,
-    /// Keeps tokens at least this many times as likely as the likeliest, of benchmarks too; 0 keeps all.
+    /// Keeps tokens at least this many times as likely as the likeliest, of benchmarks too; 0 keeps
+    /// all.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_p: f32,
-    /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`, or `sft.max_tokens`, and
-    /// each benchmark's own.
+    /// Longest response, in tokens. Set, it holds for benchmarks too. Unset: `rollout.max_tokens`,
+    /// or `sft.max_tokens`, and each benchmark's own.
     #[schemars(range(min = 1))]
     pub max_tokens: Option<usize>,
-    /// Texts, special tokens among them, that end a response and are cut off it. Unset: `rollout.stop`, or none for SFT.
+    /// Texts, special tokens among them, that end a response and are cut off it. Unset:
+    /// `rollout.stop`, or none for SFT.
     pub stop: Option<Vec<String>>,
 }
 

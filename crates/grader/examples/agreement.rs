@@ -1,4 +1,5 @@
-//! Agreement with graded answers: `agreement FILE.jsonl...`, lines {gold, pred | response, expected}.
+//! Agreement with graded answers: `agreement FILE.jsonl...`, lines {gold, pred | response,
+//! expected}.
 #![allow(clippy::print_stdout, reason = "the terminal is what it is for")]
 
 use std::io::BufRead;

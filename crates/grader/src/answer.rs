@@ -1,4 +1,5 @@
-//! The tree of an answer: an expression, or several in a list, tuple, interval, set, matrix or relation.
+//! The tree of an answer: an expression, or several in a list, tuple, interval, set, matrix or
+//! relation.
 
 use super::expression::Expression;
 use super::matrix::Matrix;
@@ -14,7 +15,8 @@ pub enum Answer {
     List(Vec<Answer>),
     /// Two or more answers in brackets: a tuple, a point, an interval.
     Sequence(Brackets, Vec<Answer>),
-    /// Answers in braces, none being the empty set; values of different names of which one or another holds.
+    /// Answers in braces, none being the empty set; values of different names of which one or
+    /// another holds.
     Set(Vec<Answer>),
     /// The union of sets.
     Union(Vec<Answer>),
@@ -54,8 +56,8 @@ pub struct Quantity {
     pub unit: Unit,
 }
 
-/// What a quantity is measured in. Units of which nothing else is known (cm, dollars) are not kept: problems say in
-/// what to answer.
+/// What a quantity is measured in. Units of which nothing else is known (cm, dollars) are not kept:
+/// problems say in what to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unit {
     /// Nothing, or a unit that is not kept.
@@ -98,7 +100,8 @@ impl Answer {
         }
     }
 
-    /// The answers and the formulas that it consists of, without the conditions under which it holds.
+    /// The answers and the formulas that it consists of, without the conditions under which it
+    /// holds.
     pub fn parts(&self) -> (Vec<&Self>, Vec<&Expression>) {
         match self {
             Self::Quantity(quantity) => (Vec::new(), vec![&quantity.expression]),

@@ -3,8 +3,9 @@
 use super::phrases::denials::{CHOICE_MAY_SAY, CHOICE_PREDICATES, NO, UNDETERMINED, is_negation};
 use super::phrases::statements::{AND, CHOICE_NAMES, OR};
 
-/// The letter of the one choice that bare text starts with, and what follows it, if anything does. A text that names a
-/// second letter chooses none, nor does one that says of the first that it is wrong.
+/// The letter of the one choice that bare text starts with, and what follows it, if anything does.
+/// A text that names a second letter chooses none, nor does one that says of the first that it is
+/// wrong.
 pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
     let bare = CHOICE_NAMES.iter().find_map(|word| bare.strip_prefix(word)).map_or(bare, str::trim_start);
     let open = bare.starts_with('(');
@@ -36,7 +37,8 @@ fn is_label(letter: &char) -> bool {
     ('A'..='J').contains(letter)
 }
 
-/// Whether a text has the label of a choice other than `letter`: "(B)", "B) 5", "B. 5", or B alone in a list.
+/// Whether a text has the label of a choice other than `letter`: "(B)", "B) 5", "B. 5", or B alone
+/// in a list.
 pub fn names_other(text: &str, letter: char) -> bool {
     labels(text).any(|label| label != letter)
 }
@@ -70,8 +72,9 @@ fn is_listed(before: &str, after: &str) -> bool {
     starts && ends
 }
 
-/// Whether what follows a label says that the choice is wrong. What follows may be the choice itself, such as "False",
-/// "Not enough information" or "cannot be determined": only a predicate of the label denies.
+/// Whether what follows a label says that the choice is wrong. What follows may be the choice
+/// itself, such as "False", "Not enough information" or "cannot be determined": only a predicate of
+/// the label denies.
 fn denies(after: &str) -> bool {
     let lower = after.to_ascii_lowercase().replace('’', "'");
     let mut words = lower

@@ -24,8 +24,8 @@ pub struct Explanation {
     pub grade: Result<Grade, String>,
 }
 
-/// What was seen in a ground truth and in a response. As text, a line for the answer of each and one for each meaning
-/// that it may have.
+/// What was seen in a ground truth and in a response. As text, a line for the answer of each and
+/// one for each meaning that it may have.
 #[derive(Clone, Debug)]
 pub struct Seen {
     ground_truth: Side,

@@ -1,6 +1,7 @@
 //! The tree of a mathematical expression.
 //!
-//! There is one way to write each operation: a - b is a + (-1) b, a/b is a b^-1, the n-th root is the power 1/n.
+//! There is one way to write each operation: a - b is a + (-1) b, a/b is a b^-1, the n-th root is
+//! the power 1/n.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -67,8 +68,8 @@ pub enum Constant {
     Degree,
 }
 
-/// A function that the grader knows, of one argument where nothing else is said. Logarithms, roots and inverse
-/// functions are the principal ones.
+/// A function that the grader knows, of one argument where nothing else is said. Logarithms, roots
+/// and inverse functions are the principal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "they are called what they are")]
 pub enum Function {
@@ -183,7 +184,8 @@ impl Expression {
         }
     }
 
-    /// Gives variables and functions the names that `name` gives for theirs; where it gives none they keep them.
+    /// Gives variables and functions the names that `name` gives for theirs; where it gives none
+    /// they keep them.
     pub fn rename(&mut self, name: &impl Fn(&str) -> Option<Box<str>>) {
         match self {
             Self::Symbol(symbol) => {

@@ -1,7 +1,8 @@
 //! The bound on the work of one comparison.
 
-/// Work that is left for a comparison, in units of roughly a multiplication of small numbers. All work on untrusted
-/// answers is paid for, so that none takes long: the grader's time limit, without a clock and the same on every machine.
+/// Work that is left for a comparison, in units of roughly a multiplication of small numbers. All
+/// work on untrusted answers is paid for, so that none takes long: the grader's time limit, without
+/// a clock and the same on every machine.
 #[derive(Debug)]
 pub struct Fuel(u64);
 

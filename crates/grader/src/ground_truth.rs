@@ -10,8 +10,8 @@ use super::reading::Reading;
 pub struct GroundTruth(pub(crate) Vec<Reading>);
 
 impl GroundTruth {
-    /// Reads a ground truth: a text, a number, or a list of them of which each is accepted. A text may be between dollar
-    /// signs, boxed, or a solution that ends in a box.
+    /// Reads a ground truth: a text, a number, or a list of them of which each is accepted. A text
+    /// may be between dollar signs, boxed, or a solution that ends in a box.
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
@@ -23,8 +23,8 @@ impl GroundTruth {
         if readings.is_empty() { Err("the ground truth is an empty list".into()) } else { Ok(Self(readings)) }
     }
 
-    /// What keeps right responses from being found right, if anything does, as part of a sentence: the ground truth is a
-    /// formula that cannot be read as one.
+    /// What keeps right responses from being found right, if anything does, as part of a sentence:
+    /// the ground truth is a formula that cannot be read as one.
     pub fn concern(&self) -> Option<String> {
         let only_same = "only a response with the same text is right";
         self.0.iter().find_map(|reading| {
@@ -41,8 +41,8 @@ impl GroundTruth {
 /// Most characters of a ground truth that are shown.
 const MAX_SHOWN: usize = 60;
 
-/// Whether a text has what formulas are made of: a command that is not for words, an operator between operands, or brackets
-/// of which one is missing.
+/// Whether a text has what formulas are made of: a command that is not for words, an operator
+/// between operands, or brackets of which one is missing.
 fn looks_like_formula(source: &str) -> bool {
     let has_command = source.match_indices('\\').any(|(place, _)| {
         let rest = &source[place + 1..];

@@ -101,7 +101,8 @@ impl Reading {
         matches!(self.answers[..], [Answer::Text(_)])
     }
 
-    /// What a sentence of words says of its subject, as [`Self::text`] is: "odd" of "The function is odd."
+    /// What a sentence of words says of its subject, as [`Self::text`] is: "odd" of "The function
+    /// is odd."
     pub fn predicate(&self) -> Option<String> {
         let bare = without_markup(&self.source);
         let (subject, predicate) = SUBJECT_VERBS.iter().find_map(|verb| bare.split_once(verb))?;
@@ -121,7 +122,8 @@ impl Reading {
     }
 }
 
-/// A text without the quotation marks around it: at its end as many as at its start, as others may be primes.
+/// A text without the quotation marks around it: at its end as many as at its start, as others may
+/// be primes.
 fn unquoted(source: &str) -> &str {
     let mut inner = source.trim_start_matches(['"', '\'', '`']);
     for _ in inner.len()..source.len() {
@@ -137,7 +139,8 @@ fn small_integer(source: &str) -> Option<Answer> {
     Some(Answer::plain(Expression::integer(value)))
 }
 
-/// The number that bare text is in words, with whatever is counted: "1.5 million", "two thirds of a mile".
+/// The number that bare text is in words, with whatever is counted: "1.5 million", "two thirds of a
+/// mile".
 fn number_in_words(bare: &str) -> Option<Answer> {
     let lower = bare.to_lowercase();
     let (expression, rest) = spoken(&lower)?;

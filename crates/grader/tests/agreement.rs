@@ -12,8 +12,8 @@ fn is_correct(gold: &Value, response: &str, options: &Options) -> bool {
     grade(&gold, response, options).outcome == Outcome::Same
 }
 
-/// Math-Verify takes no formula between single dollars, or in \( \), that goes over several lines; the answer there is
-/// plain to see all the same.
+/// Math-Verify takes no formula between single dollars, or in \( \), that goes over several lines;
+/// the answer there is plain to see all the same.
 const FORMULA_OVER_LINES: [usize; 2] = [85, 94];
 /// 3/3 for 1 leaves a division to be done.
 const UNDONE: usize = 79;
@@ -46,9 +46,10 @@ fn agrees_with_the_expectations_of_math_verify() {
     assert_eq!(disagreements, [UNDONE, first, second]);
 }
 
-/// What is left open: `[2, 5[`, bold R for the reals, lists of intervals for their union, rows for columns, unit vectors,
-/// congruences, "3 p.m." outside text, labels with a formula in them, other bases behind the point, an equation without a
-/// box in an environment of its own, another variable.
+/// What is left open: `[2, 5[`, bold R for the reals, lists of intervals for their union, rows for
+/// columns, unit vectors, congruences, "3 p.m." outside text, labels with a formula in them, other
+/// bases behind the point, an equation without a box in an environment of its own, another
+/// variable.
 const MOST_LEFT_OPEN: usize = 20;
 
 #[test]
@@ -112,7 +113,8 @@ fn every_answer_differs_from_a_perturbed_one() {
             if is_formula {
                 perturbed.push(text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned));
                 perturbed.push(format!("{text}, 17"));
-                // A ground truth that is itself rounded to three digits is not changed by 1 in 10^4.
+                // A ground truth that is itself rounded to three digits is not changed by 1 in
+                // 10^4.
                 let is_large = text.contains("10^") || text.parse::<f64>().is_ok_and(|value| value >= 1e4);
                 if !(text.contains('.') && is_large) {
                     perturbed.push(format!("{text} + 1"));

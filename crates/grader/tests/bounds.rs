@@ -6,7 +6,8 @@ use isentrope_grader::{Extraction, Grade, GroundTruth, Options, Outcome, explain
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Longest that one judgement may take here; a busy machine and a build without optimisation are allowed for.
+/// Longest that one judgement may take here; a busy machine and a build without optimisation are
+/// allowed for.
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn judge(gold: &str, response: &str) -> Grade {

@@ -1,4 +1,5 @@
-//! The grader against wrong answers that are made to deceive it, and right ones that are oddly written.
+//! The grader against wrong answers that are made to deceive it, and right ones that are oddly
+//! written.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -31,8 +32,9 @@ fn each_rule_decides_its_cases() {
     judge(include_str!("fixtures/rules.jsonl"), 0);
 }
 
-/// Judges every case. At most `not_read` right ones may be refused: those that transpose or invert products, name
-/// triangles from another corner, swap the sides of a congruence, or write binomials as C_5^2.
+/// Judges every case. At most `not_read` right ones may be refused: those that transpose or invert
+/// products, name triangles from another corner, swap the sides of a congruence, or write binomials
+/// as C_5^2.
 fn judge(cases: &str, not_read: usize) {
     let cases: Vec<Case> = cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
     // By kind: wrong ones, wrong ones called right, right ones, right ones refused.

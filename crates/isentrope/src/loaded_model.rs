@@ -38,7 +38,8 @@ pub struct Computing {
     threads: Option<usize>,
     #[command(flatten)]
     device: DeviceFlag,
-    /// Keeps numbers as f32, or as bf16 on a GPU, which is faster there and has bits of its own [default: f32]
+    /// Keeps numbers as f32, or as bf16 on a GPU, which is faster there and has bits of its own
+    /// [default: f32]
     #[arg(long, value_name = "TYPE", value_parser = types())]
     dtype: Option<NumberType>,
 }
@@ -134,7 +135,8 @@ fn fits(dir: &Path, what: &str, (needed, available): (usize, usize), memory: &st
     bail!("{}: {what} {needed} in {memory} and {available} are available", dir.display())
 }
 
-/// Says what texts have lost for want of tokens: the first loss, and how many other texts have some.
+/// Says what texts have lost for want of tokens: the first loss, and how many other texts have
+/// some.
 pub fn warn_of_losses(losses: impl IntoIterator<Item = anyhow::Error>) {
     let mut losses = losses.into_iter();
     if let Some(first) = losses.next() {
@@ -179,7 +181,8 @@ impl Loaded {
         })
     }
 
-    /// The chat template, which is told that day or today, or a sentence that says where one is looked for.
+    /// The chat template, which is told that day or today, or a sentence that says where one is
+    /// looked for.
     pub fn chat_template(&self, date: Option<Date>) -> Result<ChatTemplate> {
         self.tokenizer()?;
         ChatTemplate::read(&self.dir, &SpecialTokens::read(&self.dir)?, date)?.with_context(|| {

@@ -21,9 +21,8 @@ pub struct Run {
     pub len: usize,
     /// Position of the first row in its sequence.
     pub position: usize,
-    /// Where the numbers of the sequence's pages stand in [`HostBatch::pages`]; page i holds
-    /// positions [`page_positions`](crate::Backend::page_positions) `i ..`. Empty where there is no
-    /// cache.
+    /// Range of the sequence's pages in [`HostBatch::pages`]; page i holds positions
+    /// [`page_positions`](crate::Backend::page_positions) `i ..`. Empty without a cache.
     pub pages: Range<usize>,
 }
 
@@ -62,8 +61,7 @@ impl HostBatch {
         self.tokens.len()
     }
 
-    /// The same rows, with what `drawn` says of each draw for a token that is not known to the
-    /// host.
+    /// These rows, with the drawn token of each draw that the host did not know.
     ///
     /// # Panics
     /// When there is no such draw.

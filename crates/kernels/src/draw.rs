@@ -71,7 +71,7 @@ pub struct Drawn {
     pub sampling_logprob: Option<f32>,
     /// Entropy of the model's distribution at that temperature, over the whole vocabulary, in nats.
     pub entropy: f32,
-    /// What could have been drawn, where that was [asked for](Draw::records_kept) and is not the
+    /// The tokens that could have been drawn, if [asked for](Draw::records_kept) and fewer than the
     /// whole vocabulary.
     pub kept: Option<Box<Kept>>,
 }

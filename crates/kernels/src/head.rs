@@ -79,8 +79,8 @@ impl Distribution {
         unsafe { isa.run(ExpectedPull { distribution: *self, logits, temperature }) }
     }
 
-    /// The same over the distribution that truncated sampling draws from. Sums in f64, in the order
-    /// of the tokens.
+    /// The expected pull over the distribution of truncated sampling. Sums in f64, in the order of
+    /// the tokens.
     fn expected_pull_of(&self, isa: Isa, logits: &[f32], kept: Truncated<'_>, temperature: f32) -> f64 {
         let logprob = |&token: &u32| self.logprob(logits[token as usize], temperature).max(f32::MIN);
         let logprobs: Vec<f32> = kept.tokens.iter().map(logprob).collect();
@@ -329,7 +329,7 @@ pub(crate) fn forward(
     CpuStatistics { targets, temperature, logprobs, distributions, masks, log_masses }
 }
 
-/// What [`forward`] finds out of each row, and the slope of its entropy. `x: [rows, hidden]`
+/// The scores of [`forward`] for each row, and the slope of its entropy. `x: [rows, hidden]`
 /// (already normed).
 #[allow(clippy::too_many_arguments, reason = "the operands of one pass")]
 pub(crate) fn entropy_slopes(
@@ -430,9 +430,8 @@ pub(crate) fn backward_workspace(shape: Linear, rows: usize) -> usize {
     rows.saturating_mul((block_panels(shape, rows) * PANEL).min(shape.outputs))
 }
 
-/// What the head's backward pass goes by: statistics, and the loss's derivatives by each row's
-/// log-prob, entropy and log-mass; the last may be none at all, and is only looked at where a row
-/// is masked.
+/// Inputs of the head's backward pass: statistics, and the loss's derivatives by each row's
+/// log-prob, entropy and log-mass. The last may be absent, and is read only for masked rows.
 #[derive(Clone, Copy)]
 pub(crate) struct HeadGradient<'a> {
     pub statistics: &'a CpuStatistics,
@@ -442,10 +441,10 @@ pub(crate) struct HeadGradient<'a> {
 }
 
 impl HeadGradient<'_> {
-    /// What a row's mask adds to the gradient of the logits of some consecutive tokens, beside what
-    /// it takes from all tokens: `c p_v / P / temperature` of each token that it keeps, with its
-    /// place among them. `p_v / P` is the exponential of a difference of f32 and so is off by some
-    /// `|ln P| 2^-24` of itself.
+    /// The mask's part of the gradient by the logits of consecutive tokens, beside what it takes
+    /// from all tokens: `c p_v / P / temperature` of each token that it keeps, with its place among
+    /// them. `p_v / P` is the exponential of a difference of f32 and so is off by some `|ln P|
+    /// 2^-24` of itself.
     fn of_mask(&self, isa: Isa, r: usize, tokens: &Range<usize>, logits: &[f32]) -> Vec<(usize, f32)> {
         let CpuStatistics { temperature, distributions, masks, log_masses, .. } = self.statistics;
         let kept = masks.of(r);

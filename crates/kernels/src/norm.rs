@@ -10,7 +10,7 @@ use std::ops::Range;
 pub struct Grouped {
     /// Floats from one row to the next.
     pub stride: usize,
-    /// Where the first group starts in its row.
+    /// Offset of the first group in its row.
     pub offset: usize,
     /// Groups per row.
     pub groups: usize,

@@ -1,4 +1,4 @@
-//! What buffers are for, and how much memory they and the operations on them take.
+//! Roles of buffers, and the memory that they and the operations on them take.
 
 use crate::attention::Attention;
 use crate::linear::Linear;
@@ -19,9 +19,9 @@ pub enum Role {
     /// A moment of the optimizer, of so many numbers of one parameter, in the order of its
     /// gradient's buffer.
     Moment(usize),
-    /// The same in the host's memory, where the device has memory of its own:
-    /// [`adamw`](crate::Backend::adamw) brings it to the device in pieces. Where it has none, there
-    /// is no difference.
+    /// A moment in the host's memory, if the device has memory of its own:
+    /// [`adamw`](crate::Backend::adamw) brings it to the device in pieces. On the CPU there is no
+    /// difference.
     OffloadedMoment(usize),
     /// Keys and values of so many layers, in pages of
     /// [`page_positions`](crate::Backend::page_positions) positions.

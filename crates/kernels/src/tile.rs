@@ -6,7 +6,7 @@ use crate::simd::{LANES, Simd, load, store};
 /// Rows of a register tile.
 pub(crate) const TILE_ROWS: usize = 6;
 
-/// Where the chains of a tile begin.
+/// The start of a tile's chains.
 #[derive(Clone, Copy)]
 pub(crate) enum Start {
     /// At zero.
@@ -17,7 +17,7 @@ pub(crate) enum Start {
     Bias(*const f32),
 }
 
-/// Where the ends of the chains of a tile go.
+/// The destination of a tile's chains.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     /// To `c`.

@@ -1,5 +1,5 @@
-//! What can go wrong between a directory on disk and a running model. Every message is one sentence that
-//! names the file and, where there is one, the key or tensor.
+//! What can go wrong between a directory on disk and a running model. Every message is one sentence
+//! that names the file and, where there is one, the key or tensor.
 
 use isentrope_kernels::OutOfMemory;
 use std::io;
@@ -37,7 +37,8 @@ pub enum Error {
     /// There is no memory for weights, a gradient, a cache or an activation cache.
     #[error(transparent)]
     Memory(#[from] OutOfMemory),
-    /// An argument does not fit the model (a token outside the vocabulary, a sequence beyond the context).
+    /// An argument does not fit the model (a token outside the vocabulary, a sequence beyond the
+    /// context).
     #[error("{0}")]
     Input(String),
 }

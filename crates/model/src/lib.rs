@@ -1,5 +1,5 @@
-//! One decoder for every supported family: Hugging Face directories in and out, tokenizer and chat template,
-//! forward and backward.
+//! One decoder for every supported family: Hugging Face directories in and out, tokenizer and chat
+//! template, forward and backward.
 //!
 //! [`Model::load`] reads a directory; [`Model::score`], [`Model::forward`] and [`Model::backward`] work on whole
 //! sequences, [`Model::step`] on sequences in the making.

@@ -11,22 +11,25 @@ pub enum Estimator {
     /// (r - group mean) / (group standard deviation + 1e-6) (arXiv:2402.03300).
     #[default]
     Grpo,
-    /// r - group mean, undivided, so that easy and hard prompts weigh the same (Dr. GRPO, arXiv:2503.20783).
+    /// r - group mean, undivided, so that easy and hard prompts weigh the same (Dr. GRPO,
+    /// arXiv:2503.20783).
     DrGrpo,
     /// r - mean of the group's other rewards (arXiv:2402.14740).
     Rloo,
     /// r, then mean 0 and variance 1 over the tokens of all responses (arXiv:2501.03262).
     #[serde(rename = "reinforce++")]
     ReinforcePlusPlus,
-    /// r - group mean, then mean 0 and variance 1 over the tokens of all responses (arXiv:2501.03262).
+    /// r - group mean, then mean 0 and variance 1 over the tokens of all responses
+    /// (arXiv:2501.03262).
     #[serde(rename = "reinforce++-baseline")]
     ReinforcePlusPlusBaseline,
-    /// r - reward of the prompt's greedily decoded response (arXiv:2310.10505); costs one more response per prompt.
+    /// r - reward of the prompt's greedily decoded response (arXiv:2310.10505); costs one more
+    /// response per prompt.
     Remax,
     /// r - group mean weighted by response length (arXiv:2505.23585).
     Opo,
-    /// Of each token, from r and from the process rewards that a second model in training gives to tokens (arXiv:2502.01456);
-    /// settings in `prime`, equations in docs/concepts/entropy.md.
+    /// Of each token, from r and from the process rewards that a second model in training gives to
+    /// tokens (arXiv:2502.01456); settings in `prime`, equations in docs/concepts/entropy.md.
     Prime,
 }
 
@@ -37,7 +40,8 @@ pub struct Outcome {
     pub group: usize,
     /// Reward of the whole response.
     pub reward: f64,
-    /// Tokens of the response. Those of a truncated response count here too, also where the loss leaves it out.
+    /// Tokens of the response. Those of a truncated response count here too, also where the loss
+    /// leaves it out.
     pub tokens: usize,
     /// Reward of the prompt's greedily decoded response; read only where it is the [`Baseline`].
     pub greedy_reward: f64,
@@ -97,15 +101,17 @@ const STD_EPSILON: f64 = 1e-6;
 /// Added to token counts and variances in whitening, as in the reference.
 const WHITEN_EPSILON: f64 = 1e-8;
 
-/// One advantage per response, `[responses]`. The reward counts once, at the response's last token, and is not
-/// discounted, so the advantage is the same for all tokens of a response. Of [`Estimator::Prime`] this is the part that comes
-/// from the reward, which is RLOO's; [`prime_advantages`](crate::prime_advantages) has the whole.
+/// One advantage per response, `[responses]`. The reward counts once, at the response's last token,
+/// and is not discounted, so the advantage is the same for all tokens of a response. Of
+/// [`Estimator::Prime`] this is the part that comes from the reward, which is RLOO's;
+/// [`prime_advantages`](crate::prime_advantages) has the whole.
 ///
-/// A response without others in its group has nothing to be compared with: group baselines are then 0 and GRPO's
-/// divisor 1 + 1e-6, as in the reference.
+/// A response without others in its group has nothing to be compared with: group baselines are then
+/// 0 and GRPO's divisor 1 + 1e-6, as in the reference.
 ///
-/// Equal rewards are their own mean to the last bit, in a group and in whitening, so that what is compared and does not
-/// differ has the advantage 0 and not a rounding error, which AdamW would make as large as any other gradient.
+/// Equal rewards are their own mean to the last bit, in a group and in whitening, so that what is
+/// compared and does not differ has the advantage 0 and not a rounding error, which AdamW would
+/// make as large as any other gradient.
 pub fn advantages(estimator: Estimator, outcomes: &[Outcome]) -> Vec<f64> {
     let groups = groups(outcomes);
     let over_baseline = |baseline: fn(&Group) -> f64| -> Vec<f64> {
@@ -189,8 +195,8 @@ fn common(values: &[f64]) -> Option<f64> {
     values.iter().all(|&value| value == first).then_some(first)
 }
 
-/// Mean 0 and unbiased variance 1 over tokens, of values of which each stands for so many tokens. Fewer than two tokens, and
-/// values that are all equal, have no variance: they become 0.
+/// Mean 0 and unbiased variance 1 over tokens, of values of which each stands for so many tokens.
+/// Fewer than two tokens, and values that are all equal, have no variance: they become 0.
 pub(crate) fn whiten(values: &[f64], tokens: &[f64]) -> Vec<f64> {
     let all: f64 = tokens.iter().sum();
     if all < 2.0 || common(values).is_some() {

@@ -12,7 +12,8 @@ pub enum Aggregation {
     TokenMean,
     /// Mean over responses of the sum over tokens: the policy gradient of whole responses.
     SeqMeanTokenSum,
-    /// Mean over responses of the mean over tokens, as in the first GRPO: tokens of long responses weigh less.
+    /// Mean over responses of the mean over tokens, as in the first GRPO: tokens of long responses
+    /// weigh less.
     SeqMeanTokenMean,
 }
 

@@ -1,4 +1,5 @@
-//! The autopilot: steers how strongly Clip-Cov or KL-Cov acts, so that the policy's entropy stays at a target.
+//! The autopilot: steers how strongly Clip-Cov or KL-Cov acts, so that the policy's entropy stays
+//! at a target.
 
 use crate::Statistics;
 use crate::covariance::{Covariance, Method, Strength};
@@ -7,7 +8,8 @@ use crate::error::{Result, refuse, require};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How `target_entropy` is held. In step k, with the entropy H of its rollout and the target H*, the steered value is
+/// How `target_entropy` is held. In step k, with the entropy H of its rollout and the target H*,
+/// the steered value is
 ///
 /// ```text
 /// h_k = (h_(k-1) + ln H_k) / 2
@@ -22,17 +24,17 @@ use serde::{Deserialize, Serialize};
 pub struct ControllerSettings {
     /// What is steered.
     pub steer: Steer,
-    /// By which power of its distance from the target the entropy moves the steered value: with 20, an entropy 10 % below
-    /// the target makes it (1 / 0.9)^20, about 8 times, what it is at the target. Less where rollouts are few and their
-    /// entropy is noisy.
+    /// By which power of its distance from the target the entropy moves the steered value: with 20,
+    /// an entropy 10 % below the target makes it (1 / 0.9)^20, about 8 times, what it is at the
+    /// target. Less where rollouts are few and their entropy is noisy.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub gain: f64,
-    /// How slowly the controller learns which value holds the entropy: an entropy off the target for so many steps moves the
-    /// value as far again as at once.
+    /// How slowly the controller learns which value holds the entropy: an entropy off the target
+    /// for so many steps moves the value as far again as at once.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub integral_steps: f64,
-    /// Least steered value. Unset: 1e-5 of the tokens, or a coefficient of 0.01. One token at least is picked of each
-    /// minibatch, whatever the fraction.
+    /// Least steered value. Unset: 1e-5 of the tokens, or a coefficient of 0.01. One token at least
+    /// is picked of each minibatch, whatever the fraction.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub min: Option<f64>,
     /// Largest steered value. Unset: 0.5 of the tokens, or a coefficient of 100.
@@ -113,7 +115,8 @@ fn tokens(updates: &[Statistics]) -> usize {
     updates.iter().map(|update| update.tokens).sum()
 }
 
-/// The least share of the tokens that updates can pick: one token of each minibatch. 0 without tokens.
+/// The least share of the tokens that updates can pick: one token of each minibatch. 0 without
+/// tokens.
 pub(crate) fn least_share(updates: &[Statistics]) -> f64 {
     let least = updates.iter().filter(|update| update.tokens > 0).count();
     least as f64 / tokens(updates).max(1) as f64
@@ -126,34 +129,40 @@ const RETURN: f64 = 0.1;
 
 /// A proportional-integral controller on logarithms. Part of a run's saved state.
 ///
-/// Why logarithms: a step changes entropy by a share of itself, and what acts on it is spread over decades. How it behaves is
-/// then the same at 1 nat and at 0.1. With entropy answering as ln H' = -r + a ln(value), the loop's damping is
-/// sqrt(a gain integral_steps) / 2: with the defaults 0.8 for a = 0.0025, a slow task, and overdamped for a = 0.03, a fast one.
-/// It is stable for a gain (1 + 1 / integral_steps) below 6; without the smoothing, below 2.
+/// Why logarithms: a step changes entropy by a share of itself, and what acts on it is spread over
+/// decades. How it behaves is then the same at 1 nat and at 0.1. With entropy answering as ln H' =
+/// -r + a ln(value), the loop's damping is sqrt(a gain integral_steps) / 2: with the defaults 0.8
+/// for a = 0.0025, a slow task, and overdamped for a = 0.03, a fast one. It is stable for a gain (1
+/// + 1 / integral_steps) below 6; without the smoothing, below 2.
 ///
-/// **Entropy is smoothed**, over about two steps: a rollout's entropy depends on which prompts it drew, and the gain would
-/// make the value jump with it. More smoothing would see a fast task's fall too late.
+/// **Entropy is smoothed**, over about two steps: a rollout's entropy depends on which prompts it
+/// drew, and the gain would make the value jump with it. More smoothing would see a fast task's
+/// fall too late.
 ///
-/// **The proportional part sees the error, target included**, and not the entropy alone. A schedule of straight lines moves the
-/// target by little in each step, so nothing is kicked, and the entropy follows a line without lagging behind it: a controller
-/// whose integral alone knows the target would lag by integral_steps times the line's slope. Where the target does jump, there is
-/// no reason to act but the new error.
+/// **The proportional part sees the error, target included**, and not the entropy alone. A schedule
+/// of straight lines moves the target by little in each step, so nothing is kicked, and the entropy
+/// follows a line without lagging behind it: a controller whose integral alone knows the target
+/// would lag by integral_steps times the line's slope. Where the target does jump, there is no
+/// reason to act but the new error.
 ///
-/// **The value is a function of the error and the integral** (the position form), not a sum of increments that is
-/// clamped (the velocity form). Both are alike as long as no bound is met. But a clamped sum forgets what the
-/// bound cut off: after a jump to half of the entropy it stands at the lower bound, and as entropy falls, it adds up the whole
-/// way back and stands at the upper bound long before the target. A run whose entropy begins at twice its target would
-/// be braked all the way down.
+/// **The value is a function of the error and the integral** (the position form), not a sum of
+/// increments that is clamped (the velocity form). Both are alike as long as no bound is met. But a
+/// clamped sum forgets what the bound cut off: after a jump to half of the entropy it stands at the
+/// lower bound, and as entropy falls, it adds up the whole way back and stands at the upper bound
+/// long before the target. A run whose entropy begins at twice its target would be braked all the
+/// way down.
 ///
-/// **On the way down to the target nothing is unlearnt** (`descent.rs`): there the proportional part alone lets go. So what the
-/// recipe sets, or what was learnt before the target fell, is in force when entropy gets there. Not merely far above the target:
-/// an entropy that stays above it because the value is too strong stops falling, and then the integral goes on.
+/// **On the way down to the target nothing is unlearnt** (`descent.rs`): there the proportional
+/// part alone lets go. So what the recipe sets, or what was learnt before the target fell, is in
+/// force when entropy gets there. Not merely far above the target: an entropy that stays above it
+/// because the value is too strong stops falling, and then the integral goes on.
 ///
-/// **Anti-windup**: the integral stands still while the value is beyond what can act and the error pushes it further.
-/// The range that can act is within the recipe's bounds, and within what the updates of the step before could pick: one token of each
-/// minibatch at least, those that are eligible at most (Clip-Cov's band is used up long before the upper bound). The integral
-/// never leaves the recipe's bounds; beyond what can act, which changes from step to step, it comes back by a tenth of the way in
-/// each, so that one odd step does not cost what many have taught.
+/// **Anti-windup**: the integral stands still while the value is beyond what can act and the error
+/// pushes it further. The range that can act is within the recipe's bounds, and within what the
+/// updates of the step before could pick: one token of each minibatch at least, those that are
+/// eligible at most (Clip-Cov's band is used up long before the upper bound). The integral never
+/// leaves the recipe's bounds; beyond what can act, which changes from step to step, it comes back
+/// by a tenth of the way in each, so that one odd step does not cost what many have taught.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Controller {
@@ -169,8 +178,8 @@ pub struct Controller {
     reach: Option<Reach>,
 }
 
-/// The quantity that an integral belongs to: with another start I is another value, and another method's I
-/// says nothing.
+/// The quantity that an integral belongs to: with another start I is another value, and another
+/// method's I says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Steered {
     method: Method,
@@ -186,8 +195,9 @@ struct Reach {
 }
 
 impl Controller {
-    /// How strongly the covariance method acts in the updates of a step, given its rollout's entropy and the target, in
-    /// nats. If either is not above 0 and finite, the value of the step before holds.
+    /// How strongly the covariance method acts in the updates of a step, given its rollout's
+    /// entropy and the target, in nats. If either is not above 0 and finite, the value of the step
+    /// before holds.
     pub fn step(&mut self, covariance: &Covariance, entropy: f64, target: f64) -> Strength {
         let mut strength = covariance.strength();
         let settings = &covariance.controller;
@@ -229,7 +239,8 @@ impl Controller {
         self.descent.has_arrived()
     }
 
-    /// Makes what was learnt of something else fit, as far as it does: settings may change where a run goes on.
+    /// Makes what was learnt of something else fit, as far as it does: settings may change where a
+    /// run goes on.
     fn relearn(&mut self, now: Steered) {
         match self.learnt_for {
             Some(then) if (then.method, then.steer) != (now.method, now.steer) => {

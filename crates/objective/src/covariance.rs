@@ -13,25 +13,28 @@ use serde::{Deserialize, Serialize};
 pub struct Covariance {
     /// What is done about tokens of large covariance; statistics of it are reported in any case.
     pub method: Method,
-    /// Tokens picked, as a fraction of all tokens, above 0 and at most 1 (not a percentage); rounded down, but one token
-    /// at least. Unset: the paper's, 2e-4 for clip-cov and 2e-3 for kl-cov (that is for 7B models; for 32B it is 2e-4).
+    /// Tokens picked, as a fraction of all tokens, above 0 and at most 1 (not a percentage);
+    /// rounded down, but one token at least. Unset: the paper's, 2e-4 for clip-cov and 2e-3 for
+    /// kl-cov (that is for 7B models; for 32B it is 2e-4).
     pub fraction: Option<f64>,
     /// Clip-Cov draws among tokens whose covariance is above this, in nats; the paper's is 1.
     pub low: f64,
     /// Clip-Cov draws among tokens whose covariance is below this, in nats; the paper's is 5.
     pub high: f64,
-    /// KL-Cov's penalty, from d = log pi - log pi_old. All but k1 have no gradient while the policy is the one that
-    /// sampled, so KL-Cov needs several updates per rollout.
+    /// KL-Cov's penalty, from d = log pi - log pi_old. All but k1 have no gradient while the policy
+    /// is the one that sampled, so KL-Cov needs several updates per rollout.
     pub kl: KlEstimator,
     /// Weight of KL-Cov's penalty, above 0; the paper's is 1.
     pub coefficient: f64,
-    /// Picks inside each so many responses, in the minibatch's order, by means of theirs; each part gives its fraction, one token
-    /// at least. So the published code does inside its micro-batches: this is to reproduce it. Unset: inside the whole
-    /// minibatch, as the paper has it. Not with `target_entropy`.
+    /// Picks inside each so many responses, in the minibatch's order, by means of theirs; each part
+    /// gives its fraction, one token at least. So the published code does inside its micro-batches:
+    /// this is to reproduce it. Unset: inside the whole minibatch, as the paper has it. Not with
+    /// `target_entropy`.
     #[schemars(range(min = 1))]
     pub scope_responses: Option<usize>,
-    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step (docs/concepts/entropy.md): a
-    /// number, a fraction of the entropy that the run begins with, or a schedule. Unset: nothing is steered.
+    /// Entropy to hold, in nats, by steering `fraction` (or `coefficient`) from step to step
+    /// (docs/concepts/entropy.md): a number, a fraction of the entropy that the run begins with, or
+    /// a schedule. Unset: nothing is steered.
     pub target_entropy: Option<TargetEntropy>,
     /// How `target_entropy` is held: a proportional-integral controller on logarithms.
     pub controller: ControllerSettings,
@@ -60,11 +63,12 @@ pub enum Method {
     /// Nothing.
     #[default]
     None,
-    /// A fraction of the tokens, drawn uniformly from those within a band of covariances that ratio clipping has left
-    /// a gradient, loses its policy-gradient term. The published runs widen ratio clipping to 1 and 1 beside it.
+    /// A fraction of the tokens, drawn uniformly from those within a band of covariances that ratio
+    /// clipping has left a gradient, loses its policy-gradient term. The published runs widen ratio
+    /// clipping to 1 and 1 beside it.
     ClipCov,
-    /// The tokens of largest covariance are penalised for moving away from the policy that sampled them. The
-    /// published runs have no ratio clipping beside it: loss = "importance".
+    /// The tokens of largest covariance are penalised for moving away from the policy that sampled
+    /// them. The published runs have no ratio clipping beside it: loss = "importance".
     KlCov,
 }
 

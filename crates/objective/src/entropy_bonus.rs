@@ -8,25 +8,28 @@ use serde::{Deserialize, Serialize};
 /// The rate where none is set.
 const RATE: f64 = 1e-3;
 
-/// A term -coefficient * H per token in the loss, H the entropy (nats) of the whole policy in the token's place, at the
-/// temperature of sampling; also where top-k, top-p or min-p drew from a part of it.
+/// A term -coefficient * H per token in the loss, H the entropy (nats) of the whole policy in the
+/// token's place, at the temperature of sampling; also where top-k, top-p or min-p drew from a part
+/// of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EntropyBonus {
-    /// Weight of the bonus; 0 switches it off. With a target, where the weight starts. Sensitive: arXiv:2505.22617
-    /// saw no effect at 1e-3 and an explosion of entropy at 1e-2.
+    /// Weight of the bonus; 0 switches it off. With a target, where the weight starts. Sensitive:
+    /// arXiv:2505.22617 saw no effect at 1e-3 and an explosion of entropy at 1e-2.
     #[schemars(range(min = 0.0))]
     pub coefficient: f64,
-    /// Entropy to hold, in nats: a number, a fraction of the entropy that the run begins with, or a schedule. The weight follows
-    /// it by `rate` or by `delta`. Unset: the weight stays as it is.
+    /// Entropy to hold, in nats: a number, a fraction of the entropy that the run begins with, or a
+    /// schedule. The weight follows it by `rate` or by `delta`. Unset: the weight stays as it is.
     pub target: Option<TargetEntropy>,
-    /// With a target: after each update the weight moves by rate * (target - entropy), which is measured as `policy/entropy` is,
-    /// but on the responses of the update. Unset: 1e-3, unless `delta` is set.
+    /// With a target: after each update the weight moves by rate * (target - entropy), which is
+    /// measured as `policy/entropy` is, but on the responses of the update. Unset: 1e-3, unless
+    /// `delta` is set.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub rate: Option<f64>,
-    /// With a target, in place of `rate`: after each step the weight moves up by this where the rollout's entropy is below the
-    /// target, and down by it where it is above, where it does not act either (adaptive entropy control of Skywork-OR1,
-    /// arXiv:2505.22312, section 3.2.5, which takes 5e-3; also TRL's).
+    /// With a target, in place of `rate`: after each step the weight moves up by this where the
+    /// rollout's entropy is below the target, and down by it where it is above, where it does not
+    /// act either (adaptive entropy control of Skywork-OR1, arXiv:2505.22312, section 3.2.5, which
+    /// takes 5e-3; also TRL's).
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub delta: Option<f64>,
     /// With a target, the largest weight; the smallest is 0.
@@ -89,8 +92,9 @@ impl EntropyBonus {
         }
     }
 
-    /// The weight in the first update of a step, whose rollout has this entropy; the coefficient becomes that of the step after.
-    /// `target` is the entropy to hold, if there is one. An entropy that is not finite moves nothing.
+    /// The weight in the first update of a step, whose rollout has this entropy; the coefficient
+    /// becomes that of the step after. `target` is the entropy to hold, if there is one. An entropy
+    /// that is not finite moves nothing.
     pub fn begin_step(&self, coefficient: &mut f64, entropy: f64, target: Option<f64>) -> f64 {
         let weight = *coefficient;
         let (Some(delta), Some(target)) = (self.delta, target) else { return weight };
@@ -102,8 +106,8 @@ impl EntropyBonus {
         if entropy <= target { weight } else { 0.0 }
     }
 
-    /// The weight, and coefficient, after an update with this one, which saw this entropy (nats), where it moves with each
-    /// update. An entropy that is not finite moves nothing.
+    /// The weight, and coefficient, after an update with this one, which saw this entropy (nats),
+    /// where it moves with each update. An entropy that is not finite moves nothing.
     pub fn after_update(&self, coefficient: f64, entropy: f64, target: Option<f64>) -> Option<f64> {
         let (rate, distance) = (self.resolved_rate()?, target? - entropy);
         distance.is_finite().then(|| (coefficient + rate * distance).clamp(0.0, self.max))
@@ -127,8 +131,8 @@ mod tests {
         assert_eq!((bonus.begin_step(&mut coefficient, 0.9, Some(0.5)), coefficient), (0.003, 0.003));
     }
 
-    /// arXiv:2505.22312, section 3.2.5: c_0 = 0; c_(k+1) = c_k + delta below the target, c_k - delta above;
-    /// alpha_k = c_k at or below the target, else 0.
+    /// arXiv:2505.22312, section 3.2.5: c_0 = 0; c_(k+1) = c_k + delta below the target, c_k -
+    /// delta above; alpha_k = c_k at or below the target, else 0.
     #[test]
     fn a_fixed_step_moves_the_coefficient_and_acts_at_or_below_the_target_alone() {
         let bonus = EntropyBonus { delta: Some(0.25), max: 0.6, ..Default::default() };

@@ -1,4 +1,5 @@
-//! Estimators of the KL divergence from one log-ratio per token (Schulman 2020, "Approximating KL divergence").
+//! Estimators of the KL divergence from one log-ratio per token (Schulman 2020, "Approximating KL
+//! divergence").
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum KlEstimator {
     /// |d|, the published KL-Cov code's. Not an estimate of the divergence, and without gradient where d = 0.
     Abs,
-    /// d: unbiased, of either sign; its gradient does not depend on d, so it is an estimate and no penalty.
+    /// d: unbiased, of either sign; its gradient does not depend on d, so it is an estimate and no
+    /// penalty.
     K1,
     /// d^2 / 2: biased, small variance; its gradient estimates the divergence's.
     K2,
@@ -17,7 +19,8 @@ pub enum KlEstimator {
     K3,
 }
 
-/// Log-ratios are kept within this distance of 0 before they are exponentiated, as in the reference.
+/// Log-ratios are kept within this distance of 0 before they are exponentiated, as in the
+/// reference.
 pub(crate) const MAX_LOG_RATIO: f64 = 20.0;
 /// The largest value of k3, as in the reference.
 const MAX_K3: f64 = 10.0;
@@ -51,12 +54,13 @@ impl KlEstimator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ReferenceKl {
-    /// Weight of the penalty in the loss; 0 switches it off, and then no reference model is loaded. It holds entropy
-    /// but costs accuracy (arXiv:2505.22617); GRPO's first paper took 0.04.
+    /// Weight of the penalty in the loss; 0 switches it off, and then no reference model is loaded.
+    /// It holds entropy but costs accuracy (arXiv:2505.22617); GRPO's first paper took 0.04.
     #[schemars(range(min = 0.0))]
     pub coefficient: f64,
-    /// Estimator of the divergence, from d = log pi - log pi of the reference; k3 is GRPO's. Not k1 where `rollout.top_k`,
-    /// `top_p` or `min_p` truncates sampling: it would drain the tokens that can be drawn.
+    /// Estimator of the divergence, from d = log pi - log pi of the reference; k3 is GRPO's. Not k1
+    /// where `rollout.top_k`, `top_p` or `min_p` truncates sampling: it would drain the tokens that
+    /// can be drawn.
     pub estimator: KlEstimator,
 }
 

@@ -14,12 +14,15 @@ pub enum Loss {
     Clip,
     /// -rho A, unclipped. The published KL-Cov runs use it; clip_low and clip_high are not used.
     Importance,
-    /// As clip, with the geometric mean of the response's ratios in place of rho (arXiv:2507.18071). Wants
-    /// clip_low = 3e-4, clip_high = 4e-4 and aggregation = "seq-mean-token-mean".
+    /// As clip, with the geometric mean of the response's ratios in place of rho
+    /// (arXiv:2507.18071). Wants clip_low = 3e-4, clip_high = 4e-4 and aggregation =
+    /// "seq-mean-token-mean".
     Gspo,
-    /// -clip(rho) A log pi with clip(rho) held constant: clipped tokens keep a gradient (arXiv:2506.13585).
+    /// -clip(rho) A log pi with clip(rho) held constant: clipped tokens keep a gradient
+    /// (arXiv:2506.13585).
     Cispo,
-    /// -A log pi without correction for the age of the samples (arXiv:2504.02546); meant for one update per rollout.
+    /// -A log pi without correction for the age of the samples (arXiv:2504.02546); meant for one
+    /// update per rollout.
     PolicyGradient,
 }
 
@@ -68,8 +71,8 @@ pub(crate) fn ratio(log_ratio: f64) -> f64 {
     libm::exp(log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO))
 }
 
-/// The policy loss of every token, `[tokens]`, from log-probs, log-ratios log pi - log pi_old and advantages,
-/// each `[tokens]`, of responses with these lengths.
+/// The policy loss of every token, `[tokens]`, from log-probs, log-ratios log pi - log pi_old and
+/// advantages, each `[tokens]`, of responses with these lengths.
 pub(crate) fn terms(
     settings: &ObjectiveSettings,
     lengths: &[usize],

@@ -1,5 +1,6 @@
-//! PRIME's advantages (arXiv:2502.01456): of each token, from the rewards of responses and from what an implicit process reward
-//! model says of their tokens. docs/concepts/entropy.md has the equations, and where the published code differs from the paper.
+//! PRIME's advantages (arXiv:2502.01456): of each token, from the rewards of responses and from
+//! what an implicit process reward model says of their tokens. docs/concepts/entropy.md has the
+//! equations, and where the published code differs from the paper.
 
 use crate::advantage::{Estimator, Outcome, advantages, whiten};
 use schemars::JsonSchema;
@@ -26,8 +27,8 @@ pub struct Prime {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessScale {
-    /// The largest return of process rewards in the rollout, in size, + 1e-6, so that `beta` has no effect on the advantage: as
-    /// the published code has it (`prime_norm = batch_norm`).
+    /// The largest return of process rewards in the rollout, in size, + 1e-6, so that `beta` has no
+    /// effect on the advantage: as the published code has it (`prime_norm = batch_norm`).
     #[default]
     LargestReturn,
     /// Nothing, as in the paper.
@@ -39,21 +40,23 @@ pub enum ProcessScale {
 pub struct PrimeAdvantages {
     /// The advantage of each token, `[responses][tokens]`.
     pub advantages: Vec<Vec<f64>>,
-    /// The share of the process part before whitening: sum |process| / (sum |process| + sum |outcome|) over the tokens, with
-    /// their weights. 0 where both are 0.
+    /// The share of the process part before whitening: sum |process| / (sum |process| + sum
+    /// |outcome|) over the tokens, with their weights. 0 where both are 0.
     pub process_share: f64,
 }
 
-/// PRIME's advantages. `log_ratios` has log pi_phi - log pi_ref of each token of each response, in nats, `[responses][tokens]`;
-/// phi is the process model, ref the frozen one that it began as.
+/// PRIME's advantages. `log_ratios` has log pi_phi - log pi_ref of each token of each response, in
+/// nats, `[responses][tokens]`; phi is the process model, ref the frozen one that it began as.
 ///
-/// The reward of token t of response i is r_t = beta log_ratio_t, and 0 at the last token, whose reward is the outcome. With the
-/// mean m_j of r over the tokens of response j, and n responses in a group, its baseline leaves one out as the published code
-/// does, r_t n / (n - 1) - sum_j m_j / (n - 1), which is r_t less the mean of the others' m plus (r_t - m_i) / (n - 1); the
-/// paper has not the last term. The process part of token t is the sum of that from t on, the outcome part RLOO's advantage of
-/// the reward. Their weighted sum gets mean 0 and variance 1 over all tokens.
+/// The reward of token t of response i is r_t = beta log_ratio_t, and 0 at the last token, whose
+/// reward is the outcome. With the mean m_j of r over the tokens of response j, and n responses in
+/// a group, its baseline leaves one out as the published code does, r_t n / (n - 1) - sum_j m_j /
+/// (n - 1), which is r_t less the mean of the others' m plus (r_t - m_i) / (n - 1); the paper has
+/// not the last term. The process part of token t is the sum of that from t on, the outcome part
+/// RLOO's advantage of the reward. Their weighted sum gets mean 0 and variance 1 over all tokens.
 ///
-/// A response without others in its group has no baseline. Tokens whose sums are all equal have the advantage 0.
+/// A response without others in its group has no baseline. Tokens whose sums are all equal have the
+/// advantage 0.
 ///
 /// # Panics
 /// When there are not as many rows as outcomes, or a row has another length than its response.
@@ -147,7 +150,8 @@ mod tests {
         let PrimeAdvantages { advantages: ours, process_share } =
             prime_advantages(&PUBLISHED, &outcomes, &rows);
         assert_eq!(process_share, 0.0);
-        // RLOO gives 1, -1, 0 and 0, and so 5 and -5: sum of tokens -5, of squares 125, over 10 tokens.
+        // RLOO gives 1, -1, 0 and 0, and so 5 and -5: sum of tokens -5, of squares 125, over 10
+        // tokens.
         let (mean, variance) = (-0.5, (125.0 - 2.5) / 9.0);
         for (row, rloo) in ours.iter().zip([5.0, -5.0, 0.0, 0.0]) {
             for value in row {

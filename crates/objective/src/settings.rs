@@ -11,32 +11,34 @@ use serde::{Deserialize, Serialize};
 pub struct ObjectiveSettings {
     /// How the reward r of a response becomes the advantage of its tokens.
     pub advantage: Estimator,
-    /// The policy-gradient loss of a token with advantage A. rho = pi / pi_old is its probability ratio, and clip(rho)
-    /// the ratio kept within 1 - clip_low and 1 + clip_high.
+    /// The policy-gradient loss of a token with advantage A. rho = pi / pi_old is its probability
+    /// ratio, and clip(rho) the ratio kept within 1 - clip_low and 1 + clip_high.
     pub loss: Loss,
-    /// Lower clipping distance: probability ratios are clipped at 1 - clip_low. 0.2 is PPO's (arXiv:1707.06347); 1
-    /// or more switches this side off. GSPO needs far smaller values (3e-4).
+    /// Lower clipping distance: probability ratios are clipped at 1 - clip_low. 0.2 is PPO's
+    /// (arXiv:1707.06347); 1 or more switches this side off. GSPO needs far smaller values (3e-4).
     #[schemars(range(min = 0.0))]
     pub clip_low: f64,
-    /// Upper clipping distance: probability ratios are clipped at 1 + clip_high. 0.2 is PPO's; clip-higher
-    /// (arXiv:2503.14476) takes 0.28, the published Clip-Cov runs 1. GSPO needs far smaller values (4e-4).
+    /// Upper clipping distance: probability ratios are clipped at 1 + clip_high. 0.2 is PPO's;
+    /// clip-higher (arXiv:2503.14476) takes 0.28, the published Clip-Cov runs 1. GSPO needs far
+    /// smaller values (4e-4).
     #[schemars(range(min = 0.0))]
     pub clip_high: f64,
-    /// Bounds the loss of a token with negative advantage A by -A times this number, above 1 (arXiv:1912.09729; 3 is
-    /// usual). Unset: off. Only the loss `clip` uses it.
+    /// Bounds the loss of a token with negative advantage A by -A times this number, above 1
+    /// (arXiv:1912.09729; 3 is usual). Unset: off. Only the loss `clip` uses it.
     pub dual_clip: Option<f64>,
     /// How the losses of tokens become the loss of a minibatch.
     pub aggregation: Aggregation,
-    /// Keeps entropy by restraining tokens whose log-prob and advantage covary most (arXiv:2505.22617, section 4):
-    /// Cov_t = (log pi_t - mean log pi) (A_t - mean A).
+    /// Keeps entropy by restraining tokens whose log-prob and advantage covary most
+    /// (arXiv:2505.22617, section 4): Cov_t = (log pi_t - mean log pi) (A_t - mean A).
     pub covariance: Covariance,
-    /// Rewards entropy itself: a term -coefficient * H per token in the loss, H the exact entropy in nats.
+    /// Rewards entropy itself: a term -coefficient * H per token in the loss, H the exact entropy
+    /// in nats.
     pub entropy_bonus: EntropyBonus,
     /// Penalises distance from the reference model, the one that training started from.
     pub reference_kl: ReferenceKl,
-    /// Only this fraction of the minibatch's tokens, those of highest entropy, keeps its policy-gradient term; 0.2 in
-    /// arXiv:2506.01939; above 0, at most 1. Averages still divide by all tokens, and KL and entropy terms act on all.
-    /// Unset: all tokens keep it.
+    /// Only this fraction of the minibatch's tokens, those of highest entropy, keeps its
+    /// policy-gradient term; 0.2 in arXiv:2506.01939; above 0, at most 1. Averages still divide by
+    /// all tokens, and KL and entropy terms act on all. Unset: all tokens keep it.
     pub entropy_mask_fraction: Option<f64>,
 }
 

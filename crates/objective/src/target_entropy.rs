@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Largest entropy that may be asked for, in nats: a vocabulary of ten million tokens has no more than ln(10^7) = 16.
+/// Largest entropy that may be asked for, in nats: a vocabulary of ten million tokens has no more
+/// than ln(10^7) = 16.
 const MOST_NATS: f64 = 20.0;
 /// Smallest: below it a policy draws one token from each prompt for all that can be measured.
 const LEAST_NATS: f64 = 1e-6;
@@ -14,8 +15,8 @@ const RANGE: &str = "it must be an entropy that a policy can have, from 1e-6 to 
 /// Numbers outside of these are written with an exponent.
 const PLAIN: std::ops::Range<f64> = 1e-4..1e7;
 
-/// An entropy of the policy to hold: that of `policy/entropy`, the mean over a rollout's responses of the mean over their
-/// tokens, in nats.
+/// An entropy of the policy to hold: that of `policy/entropy`, the mean over a rollout's responses
+/// of the mean over their tokens, in nats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum TargetEntropy {
@@ -40,14 +41,14 @@ pub struct FractionOfInitial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    /// Pairs of a step and an entropy in nats, steps ascending: straight lines between them, constant before the first and
-    /// after the last.
+    /// Pairs of a step and an entropy in nats, steps ascending: straight lines between them,
+    /// constant before the first and after the last.
     pub schedule: Vec<[f64; 2]>,
 }
 
 impl TargetEntropy {
-    /// The entropy to hold in a step, in nats. `initial` is the entropy of the run's first rollout; where it is needed and
-    /// not known, the target is not a number.
+    /// The entropy to hold in a step, in nats. `initial` is the entropy of the run's first rollout;
+    /// where it is needed and not known, the target is not a number.
     pub fn at(&self, step: u64, initial: Option<f64>) -> f64 {
         match self {
             Self::Nats(nats) => *nats,

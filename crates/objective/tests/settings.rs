@@ -83,8 +83,8 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
     assert!(parse(json!({ "advantage": "remax" })).unwrap().needs_greedy_baseline());
 }
 
-/// Checks that a list has every value of its type, and that their names are these. The recipe's schema
-/// and docs/reference/recipe.md are made from the type.
+/// Checks that a list has every value of its type, and that their names are these. The recipe's
+/// schema and docs/reference/recipe.md are made from the type.
 fn check_list<T: Copy + Serialize + DeserializeOwned + PartialEq + Debug + JsonSchema>(
     all: &[T],
     names: &[&str],

@@ -16,11 +16,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Run {
-    /// Directory of the run: resolved recipe, metrics, responses, checkpoints. Unset: `runs/NAME` for a recipe
-    /// `NAME.toml`.
+    /// Directory of the run: resolved recipe, metrics, responses, checkpoints. Unset: `runs/NAME`
+    /// for a recipe `NAME.toml`.
     pub out: Option<PathBuf>,
-    /// Seed of everything random: order of the data, sampling, Clip-Cov's draw, initial weights. One seed gives one
-    /// result, to the last bit.
+    /// Seed of everything random: order of the data, sampling, Clip-Cov's draw, initial weights.
+    /// One seed gives one result, to the last bit.
     pub seed: u64,
     /// Steps to train: rollouts with their updates, or single updates for SFT.
     #[schemars(range(min = 1))]
@@ -39,8 +39,8 @@ impl Default for Run {
 pub struct ModelSource {
     /// A Hugging Face model directory, or a hub id such as `Qwen/Qwen2.5-0.5B`. Must be set.
     pub path: String,
-    /// Start from random weights: of the directory, only config.json, the tokenizer and the chat template are used.
-    /// For SFT alone.
+    /// Start from random weights: of the directory, only config.json, the tokenizer and the chat
+    /// template are used. For SFT alone.
     pub from_scratch: bool,
 }
 
@@ -79,8 +79,8 @@ pub struct Optimizer {
     /// Decay rate of the mean of squared gradients.
     #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1.0))]
     pub beta2: f64,
-    /// Added to the root of the mean of squared gradients, at least 1.2e-38: what is above 0 in single precision, of which
-    /// moments and weights are.
+    /// Added to the root of the mean of squared gradients, at least 1.2e-38: what is above 0 in
+    /// single precision, of which moments and weights are.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub eps: f64,
     /// Decoupled weight decay, on all parameters, as in verl.
@@ -136,8 +136,8 @@ impl Optimizer {
         self.learning_rate * (self.final_fraction + (1.0 - self.final_fraction) * left)
     }
 
-    /// Checks what the types' ranges do not say: what AdamW makes of the settings, in single precision. `table` is the recipe's
-    /// of these settings.
+    /// Checks what the types' ranges do not say: what AdamW makes of the settings, in single
+    /// precision. `table` is the recipe's of these settings.
     ///
     /// # Errors
     /// [`Range`](isentrope_evaluation::Error::Range) naming the first that is too small or too large.
@@ -193,10 +193,12 @@ impl Optimizer {
 pub struct Checkpoints {
     /// Saves a checkpoint every this many steps and at the end; 0: at the end only.
     pub every: u64,
-    /// How many of the latest checkpoints are kept. The best one by mean accuracy in evaluations is kept as well.
+    /// How many of the latest checkpoints are kept. The best one by mean accuracy in evaluations is
+    /// kept as well.
     #[schemars(range(min = 1))]
     pub keep: usize,
-    /// Number format of the weights in checkpoints. A 16-bit format keeps the exact weights beside it in `trainer/`.
+    /// Number format of the weights in checkpoints. A 16-bit format keeps the exact weights beside
+    /// it in `trainer/`.
     pub dtype: Dtype,
 }
 
@@ -235,21 +237,25 @@ pub struct MemorySettings {
     /// Memory in GiB that the run may take in all. Unset: nine tenths of what is free at the start.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub budget_gib: Option<f64>,
-    /// Most tokens in one pass through the model, more only where a single sequence is longer, or the responses to one
-    /// prompt that share its computation are (up to 1024 tokens). Unset: chosen from the budget.
+    /// Most tokens in one pass through the model, more only where a single sequence is longer, or
+    /// the responses to one prompt that share its computation are (up to 1024 tokens). Unset:
+    /// chosen from the budget.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: Option<usize>,
-    /// Keeps AdamW's moments, 8 bytes a weight, in the host's memory instead of a GPU's, and brings them there in pieces for each
-    /// update, which takes longer. Without effect on a CPU, whose memory is the host's.
+    /// Keeps AdamW's moments, 8 bytes a weight, in the host's memory instead of a GPU's, and brings
+    /// them there in pieces for each update, which takes longer. Without effect on a CPU, whose
+    /// memory is the host's.
     pub offload_moments: bool,
 }
 
-/// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
+/// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a
+/// result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RanksSettings {
-    /// Seconds after which a rank that gives no sign of life is given up, and all end: its process is stopped, or its network
-    /// cut. At least 2, since ranks give such a sign every second; 0: never.
+    /// Seconds after which a rank that gives no sign of life is given up, and all end: its process
+    /// is stopped, or its network cut. At least 2, since ranks give such a sign every second; 0:
+    /// never.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub timeout_s: f64,
 }
@@ -286,17 +292,20 @@ impl RanksSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabSettings {
-    /// Whether each step's change of entropy is measured on the very states that it has sampled, and compared with what the
-    /// theory of covariance predicts (`theory/*` in docs/reference/metrics.md). It costs two more forward passes over the
-    /// rollout.
+    /// Whether each step's change of entropy is measured on the very states that it has sampled,
+    /// and compared with what the theory of covariance predicts (`theory/*` in
+    /// docs/reference/metrics.md). It costs two more forward passes over the rollout.
     pub track_theory: bool,
-    /// Whether each evaluation also measures the policy on the states of the evaluation before the first step, which are the same
-    /// all along: entropy, and KL divergence from the policy that the run began with (`eval/<set>/entropy_initial_states` and
-    /// `eval/<set>/kl_initial` in docs/reference/metrics.md). It costs an evaluation one more forward pass over its responses.
-    /// Their tokens are kept in initial-states.jsonl, so a run has them from its start or not at all.
+    /// Whether each evaluation also measures the policy on the states of the evaluation before the
+    /// first step, which are the same all along: entropy, and KL divergence from the policy that
+    /// the run began with (`eval/<set>/entropy_initial_states` and `eval/<set>/kl_initial` in
+    /// docs/reference/metrics.md). It costs an evaluation one more forward pass over its responses.
+    /// Their tokens are kept in initial-states.jsonl, so a run has them from its start or not at
+    /// all.
     pub track_states: bool,
-    /// Most response tokens of a step whose numbers are kept in tokens/ for `isentrope inspect` and `isentrope score`, in whole
-    /// responses; 0 keeps none, and as many as a rollout has keep them all.
+    /// Most response tokens of a step whose numbers are kept in tokens/ for `isentrope inspect` and
+    /// `isentrope score`, in whole responses; 0 keeps none, and as many as a rollout has keep them
+    /// all.
     pub record_tokens: usize,
 }
 

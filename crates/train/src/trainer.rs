@@ -36,7 +36,8 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// The run as a whole, for a command that chooses its directory.
     fn run_mut(&mut self) -> &mut Run;
 
-    /// The shards of an update, for a command that knows how many ranks there are; and the key that sets them.
+    /// The shards of an update, for a command that knows how many ranks there are; and the key that
+    /// sets them.
     fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>);
 
     /// How prompts are made, for a command that knows the day.
@@ -60,14 +61,15 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
     /// evaluates, held out.
     fn data_places(&self) -> Vec<PathBuf>;
 
-    /// Reads the data files that are on this machine as far as that can be done without a model, and returns what the user
-    /// should know of them.
+    /// Reads the data files that are on this machine as far as that can be done without a model,
+    /// and returns what the user should know of them.
     ///
     /// # Errors
     /// A sentence that says what is wrong with the data.
     fn check_data(&self) -> Result<Vec<String>>;
 
-    /// Reads everything but the weights, and checks it all together, for one of so many ranks. `progress` hears of downloads.
+    /// Reads everything but the weights, and checks it all together, for one of so many ranks.
+    /// `progress` hears of downloads.
     ///
     /// # Errors
     /// A sentence that says what is wrong with the model's files or the data.
@@ -137,10 +139,12 @@ pub trait Trainer {
     /// As rendering's.
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>>;
 
-    /// The state that the run begins with: a new one, or that of a checkpoint under the recipe as it is now.
+    /// The state that the run begins with: a new one, or that of a checkpoint under the recipe as
+    /// it is now.
     fn begin(&self, checkpoint: Option<Self::State>) -> Self::State;
 
-    /// Whether a run can go on from a checkpoint's state under the recipe as it is now. Asked before anything is written.
+    /// Whether a run can go on from a checkpoint's state under the recipe as it is now. Asked
+    /// before anything is written.
     ///
     /// # Errors
     /// Names the key that asks for what the state does not have.
@@ -148,11 +152,13 @@ pub trait Trainer {
         Ok(())
     }
 
-    /// The first half of a step: samples or reads what to learn from. `self` is mutable for the data, which are read as they
-    /// are needed; what they give at a position must depend on nothing else.
+    /// The first half of a step: samples or reads what to learn from. `self` is mutable for the
+    /// data, which are read as they are needed; what they give at a position must depend on nothing
+    /// else.
     ///
     /// # Errors
-    /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps before it came to.
+    /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps
+    /// before it came to.
     fn gather(&mut self, state: &Self::State, context: &mut GatherContext<'_>) -> Result<Self::Gathered>;
 
     /// The second half of a step: updates the weights, and moves the state on.
@@ -174,8 +180,8 @@ pub trait Trainer {
         Ok(())
     }
 
-    /// Takes in the evaluations after a step, whose own numbers are in the record already. The same evaluations
-    /// may come once more, if recording the step has failed.
+    /// Takes in the evaluations after a step, whose own numbers are in the record already. The same
+    /// evaluations may come once more, if recording the step has failed.
     fn evaluated(
         &self,
         _step: u64,
@@ -251,7 +257,8 @@ impl<T: Trainer> Prepared<T> {
         Limit::new(self.workload.cost(backend, &self.layout, self.kept(backend, plan), plan), peak)
     }
 
-    /// As [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless they were before.
+    /// As [`limit`](Self::limit), with peaks that are measured for a tenth of a second, unless they
+    /// were before.
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).

@@ -196,8 +196,8 @@ fn cases() -> Vec<(&'static str, Recipe)> {
     ]
 }
 
-/// Checks that runs of several ranks, each with a period of calls in milliseconds, have the bytes of a run
-/// of one.
+/// Checks that runs of several ranks, each with a period of calls in milliseconds, have the bytes
+/// of a run of one.
 fn check_ranks(name: &str, recipe: &Recipe, runs: &[(usize, u64)]) {
     let mut moved = 0.0;
     let dirs = tempfile::tempdir().unwrap();

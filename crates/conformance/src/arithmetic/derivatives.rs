@@ -54,8 +54,8 @@ fn directional_derivatives(trial: &Trial) {
                 let far = loss_at(2.0) - loss_at(-2.0);
                 let measured = (8.0 * near - far) / (12.0 * step);
                 loss_at(0.0); // puts the weights back
-                // Of the size that the derivative along a random direction typically has: by chance
-                // it can be far smaller, and relative errors then say nothing.
+                // The typical size of a derivative along a random direction: by chance it can be
+                // far smaller, and relative errors then say nothing.
                 let typical = norm(&slope) * norm(&direction) / (weights.len() as f64).sqrt();
                 let computed = dot(&slope, &direction);
                 let Tolerance { derivatives, derivative_noise, .. } = trial.tolerance();

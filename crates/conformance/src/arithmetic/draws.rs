@@ -65,10 +65,10 @@ fn ranked(p: &[f64]) -> Vec<f64> {
     ranked
 }
 
-// What truncation keeps must not hang on the last digits of a backend that has few: bounds lie
-// between tokens, not on one.
+// Truncation must not hang on the last digits of a backend that has few: bounds lie between tokens,
+// not on one.
 
-/// Of so many ranks the one after which probabilities fall most steeply.
+/// The rank, among so many, after which probabilities fall most steeply.
 fn top_k_in(p: &[f64], ranks: Range<usize>) -> usize {
     let ranked = ranked(p);
     ranks.max_by(|&a, &b| (ranked[a - 1] / ranked[a]).total_cmp(&(ranked[b - 1] / ranked[b]))).unwrap()

@@ -228,8 +228,8 @@ fn gradients_of_extreme_logits(trial: &Trial) {
         let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
             for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)] {
-                // What has no probability in f32 has no share of it either. That such masks do no
-                // harm is a test of its own.
+                // A token without probability in f32 has no share of it. A test of its own shows
+                // that such masks do no harm.
                 let apart = logits.iter().any(|z| z.abs() > 1e3);
                 if apart && c != 0.0 {
                     continue;
@@ -263,7 +263,7 @@ fn masks_of_extreme_logits(trial: &Trial) {
             let logits = device.seen(weights(shape), logits);
             let role = Role::Activation(1, 1);
             let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
-            // Where a mask cuts beside a peak each target is another case; the others are alike.
+            // If a mask cuts beside a peak, each target is another case; the others are alike.
             let is_beside_a_peak = |&target: &u32| {
                 let around = target.saturating_sub(2) as usize..logits.len().min(target as usize + 2);
                 logits[around].windows(2).any(|pair| pair[0] != pair[1])
@@ -356,7 +356,7 @@ fn slopes_of_extreme_entropies(trial: &Trial) {
                 let error = f64::from(got) - want;
                 assert!(error.abs() < tolerance, "slope {want} off by {error:.1e}: {:?}", &logits[..7]);
             }
-            // Of tokens that have become impossible, among others: nothing but that it is finite.
+            // Masks that keep impossible tokens among others: the result need only be finite.
             let kept = |&target: &u32| [target.saturating_sub(1), target.max(1)];
             let mut masks = SamplingMasks::default();
             targets.iter().for_each(|target| masks.push(&kept(target)));
@@ -401,7 +401,7 @@ fn steps_of_the_head_change_entropies_by_their_slopes(trial: &Trial) {
         let dw = device.download(gradient(shape), &dw);
         let x = wide(&device.download(role, &x));
         let far = reference::dot(&x, &x) / f64::from(temperature * temperature);
-        // Of the logits over temperature: rounding and the third order both stay small.
+        // A step in logits over temperature: rounding and the third order both stay small.
         let step = 5.0 * trial.tolerance().derivative_step;
         let after = |step: f64| {
             let moved = w.iter().zip(&dw).map(|(w, d)| w + (step / far) as f32 * d).collect();

@@ -1,5 +1,5 @@
-//! What holds whatever the page size and the memory of a backend: nothing is lost, given out twice,
-//! or waited for in vain.
+//! Bookkeeping for any page size and any memory of a backend: nothing is lost, given out twice, or
+//! waited for in vain.
 
 mod engine;
 mod pages;

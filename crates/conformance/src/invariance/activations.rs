@@ -1,4 +1,4 @@
-//! What steps have cached is what a pass over whole sequences computes.
+//! Activations cached by steps equal those of a pass over whole sequences.
 
 use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};

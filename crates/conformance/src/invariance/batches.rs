@@ -1,4 +1,4 @@
-//! What else is in a batch, in which order, does not matter.
+//! The rest of a batch, and its order, do not matter.
 
 use crate::device::Trial;
 use crate::models::{

@@ -48,13 +48,13 @@ fn micro_batches_change_nothing(trial: &Trial) {
         let mut fresh = Gradient::zeros(model).unwrap();
         prop_assert!(gradient_bits(model, &mut fresh, &batches, temperature) == expected);
 
-        // The same memory again.
+        // A second pass in the same memory.
         whole.reset(&*model.backend);
         prop_assert!(gradient_bits(model, &mut whole, &batches, temperature) == expected);
     });
 }
 
-/// Of a prompt in full with each response, the gradient is the same but for rounding.
+/// With the prompt repeated for each response the gradient is the same, but for rounding.
 fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
     let tolerance = trial.tolerance().shared_prompt;
     for family in FAMILIES {

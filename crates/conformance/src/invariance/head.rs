@@ -29,7 +29,7 @@ fn blocks_of_the_head(trial: &Trial) {
     let x = device.noise(Role::Activation(rows, 2), 1);
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
     let (targets, a, b, c) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
-    // Of some rows: masks of all of them would take long.
+    // Some rows only: masks of all of them would take long.
     let mut masks = masks(&targets[..40], 1000);
     masks.extend(&SamplingMasks::default(), rows - 2 * masks.len());
     masks.extend(&masks.part(0..40), 40);

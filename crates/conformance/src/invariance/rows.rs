@@ -14,9 +14,9 @@ const SHAPE: Linear = Linear { inputs: 70, outputs: 205 };
 const NORM: Grouped = Grouped { stride: 70, offset: 2, groups: 2, features: 33 };
 const ROTATED: Grouped = Grouped { stride: 70, offset: 4, groups: 3, features: 22 };
 
-/// What the rows `range` of a batch lead to. Outputs have a row per row of the batch; sums have
-/// gone on from noise, or in the buffers of the sums before, over the rows in order. Nobody has
-/// looked at these: a backend may hold back the last rows of a gradient until it is read.
+/// Results of the rows `range` of a batch. Outputs have a row per row of the batch; sums have gone
+/// on from noise, or in the buffers of the sums before, over the rows in order. Nobody has read
+/// these: a backend may hold back the last rows of a gradient until it is read.
 struct Results {
     outputs: Vec<(&'static str, usize, Vec<f32>)>,
     sums: Vec<(&'static str, Role, Buffer)>,

@@ -21,7 +21,7 @@ pub fn names() -> Vec<String> {
 
 /// One of them, with its expected values.
 pub struct Oracle {
-    /// Where the checkpoint is.
+    /// The checkpoint's directory.
     pub directory: PathBuf,
     expected: Vec<u8>,
 }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 /// Models whose weights have moved, each by other numbers.
 const MOVED: u64 = 4;
 
-/// What moving all weights by relative random numbers comes to, each as a root mean square over
+/// Effects of moving all weights by relative random numbers, each as a root mean square over
 /// several such models.
 pub struct Noise {
-    /// Of log-probs and of entropies, for each temperature.
+    /// The change of log-probs and of entropies, for each temperature.
     pub scores: Vec<[f64; 2]>,
-    /// Of each tensor's gradient: the norm of what it moves by.
+    /// The norm of the change of each tensor's gradient.
     pub gradients: Vec<f64>,
 }
 
@@ -55,7 +55,7 @@ impl Noise {
     }
 }
 
-/// Of the differences of two lists; NaN where one of them has it.
+/// Root mean square of the differences of two lists; NaN if one of them has a NaN.
 pub fn root_mean_square(a: &[f32], b: &[f32]) -> f64 {
     assert_eq!(a.len(), b.len());
     frobenius(a.iter().zip(b).map(|(a, b)| a - b)) / (a.len() as f64).sqrt()

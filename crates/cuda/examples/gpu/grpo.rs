@@ -111,7 +111,7 @@ dtype = "bf16"
     fs::write(work.join("recipe.toml"), recipe).map_err(failed)
 }
 
-/// What the run says.
+/// The run's output.
 fn log(out: &Path) -> PathBuf {
     out.join("grpo.log")
 }

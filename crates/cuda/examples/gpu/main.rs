@@ -1,15 +1,15 @@
-//! What a GPU computes and how fast: the tensor core against its model, cuBLASLt against chains,
-//! the conformance tests and those of attention's bits on the device, every kernel against its
-//! bound, and whole models. `bench/gpu.sh` builds and runs it; docs/guides/gpus.md explains it.
+//! Measures a GPU: the tensor core against its model, cuBLASLt against chains, the conformance
+//! tests and those of attention's bits on the device, every kernel against its bound, and whole
+//! models. `bench/gpu.sh` builds and runs it.
 //!
-//! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N] [--parts PART,...] [--emulated]`
-//! prints one Markdown table, and writes it and one JSON file to the directory, after every part,
-//! so that what is measured stays whatever happens next. It ends with 1 where there is no GPU to
-//! work with, or where not everything is right. `--tests` says where the executables `conformance`
-//! and `cuda` of the tests are, the program `isentrope` with `quickstart.toml` and its model, and
-//! `--opponents` where `peers_gpu.py`, which `--python` runs; none of them goes on for longer than
-//! so many seconds after the start. `--emulated` tries this program itself without a GPU, on small
-//! sizes; its times mean nothing.
+//! `gpu [--out DIRECTORY] [--tests DIRECTORY] [--opponents SCRIPT] [--python PYTHON] [--seconds N]
+//! [--parts PART,...] [--emulated]` prints one Markdown table, and writes it and one JSON file to
+//! the directory, after every part, so that what is measured stays whatever happens next. It ends
+//! with 1 where there is no GPU to work with, or where not everything is right. `--tests` says
+//! where the executables `conformance` and `cuda` of the tests are, the program `isentrope` with
+//! `quickstart.toml` and its model, and `--opponents` where `peers_gpu.py`, which `--python` runs;
+//! none of them goes on for longer than so many seconds after the start. `--emulated` tries this
+//! program itself without a GPU, on small sizes; its times mean nothing.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the terminal is what it is for")]
 #![allow(clippy::unwrap_used, reason = "what fails here is a measurement")]
 
@@ -125,7 +125,7 @@ struct Run<'a> {
     out: PathBuf,
     tests: Option<PathBuf>,
     opponents: Option<Opponents>,
-    /// Those that are wanted.
+    /// The parts asked for.
     parts: Vec<&'a str>,
     report: Report,
     /// Seconds of a product that is the same every time, and the fewest so far.

@@ -18,12 +18,12 @@ pub const MODELS: [(Qwen2, usize); 2] = [(HALF, 64), (SEVEN, 16)];
 /// Tokens of a prompt, and tokens that are sampled after it.
 const PROMPT: usize = 256;
 const SAMPLED: usize = 64;
-/// What is timed is timed so often, and the median told.
+/// Each timing is the median of so many.
 pub const REPEATS: usize = 3;
 /// Responses to a prompt, where there are prompts with several.
 const GROUP: usize = 8;
 
-/// What is measured of a model, here and by opponents.
+/// The sizes at which a model is measured, here and by opponents.
 pub struct Sizes {
     pub name: String,
     /// Its config.json.
@@ -65,7 +65,7 @@ impl Sizes {
         self.sequences / self.group()
     }
 
-    /// What a step of GRPO is called.
+    /// Name of a step of GRPO.
     pub fn step(&self) -> String {
         format!("{}, GRPO step, {} x {} responses", self.name, self.prompts(), self.group())
     }
@@ -174,7 +174,7 @@ struct Sampled {
     texts: Vec<Vec<u32>>,
     /// The bits of each token's log-prob.
     logprobs: Vec<Vec<u32>>,
-    /// Of the prefill, and of all that came after it.
+    /// Seconds of the prefill, and of everything after it.
     seconds: [f64; 2],
 }
 

@@ -1,5 +1,5 @@
-//! What else there is for this work on a GPU: transformers and TRL, by a script in Python
-//! (`bench/peers_gpu.py`), with the same shapes and numbers of tokens as the models here.
+//! Opponents on the same GPU: transformers and TRL, run by a Python script (`bench/peers_gpu.py`)
+//! with the same shapes and numbers of tokens.
 
 use crate::Scale;
 use crate::grpo::{RUN, STEPS};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// With less than this left, none is begun.
 const LEAST: Duration = Duration::from_secs(20);
-/// What a Python must have.
+/// Modules that the Python must have.
 const MODULES: &str = "torch transformers trl";
 
 /// A part of the table, what the script is asked for, and whether it is asked of the smaller model
@@ -36,7 +36,7 @@ pub struct Opponents {
     pub until: Instant,
 }
 
-/// What the script says at its end.
+/// The script's last line.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Said {

@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// What numbers are tried.
+/// The kinds of numbers tried.
 struct Numbers {
     what: &'static str,
     /// The least exponent of a factor, as it is stored, and how many there are.

@@ -12,7 +12,7 @@ pub struct Ended {
     pub status: ExitStatus,
     /// Whether it was stopped, as its time was over.
     pub stopped: bool,
-    /// What it has said.
+    /// Its output so far.
     pub text: String,
     /// How long it took.
     pub seconds: f64,

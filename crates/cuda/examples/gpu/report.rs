@@ -29,7 +29,7 @@ struct Line {
     said: String,
 }
 
-/// What an operation must do at least.
+/// The least work of an operation.
 #[derive(Clone, Copy, Default)]
 pub struct Work {
     /// Bytes read and written.
@@ -56,7 +56,7 @@ pub fn median(mut seconds: Vec<f64>) -> f64 {
 }
 
 impl Report {
-    /// What is measured.
+    /// Names the device that is measured.
     pub fn name(&mut self, device: &str) {
         device.clone_into(&mut self.device);
     }

@@ -75,7 +75,7 @@ pub fn runs(tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
     }
 }
 
-/// What two equal runs have the same bytes of: metrics and weights, by name.
+/// A run's metrics and weights by file name: two equal runs have the same bytes.
 fn results(run: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let mut results = BTreeMap::from([("metrics.jsonl".to_owned(), read(&run.join("metrics.jsonl"))?)]);
@@ -113,8 +113,8 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
         let log = out.join(format!("{tool}.log"));
         let verdict =
             ended(&mut command, &log, SANITIZER).and_then(|Ended { status, stopped, text, seconds }| {
-                // What is stopped for want of time has found nothing so far; the tool says at once
-                // what it finds.
+                // A tool stopped for want of time has found nothing so far; it reports a finding at
+                // once.
                 let found = text.lines().find(|line| {
                     line.starts_with("========= ") && (line.contains("Invalid") || line.contains("hazard"))
                 });

@@ -165,8 +165,8 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 
     linear(&mut bench, hidden, divided(37888), tokens, size);
     linear(&mut bench, hidden, divided(37888), 16, size);
-    // What a step of decoding adds to the residual, of Qwen2.5-0.5B and 7B: few outputs, and few
-    // rows.
+    // The products that a decoding step adds to the residual, in Qwen2.5-0.5B and 7B: few outputs,
+    // few rows.
     for (inputs, outputs) in [(896, 896), (4864, 896), (3584, 3584), (18944, 3584)] {
         for rows in [1, 64, 256] {
             residual(&mut bench, divided(inputs), divided(outputs), rows, size);

@@ -18,7 +18,7 @@ const EXAMINED: [usize; 9] = [1, 8, 24, 64, 160, 512, 1024, 4096, 8192];
 /// size, a run would do little else.
 const MOST: usize = 32;
 
-/// What the library knows an algorithm by. All of it counts: nobody else can read it.
+/// The library's opaque key of an algorithm. All of it counts: nobody else can read it.
 pub(super) type Algorithm = [u64; 8];
 
 /// A request to the library.
@@ -91,7 +91,7 @@ impl Algorithms {
         known.verdicts.get(&kind_of(product))?.get(&algorithm)?.is_ok().then_some(algorithm)
     }
 
-    /// What the library proposes for a product, whatever bits that gives.
+    /// The library's proposal for a product, whatever bits it gives.
     pub fn proposed(&self, library: &impl Library, product: &Product) -> Option<Algorithm> {
         self.lock().proposed(library, shape_of(product)).ok().flatten()
     }
@@ -201,7 +201,7 @@ mod tests {
         has_memory: Cell<bool>,
         answers: Cell<bool>,
         proposals: Cell<usize>,
-        /// What it was compared for: rows, and the algorithm.
+        /// The comparisons made: rows, and the algorithm.
         compared: RefCell<Vec<(usize, u64)>>,
     }
 
@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// What was compared for some sizes says nothing of a size that has another algorithm.
+    /// A comparison at one size says nothing of a size that has another algorithm.
     #[test]
     fn an_algorithm_is_compared_before_it_is_used() {
         let library = fake(|rows| Some(if rows == 200 { 2 } else { 1 }), &[2]);

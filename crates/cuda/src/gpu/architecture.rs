@@ -1,4 +1,4 @@
-//! What a GPU is, to a compiler.
+//! A GPU as the compiler sees it.
 
 use super::Error;
 use serde::Serialize;
@@ -14,8 +14,8 @@ pub struct Architecture {
 }
 
 impl Architecture {
-    /// Those that every kernel is compiled for in tests: Ampere, Hopper, and Blackwell of data
-    /// centres and of desks.
+    /// Tests compile every kernel for these: Ampere, Hopper, and Blackwell of data centres and of
+    /// desks.
     pub const TESTED: [Self; 4] = [Self::new(8, 0), Self::new(9, 0), Self::new(10, 0), Self::new(12, 0)];
 
     /// An architecture by its compute capability.

@@ -297,7 +297,7 @@ fn open(path: &Path) -> Result<(Functions, Version), String> {
 struct Call<'a> {
     blas: &'a Blas,
     description: cublasLtMatmulDesc_t,
-    /// Of the left factor, the right one, and the result.
+    /// Layouts of the left factor, the right one, and the result.
     layouts: [cublasLtMatrixLayout_t; 3],
 }
 

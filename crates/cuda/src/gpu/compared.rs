@@ -1,4 +1,4 @@
-//! What of a product is compared with chains: the numbers that go in, and which come out.
+//! Comparison of a product with chains: the inputs, and the outputs that are looked at.
 
 use super::chain::chain;
 use crate::device::Product;
@@ -99,8 +99,8 @@ mod tests {
         Product { a: 0, a_transposed, b: 0, b_transposed, d: 0, d_exact, rows, columns, depth }
     }
 
-    /// What a library computes, by the emulator's tensor core; `is_split` are places whose sums are
-    /// made in two parts.
+    /// A library's product, by the emulator's tensor core; `is_split` names outputs that are summed
+    /// in two parts.
     fn said(shape: &Product, is_split: impl Fn(usize, usize) -> bool) -> Option<String> {
         let Product { rows, columns, depth, .. } = *shape;
         let numbers = pattern();

@@ -12,9 +12,9 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// What every kernel is compiled with, beside the architecture. Fused multiply-adds stand in the
-/// sources where they are meant, and all else is rounded as IEEE 754 says, so that results do not
-/// depend on the compiler.
+/// Compiler options of every kernel, beside the architecture. Fused multiply-adds are written out
+/// in the sources and all else is rounded as IEEE 754 says, so results do not depend on the
+/// compiler.
 const OPTIONS: [&str; 6] = [
     "--std=c++17",
     "--fmad=false",
@@ -290,7 +290,7 @@ impl<'a> Program<'a> {
         Ok(Self { nvrtc, handle, _texts: texts })
     }
 
-    /// What a pair of functions gives: how long something is, and the thing itself.
+    /// Reads bytes by a pair of functions: one gives the length, one the bytes.
     ///
     /// # Safety
     /// The second function writes as many bytes as the first one says.

@@ -50,7 +50,7 @@ pub struct Gpu {
     stream: Arc<Stream>,
 }
 
-/// What the driver has of the kernels: modules by their files, functions by file and name.
+/// Kernels loaded by the driver: modules by file, functions by file and name.
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<&'static str, sys::CUmodule>,

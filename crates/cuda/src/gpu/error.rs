@@ -1,4 +1,4 @@
-//! What can go wrong with a GPU.
+//! Errors of GPUs.
 
 /// A failure, as a sentence that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

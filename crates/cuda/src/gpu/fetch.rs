@@ -33,7 +33,7 @@ impl Landings {
         if let Some(at) = free.iter().position(|landing| landing.memory.bytes() >= bytes) {
             return free.swap_remove(at);
         }
-        // What is too small is of no more use; giving it back waits for the stream.
+        // A buffer that is too small is dropped; giving it back waits for the stream.
         let small = mem::take(&mut *free);
         drop(free);
         drop(small);

@@ -73,7 +73,8 @@ impl<'g> Capture<'g> {
         // SAFETY: the driver writes one handle.
         gpu.stream().call(|calls| unsafe { (calls.cuStreamCreate)(&raw mut stream, flags) })?;
         let mut capture = Self { gpu, stream, is_open: false };
-        // Of this thread alone something may be refused meanwhile: others allocate and free.
+        // Only this thread's unsafe calls are refused during capture: other threads allocate and
+        // free.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as u32;
         // SAFETY: the stream is this one's own.
         gpu.stream().call(|calls| unsafe { (calls.cuStreamBeginCapture_v2)(stream, mode) })?;

@@ -345,8 +345,8 @@ mod tests {
     #[test]
     fn nothing_is_looked_for_where_the_process_happens_to_be() {
         let machine = Machine::new(&ALL);
-        // The same directories from where the tests run, and the empty part that a colon at the end
-        // leaves.
+        // The directories relative to where the tests run, and the empty part that a colon at the
+        // end leaves.
         let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
         let relative = |path: &str| up.join(machine.at(path).strip_prefix("/").unwrap());
         assert!(relative("named").is_dir());

@@ -5,11 +5,13 @@
 //! what to do.
 //!
 //! - `driver`: which GPUs there are, or why none can be used.
-//! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches them.
+//! - `libraries`: where NVRTC and cuBLASLt are, and why which copy is taken; `install` fetches
+//!   them.
 //! - `device`: memory and launches; `graph`: launches that are made one.
 //! - `fetch`: bytes that the host waits for alone, by an `event`.
 //! - `timeline`: when the GPU did what it was asked, for traces.
-//! - `blas`: products by cuBLASLt; `algorithms`: which of its algorithms may, by what is `compared` with chains.
+//! - `blas`: products by cuBLASLt; `algorithms`: which of its algorithms may, by what is `compared`
+//!   with chains.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
 #![allow(unsafe_code, reason = "functions of the driver and of libraries that are loaded at run time")]

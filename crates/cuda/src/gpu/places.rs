@@ -101,7 +101,7 @@ impl Surroundings {
         parts.filter(|path| path.is_absolute()).collect()
     }
 
-    /// What `ISENTROPE_CUDA_LIBRARIES` names and is no absolute path of a directory.
+    /// Entries of `ISENTROPE_CUDA_LIBRARIES` that are no absolute path of a directory.
     pub fn misnamed(&self) -> Vec<PathBuf> {
         let parts = self.parts(NAMED).into_iter();
         parts.filter(|path| !path.is_absolute() || !path.is_dir()).collect()

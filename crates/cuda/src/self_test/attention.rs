@@ -11,8 +11,8 @@ use crate::device::Device;
 use isentrope_kernels::{Attention, Backend, HostBatch, Run};
 use std::ops::Range;
 
-/// What queries and keys have in a slot, at least. Half the square of it is beyond what an
-/// exponential in f32 can tell from 0.
+/// The least magnitude of queries and keys in a slot. Half its square is beyond what an exponential
+/// in f32 can tell from 0.
 const STRENGTH: f32 = 16.0;
 /// Positions: more than a tile of 64 keys, and than a page; and fewer.
 const LENS: [usize; 2] = [75, 20];

@@ -16,7 +16,7 @@ const ROWS: usize = 5;
 /// which is halves of outputs as well; padded likewise.
 const TILES: Linear = Linear { inputs: 133, outputs: 134 };
 const MANY_ROWS: usize = 147;
-/// Where the second part of the head's outputs begins: a multiple of 64.
+/// First output of the head's second part: a multiple of 64.
 const PART: usize = 64;
 
 fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]) -> Buffer {

@@ -1,5 +1,4 @@
-//! What a GPU must get right before anything is computed on it: some operations of small, odd
-//! shapes.
+//! The self-test: operations of small, odd shapes that a GPU must get right before it is used.
 //!
 //! Kernels are compiled on the machine by whichever compiler and driver it has. A run would not
 //! notice that one of them is wrong.

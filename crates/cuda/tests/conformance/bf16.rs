@@ -65,8 +65,8 @@ impl Subject for Blocks {
         device::cases(all)
     }
 
-    /// What is kept as bf16 is off by up to `u = 2^-8` of itself, half a unit in its last place;
-    /// what is computed inside is far closer. So outputs that are rounded once get `1.02 u`.
+    /// A number kept as bf16 is off by up to `u = 2^-8` of itself, half a unit in its last place;
+    /// the inner arithmetic is far closer. So outputs that are rounded once get `1.02 u`.
     fn tolerance(&self) -> Tolerance {
         const ONCE: f64 = 1.02 / 256.0;
         Tolerance {

@@ -1,5 +1,5 @@
-//! What the conformance tests of both types share: the device, a GPU or the emulated one under
-//! several schedules.
+//! The device for the conformance tests of both types: a GPU, or the emulated one under several
+//! schedules.
 
 use crate::on_gpu;
 use isentrope_conformance::Variant;

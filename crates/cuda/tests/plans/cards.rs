@@ -1,4 +1,4 @@
-//! What fits on which GPU: docs/guides/gpus.md has this table, and `UPDATE_DOCS=1` writes it there.
+//! Which model fits on which GPU: docs/cuda.md has this table, and `UPDATE_DOCS=1` writes it there.
 
 use crate::guide::has_table;
 use crate::qwen2::{ALL, HALF, Qwen2, SEVEN};
@@ -124,7 +124,7 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
         assert!((billions / shape.billions - 1.0).abs() < 0.01, "{}: {billions} billion weights", shape.name);
         let sets: usize = demand(false).sets.bytes(&backend, &layout).into_iter().sum();
         assert_eq!(sets, 16 * numbers + waiting, "{}", shape.name);
-        // Of rest and tail, each begins at a multiple of 16 bytes; a rank of several has whole
+        // A matrix and its tail each begin at a multiple of 16 bytes; a rank of several has whole
         // blocks.
         assert!(waiting < numbers / 15 && parameters > 100, "{}: {waiting} bytes wait", shape.name);
         let of_eight = ParameterSets { ranks: 8, ..demand(false).sets }.bytes(&backend, &layout)[2];
@@ -132,7 +132,7 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
             of_eight.abs_diff(numbers) <= 8 * NORM_BLOCK * (1 + parameters / 8),
             "{of_eight} of {numbers}"
         );
-        // What is offloaded is the moments, and nothing else.
+        // Only the moments are offloaded.
         let offloaded = demand(true).sets;
         let [weights, gradient, moments] = offloaded.bytes(&backend, &layout);
         assert_eq!((weights + gradient, moments), (8 * numbers + waiting, 0));

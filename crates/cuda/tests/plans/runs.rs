@@ -16,8 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is uploaded for a moment, such as rows' numbers: on a device it is part of what a plan has
-/// for the program itself.
+/// Short-lived uploads, such as rows' numbers: on a device they are part of what a plan has for the
+/// program itself.
 const MOMENT: usize = 96 << 10;
 
 struct Quiet;
@@ -171,7 +171,7 @@ fn check(dtype: Dtype) {
     };
     let (plan, weights) = run(reinforce, &base, &out("rl"), dtype, 0);
     assert!(plan.gradient > 0 && plan.kv_cache > 0 && plan.activation_cache == 0, "{plan}");
-    // What is spare goes to activations that are kept from sampling for the update.
+    // Spare memory keeps activations from sampling for the update.
     let (plan, same) = run(reinforce, &base, &out("rl-with-more"), dtype, 800 << 10);
     assert!(plan.activation_cache > 0, "{plan}");
     assert!(weights == same, "what memory there is changes no bit");

@@ -48,8 +48,8 @@ pub(crate) trait TaskKind: Task + Sized + 'static {
     /// problem.
     fn new(settings: &Self::Settings) -> Result<Self>;
 
-    /// The size of a problem with this ground truth, with its unit, for the metrics of problems of one
-    /// size. None for a problem of another task, or if sizes are not told apart.
+    /// The size of a problem with this ground truth, with its unit, for the metrics of problems of
+    /// one size. None for a problem of another task, or if sizes are not told apart.
     fn size(_ground_truth: &Value) -> Option<(usize, &'static str)> {
         None
     }
@@ -71,8 +71,8 @@ pub(crate) trait Task {
     fn test_problems(&self, n: usize) -> Result<Vec<Problem>>;
 }
 
-/// The size of a problem of a built-in task, by its ground truth, with its unit: 3 numbers. None for
-/// other problems.
+/// The size of a problem of a built-in task, by its ground truth, with its unit: 3 numbers. None
+/// for other problems.
 pub fn problem_size(ground_truth: &Value) -> Option<(usize, &'static str)> {
     TaskName::ALL.iter().find_map(|task| task.size(ground_truth))
 }

@@ -1,9 +1,9 @@
 //! The directory of an evaluation: what was asked, every response, and the numbers.
 //!
-//! - `manifest.json`: model, seed and the settings of each benchmark; the day, where the chat template asks for
-//!   one, and the arithmetic, where it is not f32.
-//! - `responses/NAME.jsonl`: every response to a benchmark, in the order of problems. Until all are there the name ends in
-//!   `.partial`, and they are in the order in which they became ready.
+//! - `manifest.json`: model, seed and the settings of each benchmark; the day, where the chat
+//!   template asks for one, and the arithmetic, where it is not f32.
+//! - `responses/NAME.jsonl`: every response to a benchmark, in the order of problems. Until all are
+//!   there the name ends in `.partial`, and they are in the order in which they became ready.
 //! - `results.json`: the numbers of all complete benchmarks.
 //! - `comparison.json`: the comparison with another directory.
 //!

@@ -27,8 +27,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// The same answers in any order; in the order of their names where the ground truth names different things that the
-    /// response does not name.
+    /// The same answers in any order; in the order of their names where the ground truth names
+    /// different things that the response does not name.
     pub(super) fn lists(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         // An answer that is written twice says no more than once.
         let distinct = if gold.len() < given.len() { distinct(given) } else { given.to_vec() };
@@ -123,7 +123,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// Ratios that are the same when multiplied out; with a part that is 0 or a time of day (1:05), part by part.
+    /// Ratios that are the same when multiplied out; with a part that is 0 or a time of day (1:05),
+    /// part by part.
     pub(super) fn ratios(&mut self, gold: &[Quantity], given: &[Quantity]) -> Result<bool, OutOfFuel> {
         if gold.len() != given.len() {
             return Ok(false);
@@ -148,8 +149,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether a ratio is in lowest terms, as far as that can be said: decimals and fractions are so to 1 only. One that is not may
-/// be a range, "10 to 20", or a division.
+/// Whether a ratio is in lowest terms, as far as that can be said: decimals and fractions are so to
+/// 1 only. One that is not may be a range, "10 to 20", or a division.
 pub(super) fn is_reduced(ratio: &[Quantity]) -> bool {
     let [a, b] = ratio else { return true };
     match (&a.expression, &b.expression) {
@@ -204,8 +205,9 @@ pub(super) fn has_equation(answers: &[Answer]) -> bool {
     answers.iter().any(is_equation)
 }
 
-/// The values of equations for coordinates: of x, y and z in that order, whatever order they are written in; of other
-/// variables as they are written, if that is their usual order. `None` if an answer is anything else.
+/// The values of equations for coordinates: of x, y and z in that order, whatever order they are
+/// written in; of other variables as they are written, if that is their usual order. `None` if an
+/// answer is anything else.
 pub(super) fn by_coordinate(equations: &[Answer]) -> Option<Vec<Answer>> {
     let mut named = equations.iter().map(named).collect::<Option<Vec<_>>>()?;
     let coordinates = ["x", "y", "z"].get(..named.len());
@@ -217,14 +219,15 @@ pub(super) fn by_coordinate(equations: &[Answer]) -> Option<Vec<Answer>> {
     are_in_order.then(|| named.into_iter().map(|(_, value)| value.clone()).collect())
 }
 
-/// Where a variable usually comes among others: Latin letters in their order, then others, each with ascending subscripts.
+/// Where a variable usually comes among others: Latin letters in their order, then others, each
+/// with ascending subscripts.
 fn usual_place(name: &str) -> (bool, &str, usize, &str) {
     let (letter, subscript) = name.split_once('_').unwrap_or((name, ""));
     (name.starts_with('\\'), letter, subscript.len(), subscript)
 }
 
-/// Whether answers may be one value in several forms: they name nothing, or the first names what the others give or name
-/// as well.
+/// Whether answers may be one value in several forms: they name nothing, or the first names what
+/// the others give or name as well.
 pub(super) fn are_forms(answers: &[Answer]) -> bool {
     let left = |answer: &Answer| match answer {
         Answer::Chain(sides, _) => sides.first().cloned(),
@@ -249,10 +252,12 @@ pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
     distinct
 }
 
-/// More answers than these are found among others by their form first, as comparing each with each takes too long.
+/// More answers than these are found among others by their form first, as comparing each with each
+/// takes too long.
 const FEW: usize = 16;
 
-/// Answers of two lists without those that both have in the same form: of long lists, in any order, few are left.
+/// Answers of two lists without those that both have in the same form: of long lists, in any order,
+/// few are left.
 fn without_common<'a>(gold: &'a [Answer], given: &'a [Answer]) -> (Vec<&'a Answer>, Vec<&'a Answer>) {
     if gold.len() <= FEW {
         return (gold.iter().collect(), given.iter().collect());

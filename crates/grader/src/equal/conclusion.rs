@@ -9,8 +9,9 @@ use super::Comparison;
 use super::quantity::is_name;
 
 impl Comparison<'_> {
-    /// Whether the values that equations give are not equal: 2 + 2 = 5, x = 3 = 4. An equation for a name that comes back to
-    /// where it began, as x = 5 + 6 = 7 = 11 does, has only a slip on its way.
+    /// Whether the values that equations give are not equal: 2 + 2 = 5, x = 3 = 4. An equation for
+    /// a name that comes back to where it began, as x = 5 + 6 = 7 = 11 does, has only a slip on its
+    /// way.
     pub(super) fn contradicts_itself(
         &mut self,
         sides: &[Answer],
@@ -55,7 +56,8 @@ impl Comparison<'_> {
     }
 }
 
-/// The value that an equation or chain of equations arrives at: the last side before any rounding. Of `5 = x` it is 5.
+/// The value that an equation or chain of equations arrives at: the last side before any rounding.
+/// Of `5 = x` it is 5.
 pub(super) fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
     let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
     let only_rounded = relations[equations..].iter().all(|relation| *relation == Relation::Approximate);
@@ -82,7 +84,8 @@ pub(super) fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -
     says_value.then_some(value)
 }
 
-/// The value in an equation that gives a value to a name: 3 of `x = 3`, (3, 2) of `(p, q) = (3, 2)`.
+/// The value in an equation that gives a value to a name: 3 of `x = 3`, (3, 2) of `(p, q) = (3,
+/// 2)`.
 pub(super) fn named_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
     let value = concluded_value(sides, relations)?;
     let others = sides.iter().filter(|side| !std::ptr::eq(*side, value));
@@ -98,7 +101,8 @@ pub(super) fn is_value(answer: &Answer) -> bool {
     }
 }
 
-/// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked for is 3.
+/// Whether an answer is a number times a variable: -x = 3 and 2x = 3 do not say that what is asked
+/// for is 3.
 fn is_multiple_of_name(answer: &Answer) -> bool {
     matches!(
         answer.expression(),

@@ -72,7 +72,8 @@ fn parts(answer: &Answer) -> (&Answer, &[Domain]) {
     }
 }
 
-/// Whether an answer is itself what is said of a variable, so that its kind of number is a part of the answer.
+/// Whether an answer is itself what is said of a variable, so that its kind of number is a part of
+/// the answer.
 fn is_condition(answer: &Answer) -> bool {
     match answer {
         Answer::Chain(_, relations) => relations.iter().any(|relation| *relation != Relation::Equal),

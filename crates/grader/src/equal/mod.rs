@@ -1,7 +1,7 @@
 //! Deciding whether an answer is the one that was asked for.
 //!
-//! Comparison is not symmetric: the ground truth says what form is asked for, and an answer that says more (`x = 3` for
-//! 3) or writes it in another form is right.
+//! Comparison is not symmetric: the ground truth says what form is asked for, and an answer that
+//! says more (`x = 3` for 3) or writes it in another form is right.
 
 mod collection;
 mod conclusion;
@@ -76,7 +76,8 @@ struct Comparison<'f> {
     has_money: bool,
     /// Whether capital letters are matrices, whose products have an order.
     has_matrices: bool,
-    /// Whether the response's answer is boxed: a fraction in a box is an answer even where it could be reduced.
+    /// Whether the response's answer is boxed: a fraction in a box is an answer even where it could
+    /// be reduced.
     is_boxed: bool,
     /// Whether the ground truth's letters are apart from its number, as those of a unit are.
     has_unit_apart: bool,
@@ -162,7 +163,8 @@ impl<'f> Comparison<'f> {
         self.fuel.spend(1)?;
         let found = match (gold, given) {
             (Answer::Quantity(gold), Answer::Quantity(given)) => return self.quantities(gold, given),
-            // 3/10 or 0.3, but not 17, 17: that is two of them; and not 28 or 0.28, though 28% is either.
+            // 3/10 or 0.3, but not 17, 17: that is two of them; and not 28 or 0.28, though 28% is
+            // either.
             (gold @ Answer::Quantity(_), Answer::List(forms))
                 if distinct(forms).len() == forms.len() && are_forms(forms) =>
             {
@@ -236,7 +238,8 @@ impl<'f> Comparison<'f> {
                 if self.nesting == 0 =>
             {
                 match &items[..] {
-                    // The only solution may be given as the set of solutions, but {5} is no element {{5}}.
+                    // The only solution may be given as the set of solutions, but {5} is no element
+                    // {{5}}.
                     [Answer::Set(_)] | [] | [_, _, ..] => None,
                     [item] => return self.answers(item, answer),
                 }

@@ -12,8 +12,9 @@ use super::super::value::{Tolerance, has_decimal, rational_value, same_value};
 use super::{Comparison, Rule};
 
 impl Comparison<'_> {
-    /// Two expressions. A ground truth without a decimal asks for an exact value: if it has few decimals itself, they must
-    /// all be given, and none else; a rounding of any other needs as many digits as decimals must agree to.
+    /// Two expressions. A ground truth without a decimal asks for an exact value: if it has few
+    /// decimals itself, they must all be given, and none else; a rounding of any other needs as
+    /// many digits as decimals must agree to.
     pub(super) fn expressions(&mut self, gold: &Expression, given: &Expression) -> Result<bool, OutOfFuel> {
         let mut tolerance = self.tolerance;
         if !has_decimal(gold) {
@@ -26,8 +27,8 @@ impl Comparison<'_> {
         same_value(gold, given, tolerance, self.fuel)
     }
 
-    /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for what it is: 28% is
-    /// 0.28, and 90° is pi/2.
+    /// Two quantities. A unit may be left out: 28% is 28, and 90° is 90. It may also be taken for
+    /// what it is: 28% is 0.28, and 90° is pi/2.
     pub(super) fn quantities(
         &mut self,
         gold: &Quantity,
@@ -120,7 +121,8 @@ pub(super) fn names_matrices(source: &str) -> bool {
     })
 }
 
-/// Whether an expression is a product of numbers, capital letters and their powers, which has an order.
+/// Whether an expression is a product of numbers, capital letters and their powers, which has an
+/// order.
 fn is_matrix_product(expression: &Expression) -> bool {
     match expression {
         Expression::Number(_) => true,
@@ -140,7 +142,8 @@ fn mentions_pi(expression: &Expression) -> bool {
     }
 }
 
-/// Whether a text is a number and, apart from it, a letter: `63 m`. The one in `63m` may be a variable.
+/// Whether a text is a number and, apart from it, a letter: `63 m`. The one in `63m` may be a
+/// variable.
 pub(super) fn has_unit_apart(source: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b',' | b'.' | b'\\');
     source.trim_matches('$').split_once([' ', '~']).is_some_and(|(number, unit)| {
@@ -214,7 +217,8 @@ pub(super) fn collect_names_of_answer<'a>(answer: &'a Answer, names: &mut BTreeS
     formulas.into_iter().for_each(|formula| collect_names(formula, names));
 }
 
-/// Whether an expression is no more than a name: a variable, a function of names, products and quotients of these.
+/// Whether an expression is no more than a name: a variable, a function of names, products and
+/// quotients of these.
 pub(super) fn is_name(expression: &Expression) -> bool {
     match expression {
         Expression::Symbol(_) | Expression::Unknown(..) => true,

@@ -119,7 +119,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether a - b and c - d are in a constant ratio, positive where the direction of the relation counts.
+    /// Whether a - b and c - d are in a constant ratio, positive where the direction of the
+    /// relation counts.
     fn same_up_to_factor(
         &mut self,
         (a, relation, b): (&Expression, Relation, &Expression),
@@ -191,7 +192,8 @@ fn variables_of(sides: &[Answer]) -> BTreeSet<&str> {
     variables
 }
 
-/// The names of variables that all arguments are; `None` if one is anything else, or two are the same.
+/// The names of variables that all arguments are; `None` if one is anything else, or two are the
+/// same.
 fn variables(arguments: &[Expression]) -> Option<Vec<&str>> {
     let mut names = Vec::with_capacity(arguments.len());
     for argument in arguments {
@@ -203,7 +205,8 @@ fn variables(arguments: &[Expression]) -> Option<Vec<&str>> {
     Some(names)
 }
 
-/// The value with the arguments named as the ground truth names them; `None` if they are named the same.
+/// The value with the arguments named as the ground truth names them; `None` if they are named the
+/// same.
 fn renamed(gold: &Answer, given: &Answer, value: &Answer) -> Option<Answer> {
     let (Expression::Unknown(_, gold), Expression::Unknown(_, given)) =
         (gold.expression()?, given.expression()?)

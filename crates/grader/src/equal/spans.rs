@@ -1,4 +1,5 @@
-//! Sets of real numbers as spans between ends, whatever they are written as: intervals, unions, inequalities, points.
+//! Sets of real numbers as spans between ends, whatever they are written as: intervals, unions,
+//! inequalities, points.
 
 use std::cmp::Ordering;
 
@@ -75,8 +76,8 @@ impl Span {
 }
 
 impl Comparison<'_> {
-    /// Whether two answers are the same set of real numbers, of the same variable if both name one; false where one is not
-    /// known to be a set of spans.
+    /// Whether two answers are the same set of real numbers, of the same variable if both name one;
+    /// false where one is not known to be a set of spans.
     pub(super) fn same_spans(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         let (Some(a), Some(b)) = (self.described(gold)?, self.described(given)?) else { return Ok(false) };
         if common_name(a.name, b.name).is_none() || a.spans.len() != b.spans.len() {
@@ -92,8 +93,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// The spans of an answer; `None` if it is something else, its ends cannot be put in order, or it is about several
-    /// variables.
+    /// The spans of an answer; `None` if it is something else, its ends cannot be put in order, or
+    /// it is about several variables.
     fn described<'a>(&mut self, answer: &'a Answer) -> Result<Option<Described<'a>>, OutOfFuel> {
         let spans = match answer {
             Answer::Reals => Some(vec![Span::reals()]),
@@ -267,8 +268,8 @@ impl Comparison<'_> {
     }
 }
 
-/// The variable that a relation to a number is about, and the spans in which that puts it; they need be neither in order
-/// nor apart.
+/// The variable that a relation to a number is about, and the spans in which that puts it; they
+/// need be neither in order nor apart.
 fn condition<'a>(
     side: &'a Expression,
     relation: Relation,

@@ -16,7 +16,8 @@ pub(super) struct Clock {
 const MAX_TEXT: usize = 40;
 
 impl Clock {
-    /// The time that a text is, whatever its case, dots and spaces: "3 PM", "3:00 p.m.", "15:30", "noon".
+    /// The time that a text is, whatever its case, dots and spaces: "3 PM", "3:00 p.m.", "15:30",
+    /// "noon".
     pub(super) fn of(source: &str) -> Option<Self> {
         if source.len() > MAX_TEXT || !source.contains([':', 'm', 'M', 'n', 'N']) {
             return None;
@@ -48,8 +49,8 @@ impl Clock {
     }
 }
 
-/// Whether a text is a time rather than a ratio: a ratio has no zero before its second number, and if it is a ground
-/// truth, it is in lowest terms.
+/// Whether a text is a time rather than a ratio: a ratio has no zero before its second number, and
+/// if it is a ground truth, it is in lowest terms.
 pub(super) fn is_time(source: &str, is_ground_truth: bool) -> bool {
     let Some((before, after)) = source.split_once(':').filter(|(_, after)| !after.contains(':')) else {
         return false;

@@ -1,8 +1,9 @@
 //! Arithmetic that is left to be done: 73 + 64 where 137 is asked for.
 //!
-//! Who is asked what 73 + 64 is and says "73 + 64" has said nothing. A policy whose reward says otherwise finds that out, and
-//! answers every such question with itself. So where a ground truth is numbers in digits or fractions, an answer is a number, a
-//! fraction, or one power, root or the like: 2^10 for 1024, but not 2^10 - 24 for 1000.
+//! Who is asked what 73 + 64 is and says "73 + 64" has said nothing. A policy whose reward says
+//! otherwise finds that out, and answers every such question with itself. So where a ground truth
+//! is numbers in digits or fractions, an answer is a number, a fraction, or one power, root or the
+//! like: 2^10 for 1024, but not 2^10 - 24 for 1000.
 
 use super::super::answer::{Answer, Quantity};
 use super::super::expression::{Constant, Expression, Function};
@@ -29,7 +30,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether the quotient that a ratio is leaves some of the ground truth's number to be worked out.
+    /// Whether the quotient that a ratio is leaves some of the ground truth's number to be worked
+    /// out.
     pub(super) fn is_division(&mut self, gold: &Quantity, quotient: &Expression) -> Result<bool, OutOfFuel> {
         let gold = &gold.expression;
         // A ratio is no fraction.
@@ -62,8 +64,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Whether sides of an equation leave something to be done which no other side has done: 73 + 64 = 137 does not,
-    /// 73 + 64 = 64 + 73 and 73 + 64 ≈ 100 do.
+    /// Whether sides of an equation leave something to be done which no other side has done: 73 +
+    /// 64 = 137 does not, 73 + 64 = 64 + 73 and 73 + 64 ≈ 100 do.
     fn does_not_arrive(
         &mut self,
         gold: &Answer,
@@ -81,8 +83,8 @@ impl Comparison<'_> {
         Ok(some_unfinished)
     }
 
-    /// Whether a number in an answer is left to be worked out, where these exact numbers are `asked` for, if any. Of equations
-    /// one side must have done it.
+    /// Whether a number in an answer is left to be worked out, where these exact numbers are
+    /// `asked` for, if any. Of equations one side must have done it.
     fn is_unfinished(&mut self, answer: &Answer, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
         self.fuel.spend(1)?;
         if let Answer::Chain(sides, relations) = answer
@@ -106,7 +108,8 @@ impl Comparison<'_> {
         self.some(answers, |this, answer| this.is_unfinished(answer, asked))
     }
 
-    /// Whether operations are left to be done in a formula for a rational number. A unit's letters are none of it.
+    /// Whether operations are left to be done in a formula for a rational number. A unit's letters
+    /// are none of it.
     fn has_arithmetic(&mut self, formula: &Expression, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
         let bare = without_unit_letters(formula);
         let formula = bare.as_ref().unwrap_or(formula);
@@ -120,7 +123,8 @@ impl Comparison<'_> {
         Ok(!is_shorter && !is_fraction_of_powers(formula, &value))
     }
 
-    /// The value of a formula that is rational: the algebra shows it, or it is one of the exact numbers that are asked for.
+    /// The value of a formula that is rational: the algebra shows it, or it is one of the exact
+    /// numbers that are asked for.
     fn rational(
         &mut self,
         formula: &Expression,
@@ -131,7 +135,8 @@ impl Comparison<'_> {
             return Ok(value);
         }
         for number in asked {
-            // An irrational number may be what a decimal rounds; a formula with letters that cancel is not.
+            // An irrational number may be what a decimal rounds; a formula with letters that cancel
+            // is not.
             let may_be_rounded = has_decimal(number) && formula.is_number();
             if !may_be_rounded && self.expressions(number, formula)? {
                 return rational_value(number, self.fuel);
@@ -162,7 +167,8 @@ fn asks_for_numbers(gold: &Answer) -> bool {
         && formulas.iter().all(|formula| is_asked(formula) || is_name(formula) || is_infinity(formula))
 }
 
-/// Whether a formula is a number in digits or a fraction, perhaps with a unit's letters, or a number times a power of ten.
+/// Whether a formula is a number in digits or a fraction, perhaps with a unit's letters, or a
+/// number times a power of ten.
 fn is_asked(formula: &Expression) -> bool {
     let bare = without_unit_letters(formula);
     let formula = bare.as_ref().unwrap_or(formula);
@@ -184,13 +190,14 @@ fn formulas(answer: &Answer) -> Vec<&Expression> {
     found
 }
 
-/// What an answer consists of, without the entries of matrices: 1/3 before a matrix is a factor of all of them, and may stay
-/// there.
+/// What an answer consists of, without the entries of matrices: 1/3 before a matrix is a factor of
+/// all of them, and may stay there.
 fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
     if let Answer::Matrix(_) = answer { (Vec::new(), Vec::new()) } else { answer.parts() }
 }
 
-/// Whether a formula is a number in digits or a fraction of two integers, with a sign or without, in degrees or without.
+/// Whether a formula is a number in digits or a fraction of two integers, with a sign or without,
+/// in degrees or without.
 pub(super) fn is_written_out(formula: &Expression) -> bool {
     let Expression::Product(factors) = formula else { return is_digits(formula) };
     match &factors[..] {
@@ -201,7 +208,8 @@ pub(super) fn is_written_out(formula: &Expression) -> bool {
     }
 }
 
-/// Whether a formula is a decimal or a fraction without a sign. Integers have theirs: -1 times 7 has something to be done.
+/// Whether a formula is a decimal or a fraction without a sign. Integers have theirs: -1 times 7
+/// has something to be done.
 fn is_unsigned(formula: &Expression) -> bool {
     match formula {
         Expression::Decimal(decimal) => !decimal.value.is_negative(),
@@ -219,7 +227,8 @@ fn is_digits(formula: &Expression) -> bool {
     matches!(formula, Expression::Number(_) | Expression::Decimal(_))
 }
 
-/// Whether this over that is a fraction of two integers, and no integer: 84/4 has something to be done, 5/1 has not.
+/// Whether this over that is a fraction of two integers, and no integer: 84/4 has something to be
+/// done, 5/1 has not.
 fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
     let (Expression::Number(numerator), Some(Expression::Number(divisor))) = (numerator, divisor.divisor())
     else {
@@ -265,8 +274,9 @@ fn is_infinity(formula: &Expression) -> bool {
     *without_sign(formula) == Expression::Constant(Constant::Infinity)
 }
 
-/// Whether a formula is one operation on numbers that may be the best way to write what it comes to: a power, a root, a
-/// factorial, a binomial, a logarithm, a sine, a remainder, or a number times a power of ten; with a sign or without.
+/// Whether a formula is one operation on numbers that may be the best way to write what it comes
+/// to: a power, a root, a factorial, a binomial, a logarithm, a sine, a remainder, or a number
+/// times a power of ten; with a sign or without.
 fn is_one_operation(formula: &Expression) -> bool {
     use Function::{Abs, Ceiling, Floor, Gcd, Lcm, Max, Min};
     let formula = without_sign(formula);
@@ -303,7 +313,8 @@ fn is_scientific(formula: &Expression) -> bool {
     }
 }
 
-/// Whether a formula is a fraction with such an operation above or below, and its value no integer: 3!/20.
+/// Whether a formula is a fraction with such an operation above or below, and its value no integer:
+/// 3!/20.
 fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
     let Expression::Product(factors) = without_sign(formula) else { return false };
     let [numerator, reciprocal] = &factors[..] else { return false };

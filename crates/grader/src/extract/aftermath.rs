@@ -1,4 +1,5 @@
-//! What the words after an answer do to it: "5, no wait", "5 if n is even", "5, but I am not sure", "5. That is wrong."
+//! What the words after an answer do to it: "5, no wait", "5 if n is even", "5, but I am not sure",
+//! "5. That is wrong."
 
 use super::super::phrases::hedges::{
     ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, FAULTS, FAULTY,
@@ -19,8 +20,8 @@ enum Part<'a> {
     Break,
 }
 
-/// Whether a text that follows an answer takes it back, makes it depend on something or doubts it, in the rest of the
-/// answer's sentence; or says in the next one that it is wrong.
+/// Whether a text that follows an answer takes it back, makes it depend on something or doubts it,
+/// in the rest of the answer's sentence; or says in the next one that it is wrong.
 pub fn takes_back(after: &str) -> bool {
     let after = after.trim_start_matches(['$', '*', '}', ' ']);
     let after = after.strip_prefix("\\)").or_else(|| after.strip_prefix("\\]")).unwrap_or(after);
@@ -137,7 +138,8 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         || denies(parts, place)
 }
 
-/// Whether the word at a place begins to name some cases of several: "for odd n", "in most cases", "only for n = 3".
+/// Whether the word at a place begins to name some cases of several: "for odd n", "in most cases",
+/// "only for n = 3".
 fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
     let (this, next) = (word(parts, place), word(parts, place + 1));
     let before = place.checked_sub(1).map_or("", |place| word(parts, place));
@@ -153,7 +155,8 @@ fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
     }
 }
 
-/// Whether the word at a place says what is wrong with the answer: "fails", "but it ignores", "but I forgot".
+/// Whether the word at a place says what is wrong with the answer: "fails", "but it ignores", "but
+/// I forgot".
 fn faults(parts: &[Part<'_>], place: usize) -> bool {
     let before = place.checked_sub(1).map_or("which", |place| word(parts, place));
     has(FAULTS, word(parts, place)) && FAULTY.contains(&before)

@@ -24,7 +24,8 @@ pub fn last_boxed(text: &str) -> Option<&str> {
 /// What the last box holds, with the boxes that it is listed with, and where they end.
 pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     let boxes = boxes(text);
-    // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the words say.
+    // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the
+    // words say.
     let is_filled = |found: &Box| !is_blank(content(text, found));
     let place = boxes.iter().rposition(|found| is_filled(found) && !denies_next(&text[..found.start]));
     let Some(place) = place else {
@@ -80,7 +81,8 @@ fn content<'t>(text: &'t str, found: &Box) -> &'t str {
     &text[found.content.0..found.content.1]
 }
 
-/// Whether a box is only the place for an answer, as where the instruction is repeated: `\boxed{}`, `\boxed{...}`.
+/// Whether a box is only the place for an answer, as where the instruction is repeated: `\boxed{}`,
+/// `\boxed{...}`.
 fn is_blank(content: &str) -> bool {
     let is_mark = |c: char| c == '…' || c.is_ascii() && !c.is_ascii_alphanumeric() && c != '\\';
     matches!(content.trim(), "\\ldots" | "\\dots" | "\\cdots") || content.chars().all(is_mark)
@@ -93,8 +95,8 @@ fn boxes(text: &str) -> Vec<Box> {
     found
 }
 
-/// The complete boxes of a text, and of each brace that is never closed where its content starts, and its command if it is a
-/// box's. Escaped braces are text.
+/// The complete boxes of a text, and of each brace that is never closed where its content starts,
+/// and its command if it is a box's. Escaped braces are text.
 fn scan(text: &str) -> (Vec<Box>, Vec<(usize, Option<usize>)>) {
     let mut found = Vec::new();
     let mut open = Vec::new();
@@ -127,8 +129,8 @@ fn command_start(text: &str) -> Option<usize> {
 /// Longest text between two boxes of one list, in bytes.
 const MAX_GAP: usize = 60;
 
-/// Whether what stands between two boxes makes them one list: "and", a comma, nothing, with perhaps a few words or a
-/// name for the next.
+/// Whether what stands between two boxes makes them one list: "and", a comma, nothing, with perhaps
+/// a few words or a name for the next.
 fn joins(gap: &str) -> bool {
     if gap.len() > MAX_GAP {
         return false;

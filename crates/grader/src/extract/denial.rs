@@ -1,4 +1,5 @@
-//! Answers that a text says are not the answer: "it is not 5", "it cannot be $5$", "one might think that it is 5".
+//! Answers that a text says are not the answer: "it is not 5", "it cannot be $5$", "one might think
+//! that it is 5".
 
 use super::super::phrases::denials::{
     ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EQUAL, EXCLUDES, FALSE, GIVEN, OPINIONS, OTHERS,
@@ -56,13 +57,15 @@ pub fn denies_next(before: &str) -> bool {
     })
 }
 
-/// Whether a clause in lower case says of what it says next that it is not so: "it is wrong to say that the answer is 5".
+/// Whether a clause in lower case says of what it says next that it is not so: "it is wrong to say
+/// that the answer is 5".
 pub fn denies_claim(clause: &str) -> bool {
     FALSE.iter().any(|word| CLAIMS.iter().any(|verb| clause.contains(&format!("{word} {verb}"))))
 }
 
-/// Whether the words before a value make something else of it than what the sentence is about: "the square of 5", "congruent
-/// to 5", "bounded by 5", but not "a total of 5", "equal to 5", "given by 5".
+/// Whether the words before a value make something else of it than what the sentence is about: "the
+/// square of 5", "congruent to 5", "bounded by 5", but not "a total of 5", "equal to 5", "given by
+/// 5".
 pub fn makes_operand(before: &str) -> bool {
     let lower = before.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).rev().filter(|word| !word.is_empty());
@@ -76,8 +79,8 @@ pub fn makes_operand(before: &str) -> bool {
     }
 }
 
-/// Whether a text ends in a sign by which what comes next is a bound, or not so: `>= 5`. A line that begins with > is quoted;
-/// arrows and tags are no comparisons.
+/// Whether a text ends in a sign by which what comes next is a bound, or not so: `>= 5`. A line
+/// that begins with > is quoted; arrows and tags are no comparisons.
 fn ends_in_comparison(before: &str) -> bool {
     let before = before.trim_end_matches(' ');
     let sign = before.strip_suffix('=').unwrap_or(before);

@@ -1,4 +1,5 @@
-//! Sentences that give no one value: "4, maybe 5", "4 or 5, I'm not sure", "at least 4", "4 times 5".
+//! Sentences that give no one value: "4, maybe 5", "4 or 5, I'm not sure", "at least 4", "4 times
+//! 5".
 
 use super::super::equal::same_answer;
 use super::super::options::Options;
@@ -14,7 +15,8 @@ use super::number::leading_number;
 use super::segments::segments;
 use super::sentence::whole_answer;
 
-/// Whether a sentence that is no answer as a whole settles on no value. As a text it is the same as no single answer.
+/// Whether a sentence that is no answer as a whole settles on no value. As a text it is the same as
+/// no single answer.
 pub fn is_hedged(sentence: &str) -> bool {
     let lower = sentence.to_ascii_lowercase();
     let words: Vec<&str> =
@@ -43,7 +45,8 @@ fn is_compared(lower: &str) -> bool {
     leading_value(rest).is_some()
 }
 
-/// Whether a sentence begins by naming several values of which it is one: "one of 1, 2, 3", "in {1, 2}".
+/// Whether a sentence begins by naming several values of which it is one: "one of 1, 2, 3", "in {1,
+/// 2}".
 fn is_one_of(lower: &str) -> bool {
     let is_set =
         |rest: &str| rest.trim_start_matches([' ', '\\', '$']).starts_with('{') && rest.contains(',');
@@ -61,7 +64,8 @@ fn is_bound(words: &[&str]) -> bool {
     matches!(words, [first, second, ..] if has_pair(BOUNDS, first, second))
 }
 
-/// Whether a sentence begins with a value that something is yet to be done with: "4 times 5", "4 more than 5".
+/// Whether a sentence begins with a value that something is yet to be done with: "4 times 5", "4
+/// more than 5".
 fn is_computed(lower: &str) -> bool {
     let Some((_, rest)) = leading_value(lower) else { return false };
     let rest = rest.trim_start();

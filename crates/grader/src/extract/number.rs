@@ -6,10 +6,10 @@ use super::super::latex::{Commas, number_length};
 use super::denial::{COMPARISONS, denies_next};
 use super::operand::{before_unclosed, formula_around};
 
-/// Where the last number of a text starts and ends, with its sign, fraction, and percent sign: `-1,234.5`, `3/4`,
-/// `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those that are denied, or bounds, do not count.
-/// Of an operand it is the formula that it is in: 73 + 64, √5. What begins with a formula or bracket that is never closed is no
-/// number.
+/// Where the last number of a text starts and ends, with its sign, fraction, and percent sign:
+/// `-1,234.5`, `3/4`, `4 4/9`, `28%`. Numbers right after a letter are parts of names, and those
+/// that are denied, or bounds, do not count. Of an operand it is the formula that it is in: 73 +
+/// 64, √5. What begins with a formula or bracket that is never closed is no number.
 pub fn last_number(text: &str) -> Option<(usize, usize)> {
     let text = before_unclosed(text);
     let bytes = text.as_bytes();
@@ -29,7 +29,8 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
         }
         place = end;
     }
-    // Of boxes it is only what denies them that counts: "n \\ge \\boxed{5}" says what the least n is.
+    // Of boxes it is only what denies them that counts: "n \\ge \\boxed{5}" says what the least n
+    // is.
     let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
     let last =
         found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))?;
@@ -39,8 +40,8 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
 /// What is printed for a minus, beside `-`.
 const MINUSES: [char; 3] = ['−', '–', '－'];
 
-/// A text with `-` for each other minus that is the sign of a number: right before it, and after nothing that it could be
-/// subtracted from.
+/// A text with `-` for each other minus that is the sign of a number: right before it, and after
+/// nothing that it could be subtracted from.
 pub fn with_plain_signs(text: &str) -> Cow<'_, str> {
     if !text.contains(MINUSES) {
         return Cow::Borrowed(text);
@@ -56,8 +57,8 @@ pub fn with_plain_signs(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us". Before an operator it
-/// is only a part of what is meant.
+/// Where the number ends that a text starts with, if words follow it: 20 of "20 cups for 3 of us".
+/// Before an operator it is only a part of what is meant.
 pub fn first_number(text: &str) -> Option<usize> {
     let end = leading_number(text)?;
     let rest = text[end..].trim_start_matches([',', ';']);
@@ -70,7 +71,8 @@ pub fn leading_number(text: &str) -> Option<usize> {
     unsigned.starts_with(|c: char| c.is_ascii_digit()).then(|| text.len() - unsigned.len() + length(unsigned))
 }
 
-/// Whether a minus stands before a number and is its sign: after a digit, letter or bracket it is a subtraction.
+/// Whether a minus stands before a number and is its sign: after a digit, letter or bracket it is a
+/// subtraction.
 fn is_negative(before: &[u8]) -> bool {
     match before {
         [.., before, b'-'] => !before.is_ascii_alphanumeric() && !matches!(before, b')' | b'}'),

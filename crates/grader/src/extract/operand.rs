@@ -1,4 +1,5 @@
-//! Numbers in prose that are parts of a formula: 64 of "it is 73 + 64", 5 of "√5", 137 of a `\frac{1}{137` that is cut off.
+//! Numbers in prose that are parts of a formula: 64 of "it is 73 + 64", 5 of "√5", 137 of a
+//! `\frac{1}{137` that is cut off.
 
 use super::super::phrases::formulas::is_operator;
 use super::segments::segments;
@@ -9,7 +10,8 @@ const MARKS: &str = "+-*/^_×÷·⋅√∛−–.,:%!(){}[]\\$ ";
 /// Operators between numbers that are nothing else.
 const SIGNS: [char; 5] = ['×', '÷', '·', '⋅', '^'];
 
-/// Where the formula starts and ends of which a number is an operand; `None` of a number that stands alone.
+/// Where the formula starts and ends of which a number is an operand; `None` of a number that
+/// stands alone.
 pub fn formula_around(text: &str, (start, end): (usize, usize)) -> Option<(usize, usize)> {
     (ends_in_operator(&text[..start]) || starts_with_operator(&text[end..])).then(|| {
         let mut from = start - formula_before(&text[..start]);
@@ -63,7 +65,8 @@ fn ends_in_command(text: &str) -> bool {
     before.ends_with('\\') && is_operator(name)
 }
 
-/// Whether a text after a number begins with an operator for which the number is an operand, or ends with it.
+/// Whether a text after a number begins with an operator for which the number is an operand, or
+/// ends with it.
 fn starts_with_operator(after: &str) -> bool {
     let right = after.trim_start_matches([' ', '$']);
     let Some(first) = right.chars().next() else { return false };
@@ -150,7 +153,8 @@ fn formula_after(text: &str) -> usize {
     text.len() - rest.len()
 }
 
-/// A text as far as the first formula, brace or bracket of its last paragraph that is never closed: where it is cut off.
+/// A text as far as the first formula, brace or bracket of its last paragraph that is never closed:
+/// where it is cut off.
 pub fn before_unclosed(text: &str) -> &str {
     let start = text.rfind("\n\n").map_or(0, |place| place + 2);
     let paragraph = &text[start..];

@@ -1,4 +1,5 @@
-//! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...", `<answer>...</answer>`.
+//! Answers that a text states: "the final answer is ...", "Answer: ...", "#### ...",
+//! `<answer>...</answer>`.
 
 use super::super::equal::same_answer;
 use super::super::options::Options;
@@ -16,7 +17,8 @@ use super::sentence::{bare_sentence, sentence, whole_answer};
 /// After an answer that is taken back: the words are no answer.
 pub const TAKEN_BACK: &str = ", taken back";
 
-/// At the start of a line it states an answer. A line that is more than an answer, with text after it, is a heading.
+/// At the start of a line it states an answer. A line that is more than an answer, with text after
+/// it, is a heading.
 const MARK: &str = "####";
 
 /// How far a line may be set in, in bytes.
@@ -44,8 +46,8 @@ pub fn stated_as_final(text: &str) -> Option<String> {
     last_of(text, after, |sentence| whole_answer(sentence).filter(|_| !sentence.trim().ends_with('?')))
 }
 
-/// The last answer for which `after`, given the text in lower case and the place of a mark, says where it starts, and that
-/// `answer` finds in the sentence there.
+/// The last answer for which `after`, given the text in lower case and the place of a mark, says
+/// where it starts, and that `answer` finds in the sentence there.
 fn last_of(
     text: &str,
     after: impl Fn(&str, usize) -> Option<usize>,
@@ -101,7 +103,8 @@ fn last_of(
     }
 }
 
-/// Whether a statement is one more than the one before it: "... or the answer is 5", "the answer is also 5".
+/// Whether a statement is one more than the one before it: "... or the answer is 5", "the answer is
+/// also 5".
 fn gives_another(before: &str, sentence: &str) -> bool {
     let is_word = |word: &&str| !word.is_empty();
     let before = end_of(before, MAX_CLAUSE).rsplit(['.', '?', '!']).next().unwrap_or_default();
@@ -110,7 +113,8 @@ fn gives_another(before: &str, sentence: &str) -> bool {
         || ANOTHER.iter().any(|word| starts_with_word(&sentence.to_ascii_lowercase(), word))
 }
 
-/// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if nothing is stated.
+/// Where the answer starts whose mark is at `place`, and whether it is said to be final; `None` if
+/// nothing is stated.
 fn statement(lower: &str, place: usize) -> Option<(usize, bool)> {
     let rest = &lower[place..];
     if rest.starts_with(MARK) {
@@ -162,7 +166,8 @@ fn is_heading(before: &str) -> bool {
     line.starts_with(['#', '*']) && line.trim_matches(['#', '*', ' ']).is_empty()
 }
 
-/// The answer in a sentence: all of it, the formula or number that it starts with, or the last formula or number.
+/// The answer in a sentence: all of it, the formula or number that it starts with, or the last
+/// formula or number.
 pub fn answer_in(sentence: &str) -> Option<String> {
     let whole = whole_answer(sentence);
     let sentence = bare_sentence(sentence);
@@ -218,8 +223,9 @@ pub fn with_number_word(value: &str, after: &str) -> String {
     if changes_number(word) { format!("{value} {word}") } else { value.into() }
 }
 
-/// The letter of a choice that a sentence starts with, where it goes on with what the choice says or why it is right: "(B) as
-/// ...", "B because ...". A letter alone may be a quantity, or an article.
+/// The letter of a choice that a sentence starts with, where it goes on with what the choice says
+/// or why it is right: "(B) as ...", "B because ...". A letter alone may be a quantity, or an
+/// article.
 fn first_choice(sentence: &str) -> Option<&str> {
     let start = sentence.find(|c| c != '(')?;
     let rest = &sentence[start..];
@@ -239,7 +245,8 @@ pub fn last_number_outside(text: &str, from: usize) -> Option<(usize, usize)> {
     Some(brackets_around(text, from, (start, end)).unwrap_or((start, end)))
 }
 
-/// The brackets of which a number is the last part, if there are only numbers between them: (1, 2), [0, 3).
+/// The brackets of which a number is the last part, if there are only numbers between them: (1, 2),
+/// [0, 3).
 fn brackets_around(text: &str, from: usize, (start, end): (usize, usize)) -> Option<(usize, usize)> {
     let close = end + text[end..].find(|c: char| c != ' ')?;
     let open = from + text[from..start].rfind(['(', '[', ')', ']'])?;

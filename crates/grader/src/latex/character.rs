@@ -68,7 +68,8 @@ pub fn narrow(character: char) -> Option<char> {
     ascii.is_ascii_alphanumeric().then_some(ascii)
 }
 
-/// Whether a character is a letter that no formula has: Cyrillic, Chinese and others that are neither Latin nor Greek.
+/// Whether a character is a letter that no formula has: Cyrillic, Chinese and others that are
+/// neither Latin nor Greek.
 pub fn is_prose_letter(character: char) -> bool {
     let in_scripts = matches!(character, '\u{400}'..='\u{1cff}' | '\u{2c00}'..='\u{2dff}' | '\u{3005}'..='\u{d7ff}')
         || matches!(character, '\u{f900}'..='\u{fdff}' | '\u{20000}'..='\u{3ffff}');

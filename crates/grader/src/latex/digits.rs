@@ -11,7 +11,8 @@ pub enum Commas {
     Point,
 }
 
-/// Length of the number that a text starts with, with what groups its digits; a digit or a point comes first.
+/// Length of the number that a text starts with, with what groups its digits; a digit or a point
+/// comes first.
 pub fn number_length(text: &str, commas: Commas) -> usize {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();

@@ -63,7 +63,8 @@ struct Lexer<'a> {
     closing: Vec<(usize, usize)>,
     /// How many `\begin` are open.
     environments: usize,
-    /// For each group that is open in formulas, whether it is an argument: of a command, an exponent, a subscript.
+    /// For each group that is open in formulas, whether it is an argument: of a command, an
+    /// exponent, a subscript.
     arguments: Vec<bool>,
     /// Whether the last group that was closed is one.
     after_argument: bool,
@@ -89,7 +90,8 @@ impl<'a> Lexer<'a> {
                 b'*' => {
                     let length = rest.bytes().take_while(|&byte| byte == b'*').count();
                     match length {
-                        // Bold in Markdown, or a power in Python; the latter has something on both sides.
+                        // Bold in Markdown, or a power in Python; the latter has something on both
+                        // sides.
                         2 if !self.tokens.is_empty() && rest.len() > 2 => self.push(Kind::Mark('^'), 2)?,
                         1 => self.push(Kind::Mark('*'), 1)?,
                         _ => self.place += length,
@@ -349,7 +351,8 @@ impl<'a> Lexer<'a> {
         };
         match character {
             '\\' => {
-                // Outside a matrix two backslashes are those of data that was escaped twice in this place only.
+                // Outside a matrix two backslashes are those of data that was escaped twice in this
+                // place only.
                 let after = &rest[2..];
                 let known = after.starts_with(|c: char| c.is_ascii_alphabetic()) && self.environments == 0;
                 if known {
@@ -376,7 +379,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether letters are in strictly ascending order, as variables that are multiplied often are: `abcd`, `wxyz`.
+/// Whether letters are in strictly ascending order, as variables that are multiplied often are:
+/// `abcd`, `wxyz`.
 fn is_ascending(word: &str) -> bool {
     word.as_bytes().windows(2).all(|pair| pair[0] < pair[1])
 }

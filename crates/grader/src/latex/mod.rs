@@ -28,13 +28,15 @@ pub enum Kind<'a> {
     Number(&'a str),
     /// A letter that is a variable or a constant.
     Letter(char),
-    /// A command without its backslash; what plain text and Unicode have a command for is that command: `sqrt`, `leq`.
+    /// A command without its backslash; what plain text and Unicode have a command for is that
+    /// command: `sqrt`, `leq`.
     Command(&'a str),
     /// A word of plain text, too long to be a product of variables.
     Word(&'a str),
     /// A word within `\text{...}`.
     Upright(&'a str),
-    /// One of `+ - * / ^ _ ( ) [ ] { } | , ; : = < > ! ' & %` and whatever else has no meaning here.
+    /// One of `+ - * / ^ _ ( ) [ ] { } | , ; : = < > ! ' & %` and whatever else has no meaning
+    /// here.
     Mark(char),
     /// "and" between answers.
     And,

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use super::character;
 
-/// A text in ASCII as far as it can be, with single backslashes where all are doubled, as in data that was escaped twice.
+/// A text in ASCII as far as it can be, with single backslashes where all are doubled, as in data
+/// that was escaped twice.
 pub fn plain(source: &str) -> Cow<'_, str> {
     let source = if is_escaped_twice(source) {
         Cow::Owned(source.replace("\\\\", "\\"))
@@ -58,7 +59,8 @@ fn to_ascii(source: &str) -> String {
             continue;
         }
         match character::latex(character) {
-            // A fraction after a digit is the rest of a mixed number; the digits are not to run together.
+            // A fraction after a digit is the rest of a mixed number; the digits are not to run
+            // together.
             Some(latex) => {
                 text.push_str(latex);
                 if latex.starts_with('\\') && latex.ends_with(|c: char| c.is_ascii_alphabetic()) {

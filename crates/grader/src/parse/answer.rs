@@ -24,7 +24,8 @@ use super::{Context, Unreadable};
 /// Most ± of one answer: each doubles the work.
 const MAX_SIGNS: usize = 3;
 
-/// Tokens with "or" for each \lor between equations and inequalities. Between statements it is an operation.
+/// Tokens with "or" for each \lor between equations and inequalities. Between statements it is an
+/// operation.
 fn with_or<'t, 'a>(tokens: &'t [Token<'a>]) -> Cow<'t, [Token<'a>]> {
     let is_or = |kind: Kind<'_>| matches!(kind, Kind::Command("lor" | "vee"));
     let compares =

@@ -11,7 +11,8 @@ use super::slices::{opening, places, text};
 use super::words::trimmed;
 use super::{Context, Unreadable};
 
-/// The places of words that begin a clause which says for what the answer before it holds: "for" of `2n for n \ge 1`.
+/// The places of words that begin a clause which says for what the answer before it holds: "for" of
+/// `2n for n \ge 1`.
 pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
     let word = |token: &Token<'_>| match token.kind {
         Kind::Word(word) | Kind::Upright(word) => CLAUSE_WORDS.contains(&word),
@@ -114,7 +115,8 @@ impl Context {
     }
 }
 
-/// Answers, without those that only say for what the others hold: `n \ge 1` of `2n, n \ge 1`; and these.
+/// Answers, without those that only say for what the others hold: `n \ge 1` of `2n, n \ge 1`; and
+/// these.
 pub fn split_domains(answers: Vec<Answer>) -> (Vec<Answer>, Vec<Domain>) {
     if answers.len() < 2 {
         return (answers, Vec::new());

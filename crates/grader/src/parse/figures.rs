@@ -1,4 +1,5 @@
-//! Figures that are named by their corners: an angle is the same from either side, and a triangle from every corner.
+//! Figures that are named by their corners: an angle is the same from either side, and a triangle
+//! from every corner.
 
 use super::super::answer::Answer;
 use super::super::expression::Expression;

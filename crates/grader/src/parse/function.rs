@@ -166,7 +166,8 @@ impl<'a> Parser<'_, 'a, '_> {
         })
     }
 
-    /// A function of one argument, perhaps raised to a power or inverted: `\sin^2 x`, `\tan^{-1} x`.
+    /// A function of one argument, perhaps raised to a power or inverted: `\sin^2 x`, `\tan^{-1}
+    /// x`.
     fn applied(&mut self, function: Function) -> Result<Expression, Unreadable> {
         let power = self.function_power()?;
         let operand = self.operand()?;
@@ -191,7 +192,8 @@ impl<'a> Parser<'_, 'a, '_> {
         if self.take(Kind::Mark('^')) { self.exponent().map(Some) } else { Ok(None) }
     }
 
-    /// The argument of a function: a group, or factors up to the next operator, bracket or function.
+    /// The argument of a function: a group, or factors up to the next operator, bracket or
+    /// function.
     fn operand(&mut self) -> Result<Expression, Unreadable> {
         self.place_deeper(|parser| {
             if matches!(parser.peek(), Some(Kind::Mark('(' | '[' | '{'))) {
@@ -247,7 +249,8 @@ impl<'a> Parser<'_, 'a, '_> {
         }
     }
 
-    /// A sum, product, integral or limit, which is not evaluated: a function of its bounds and its body.
+    /// A sum, product, integral or limit, which is not evaluated: a function of its bounds and its
+    /// body.
     fn big(&mut self, name: &str) -> Result<Expression, Unreadable> {
         let mut name = name.to_owned();
         let mut arguments = Vec::new();

@@ -1,5 +1,6 @@
-//! Sums of matrices and their products with numbers. Nothing is evaluated: each entry becomes a formula of the operands'
-//! entries. A factor is copied for each entry; the copies of one parse are counted. Products of matrices are not read.
+//! Sums of matrices and their products with numbers. Nothing is evaluated: each entry becomes a
+//! formula of the operands' entries. A factor is copied for each entry; the copies of one parse are
+//! counted. Products of matrices are not read.
 
 use num_rational::BigRational;
 

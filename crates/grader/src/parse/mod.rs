@@ -28,8 +28,8 @@ const VECTORS: [&str; 6] = ["\\vec", "\\overrightarrow", "\\mathbf", "\\boldsymb
 /// Deepest nesting of an answer.
 const MAX_DEPTH: usize = 60;
 
-/// Most symbols that one parse reads for the choices of signs that ± leave. Sets have ± of their own, which are read again for
-/// each choice outside them.
+/// Most symbols that one parse reads for the choices of signs that ± leave. Sets have ± of their
+/// own, which are read again for each choice outside them.
 const MAX_SIGNED: usize = 100_000;
 
 /// Why a text is no mathematics.

@@ -1,4 +1,5 @@
-//! Numbers as they are written: decimals, repeating decimals, other bases, mixed numbers, powers of ten.
+//! Numbers as they are written: decimals, repeating decimals, other bases, mixed numbers, powers of
+//! ten.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -50,7 +51,8 @@ impl<'a> Parser<'_, 'a, '_> {
         first.parse::<u8>().ok().map(Expression::integer)
     }
 
-    /// The value of a decimal that goes on: of 0.1666... its last digits are repeated, 3.14159... is a rounding.
+    /// The value of a decimal that goes on: of 0.1666... its last digits are repeated, 3.14159...
+    /// is a rounding.
     fn continued(&mut self, written: &str) -> Option<Expression> {
         let (integer, decimals) = written.split_once('.')?;
         let is_number = [integer, decimals].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
@@ -176,7 +178,8 @@ pub(super) fn named_call(name: Box<str>, arguments: Vec<Expression>) -> Expressi
 }
 
 impl Context {
-    /// A number with its base that stands alone: `101_2`, `(101)_2`, "101 in base 2", `101 \text{ (base two)}`.
+    /// A number with its base that stands alone: `101_2`, `(101)_2`, "101 in base 2", `101 \text{
+    /// (base two)}`.
     pub(super) fn based(&self, tokens: &[Token<'_>]) -> Option<Quantity> {
         let (digits, base) = match tokens {
             [Token { kind: Kind::Mark('('), .. }, ..] => {
@@ -268,7 +271,8 @@ fn repeated(integer: &str, decimals: &str, period: &str) -> Expression {
     Expression::Number(BigRational::new(whole - head, denominator))
 }
 
-/// How many digits repeat at the end of decimals: the fewest that are there twice, or at least are a half of all.
+/// How many digits repeat at the end of decimals: the fewest that are there twice, or at least are
+/// a half of all.
 fn period(decimals: &[u8]) -> Option<usize> {
     const MAX_PERIOD: usize = 30;
     (1..=MAX_PERIOD.min(decimals.len() / 2)).find(|&period| {

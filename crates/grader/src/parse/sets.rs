@@ -1,4 +1,5 @@
-//! The sets of real numbers that have a symbol: `\mathbb{R}`, `\mathbb{R}^+`, `\mathbb{R}_{\ge 0}`, `\mathbb{R}^*`.
+//! The sets of real numbers that have a symbol: `\mathbb{R}`, `\mathbb{R}^+`, `\mathbb{R}_{\ge 0}`,
+//! `\mathbb{R}^*`.
 
 use super::super::answer::{Answer, Brackets};
 use super::super::expression::{Constant, Expression};

@@ -15,7 +15,8 @@ fn step(kind: Kind<'_>) -> isize {
     }
 }
 
-/// The place of the bracket that closes the one at `open`. An interval's brackets need not be a pair.
+/// The place of the bracket that closes the one at `open`. An interval's brackets need not be a
+/// pair.
 pub fn closing(tokens: &[Token<'_>], open: usize) -> Option<usize> {
     let mut depth = 0;
     for (place, token) in tokens.iter().enumerate().skip(open) {

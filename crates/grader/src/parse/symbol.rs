@@ -63,8 +63,8 @@ impl Parser<'_, '_, '_> {
         Ok(Expression::Symbol(name.into()))
     }
 
-    /// How many capital letters without space between come next, if they name something: ABCD is no product. A letter with a
-    /// number, an exponent or an argument is a factor.
+    /// How many capital letters without space between come next, if they name something: ABCD is no
+    /// product. A letter with a number, an exponent or an argument is a factor.
     fn joined_capitals(&self) -> Option<usize> {
         const FEWEST: usize = 3;
         let is_capital =
@@ -89,8 +89,9 @@ impl Parser<'_, '_, '_> {
         .then_some(joined + 1)
     }
 
-    /// Whether a name before an open bracket is that of a function rather than a factor. f, g and h are functions; other
-    /// letters are if the bracket holds no more than names and numbers: x(t), but n(n+1).
+    /// Whether a name before an open bracket is that of a function rather than a factor. f, g and h
+    /// are functions; other letters are if the bracket holds no more than names and numbers: x(t),
+    /// but n(n+1).
     fn is_function(&self, name: &str, open: usize) -> bool {
         let Some(Token { kind: Kind::Mark('('), spaced: false }) = self.tokens.get(open) else {
             return false;

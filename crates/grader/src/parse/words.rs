@@ -32,8 +32,8 @@ pub fn without_condition<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     clauses.first().map_or(tokens, |&place| &tokens[..place])
 }
 
-/// The place of a colon, an equals sign or a verb that has nothing but words before it, as in "Minimum: 3" and
-/// `\text{The minimum is } 3`.
+/// The place of a colon, an equals sign or a verb that has nothing but words before it, as in
+/// "Minimum: 3" and `\text{The minimum is } 3`.
 pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
     let word = |place: usize| match tokens.get(place).map(|token| token.kind) {
         Some(Kind::Word(word) | Kind::Upright(word)) => Some(word),
@@ -56,8 +56,8 @@ pub fn label_end(tokens: &[Token<'_>]) -> Option<usize> {
     (end > 0 && end + 1 < tokens.len()).then_some(end)
 }
 
-/// Whether the words of a label name something that is only computed with the answer: "twice the answer", "the number
-/// minus one".
+/// Whether the words of a label name something that is only computed with the answer: "twice the
+/// answer", "the number minus one".
 fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
     let is_operation = words.iter().any(|word| has(LABEL_COMPUTES, word.as_str()));
@@ -66,7 +66,8 @@ fn computes<'w>(words: impl Iterator<Item = &'w str>) -> bool {
     is_operation || answer.is_some_and(|answer| words[..answer].iter().any(|word| word == OF))
 }
 
-/// Whether tokens that are no formula may be what has a value: `P(A \mid B)`, `P(\text{red})`, but no prose.
+/// Whether tokens that are no formula may be what has a value: `P(A \mid B)`, `P(\text{red})`, but
+/// no prose.
 pub fn is_name(tokens: &[Token<'_>]) -> bool {
     let is_prose = |token: &Token<'_>| match token.kind {
         Kind::Word(_) => true,
@@ -76,8 +77,8 @@ pub fn is_name(tokens: &[Token<'_>]) -> bool {
     !tokens.is_empty() && !tokens.iter().any(is_prose)
 }
 
-/// A sequence without upright words before it that say what it is, of those that say no more: `\text{the point } (3, 4)`,
-/// but not `\text{outside } (3, 4)`.
+/// A sequence without upright words before it that say what it is, of those that say no more:
+/// `\text{the point } (3, 4)`, but not `\text{outside } (3, 4)`.
 pub fn without_noun<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_noun = |token: &&Token<'_>| match token.kind {
         Kind::Upright(word) => has(SEQUENCE_NAMES, word.to_ascii_lowercase().as_str()),
@@ -126,7 +127,8 @@ pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool
     if scale && start > 0 && !of_function { (&tokens[..start], true) } else { (tokens, false) }
 }
 
-/// Tokens without a remark in brackets at their end that changes nothing: "5 (as required)", "5 (cm)", "5 (five)".
+/// Tokens without a remark in brackets at their end that changes nothing: "5 (as required)", "5
+/// (cm)", "5 (five)".
 pub fn without_remark<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let Some((value, remark)) = remark(tokens) else { return tokens };
     let changes_nothing = match value {
@@ -183,7 +185,8 @@ fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> 
     }
 }
 
-/// Tokens without a quotient of words at their end, which is a unit: `\frac{\text{miles}}{\text{hour}}`.
+/// Tokens without a quotient of words at their end, which is a unit:
+/// `\frac{\text{miles}}{\text{hour}}`.
 pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_word = |token: &&Token<'_>| matches!(token.kind, Kind::Upright(_) | Kind::Word(_));
     let is_part = |token: &&Token<'_>| {
@@ -215,7 +218,8 @@ pub fn is_radian(tokens: &[Token<'_>]) -> bool {
 pub fn is_unit(tokens: &[Token<'_>]) -> bool {
     let kind = |place: usize| tokens.get(place).map(|token| token.kind);
     let allowed = |place: usize| match tokens[place].kind {
-        // "5 is wrong" is no amount of anything, nor are "5 at least", "5 million" and "5 times as many".
+        // "5 is wrong" is no amount of anything, nor are "5 at least", "5 million" and "5 times as
+        // many".
         Kind::Word(word) | Kind::Upright(word) => {
             let (written, word) = (word, word.to_ascii_lowercase());
             let next = match kind(place + 1) {

@@ -1,5 +1,5 @@
-//! Texts that are answers by themselves. They are looked up as `reading.rs` makes them: without spaces, articles and
-//! punctuation.
+//! Texts that are answers by themselves. They are looked up as `reading.rs` makes them: without
+//! spaces, articles and punctuation.
 
 use super::has;
 /// The empty set.

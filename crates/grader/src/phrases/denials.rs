@@ -1,6 +1,7 @@
 //! What says that something is not so.
 
-/// Words by which a label, a choice or a unit is denied: `\text{The answer is not } 5`, "C is wrong", "5 is wrong".
+/// Words by which a label, a choice or a unit is denied: `\text{The answer is not } 5`, "C is
+/// wrong", "5 is wrong".
 const NEGATIONS: &[&str] = &["not", "wrong", "incorrect", "false", "cannot", "never"];
 
 /// How negations end that are made of verbs.
@@ -22,8 +23,8 @@ pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
 pub const BEFORE_DENIED: &str = "\
     be equal to the choice simply just is are answer answers that final textbf boxed";
 
-/// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and what is denied: "one might
-/// think that it is 5".
+/// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and
+/// what is denied: "one might think that it is 5".
 pub const OPINIONS: &[&str] =
     &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean", "answer"];
 
@@ -36,7 +37,8 @@ pub const SUPPOSES: &[&str] = &["suppose", "supposing", "assume", "assuming", "i
 /// Words of a clause by which what "would be" is not: "had we counted zero, it would be 5".
 pub const UNREAL: &[&str] = &["if", "had", "were", "without", "otherwise"];
 
-/// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe 5".
+/// Words right before a number that make another of it, or doubt it: "twice 5", "almost 5", "maybe
+/// 5".
 pub const ALTERS: &str = "\
     root square cube reciprocal factorial logarithm log digits factor factors divisor divisors \
     multiple multiples inverse opposite conjugate near exceeds twice thrice double triple half \
@@ -62,14 +64,16 @@ pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true"
 /// What introduces the claim that is denied.
 pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "that"];
 
-/// Words that, beside negations, leave nothing of what a sentence says of its subject: "No function is odd."
+/// Words that, beside negations, leave nothing of what a sentence says of its subject: "No function
+/// is odd."
 pub const DENYING_WORDS: &str = "\
     no none neither nor nothing nobody nowhere hardly scarcely few unless if";
 
 /// All that is said of a choice that is none: "C: no". In these cases.
 pub const NO: &[&str] = &["no", "No", "NO"];
 
-/// Words after the letter of a choice that begin a sentence about it, which may deny it: "C is not right".
+/// Words after the letter of a choice that begin a sentence about it, which may deny it: "C is not
+/// right".
 pub const CHOICE_PREDICATES: &[&str] =
     &["is", "was", "can", "cannot", "could", "must", "seems", "looks", "which", "but", "would"];
 

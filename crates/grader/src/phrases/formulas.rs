@@ -57,7 +57,8 @@ const SHORT_WORDS: &[&str] = &[
     "was", "way", "who", "yes", "you",
 ];
 
-/// Whether a word of two or three letters, in any case, is one of ordinary text, not a product of variables.
+/// Whether a word of two or three letters, in any case, is one of ordinary text, not a product of
+/// variables.
 pub fn is_short_word(word: &str) -> bool {
     // Capitals alone name points.
     word.contains(|c: char| c.is_ascii_lowercase())

@@ -6,7 +6,8 @@ pub const EITHER: &str = "either";
 /// How a range begins that has two ends.
 pub const BETWEEN: &str = "between";
 
-/// Words that take back the value before them by offering another: "4, maybe 5". After "or" they do so even without a value.
+/// Words that take back the value before them by offering another: "4, maybe 5". After "or" they do
+/// so even without a value.
 pub const DOUBTS: &[&str] = &["perhaps", "maybe", "possibly"];
 
 /// Words that may stand between "or" or a doubt and the other value: "4, or it could even be 5".
@@ -49,8 +50,8 @@ pub const TIMES: &str = "times ";
 /// Words that add another value to the one before them.
 pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternatively"];
 
-/// Words before or in a statement by which it gives one more answer than the one before it: "or the answer is 5", "the answer is
-/// also 5".
+/// Words before or in a statement by which it gives one more answer than the one before it: "or the
+/// answer is 5", "the answer is also 5".
 pub const ANOTHER: &[&str] =
     &["or", "else", "also", "alternative", "alternatively", "another", "perhaps", "maybe", "possibly"];
 

@@ -1,5 +1,6 @@
-//! English that decides something: tables of words, each with what it decides. Where they are looked up says what is done
-//! about them. Words are in lower case, and so is what is looked up, unless a table says otherwise.
+//! English that decides something: tables of words, each with what it decides. Where they are
+//! looked up says what is done about them. Words are in lower case, and so is what is looked up,
+//! unless a table says otherwise.
 
 pub mod answers;
 pub mod denials;

@@ -77,7 +77,8 @@ pub fn number(text: &str) -> Option<u8> {
     (0..).zip(ONES.iter().chain(&["twenty"])).find_map(|(value, word)| (*word == text).then_some(value))
 }
 
-/// Whether a word is a number, or makes another number of the one before it: million, thirds, squared.
+/// Whether a word is a number, or makes another number of the one before it: million, thirds,
+/// squared.
 pub fn changes_number(word: &str) -> bool {
     let is_mega = word == MEGA;
     let word = word.to_ascii_lowercase();
@@ -94,7 +95,8 @@ pub fn changes_number(word: &str) -> bool {
         || part(word).is_some()
 }
 
-/// The number that a text in lower case begins with in words, and what follows it; `None` where it is in digits alone.
+/// The number that a text in lower case begins with in words, and what follows it; `None` where it
+/// is in digits alone.
 pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
     if text.len() > MAX_TEXT || text.contains(['(', '\\', '=', '^', '_', ';', ':', '+', '/']) {
         return None;
@@ -120,8 +122,8 @@ pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
     (used.len() > 1 || literal(used[0]).is_none()).then(|| (value, rest.to_vec()))
 }
 
-/// How many of which parts a number without sign is, if of parts, and what follows it: "two and a half", "three quarters".
-/// 84 fourths are not worked out, and no number is mixed with 640 tenths.
+/// How many of which parts a number without sign is, if of parts, and what follows it: "two and a
+/// half", "three quarters". 84 fourths are not worked out, and no number is mixed with 640 tenths.
 fn magnitude<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, Option<BigInt>, &'w [&'t str])> {
     if let ["a" | "an", word, rest @ ..] = words {
         return Some((BigRational::one(), Some(part(word)?), rest));

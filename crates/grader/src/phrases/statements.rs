@@ -35,7 +35,8 @@ pub const ENDS_LIST: &str = "\
     no not so then thus therefore hence but is are gives get which wait answer because since we \
     instead rather boxed";
 
-/// Between a subject and what a sentence of words says of it: odd, of "The function is odd." In this order.
+/// Between a subject and what a sentence of words says of it: odd, of "The function is odd." In
+/// this order.
 pub const SUBJECT_VERBS: &[&str] = &[" is ", " are "];
 
 /// At the start of words they make no difference.
@@ -52,7 +53,8 @@ pub const LABEL_COMPUTES: &str = "\
     minus plus twice thrice double triple half more less fewer increased decreased reduced \
     multiplied divided squared cubed doubled tripled halved";
 
-/// What an answer is called in a label; with [`OF`] before it something else is named: "the root of the answer".
+/// What an answer is called in a label; with [`OF`] before it something else is named: "the root of
+/// the answer".
 pub const RESULTS: &[&str] = &["answer", "result", "solution"];
 
 /// See [`RESULTS`].
@@ -77,6 +79,7 @@ pub const CLAUSE_WORDS: &[&str] = &["for", "where", "with", "when", "if"];
 /// Before such a word: the answer holds for nothing else.
 pub const ONLY: &str = "only";
 
-/// Words of such a clause that add nothing to the kind of number that it names: "k is any positive integer".
+/// Words of such a clause that add nothing to the kind of number that it names: "k is any positive
+/// integer".
 pub const KIND_FILLERS: &[&str] =
     &["is", "are", "a", "an", "any", "all", "each", "every", "some", "be", "being", "in", "the", "arbitrary"];

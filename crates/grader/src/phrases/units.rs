@@ -14,7 +14,8 @@ const SHORT_UNITS: &[&str] = &[
 const UNIT_LETTERS: &[&str] =
     &["m", "g", "s", "h", "L", "l", "N", "J", "W", "V", "A", "K", "C", "F", "T", "Omega"];
 
-/// Whether a word of two or three letters right after a number is a unit, not a product of variables.
+/// Whether a word of two or three letters right after a number is a unit, not a product of
+/// variables.
 pub fn is_short_unit(word: &str) -> bool {
     SHORT_UNITS.binary_search(&word).is_ok()
 }
@@ -24,8 +25,8 @@ pub fn is_unit_letter(symbol: &str) -> bool {
     UNIT_LETTERS.contains(&symbol)
 }
 
-/// Words that are in no unit, since they join clauses, compare, doubt or deny: "5 if x > 0", "5 at least", "5 maybe". Nouns are
-/// without number, but these are few.
+/// Words that are in no unit, since they join clauses, compare, doubt or deny: "5 if x > 0", "5 at
+/// least", "5 maybe". Nouns are without number, but these are few.
 const NO_UNITS: &str = "\
     above actually although apart assuming be been before below besides but can cannot choose \
     conditional could depending doubtful either else except excluding given guess guessed \

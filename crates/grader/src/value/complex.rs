@@ -1,5 +1,5 @@
-//! Complex numbers of 256 bits and their elementary functions. Powers, logarithms and inverse functions are the
-//! principal ones.
+//! Complex numbers of 256 bits and their elementary functions. Powers, logarithms and inverse
+//! functions are the principal ones.
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;

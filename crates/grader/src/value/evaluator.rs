@@ -12,7 +12,8 @@ use super::real::Real;
 use crate::expression::{Constant, Expression, Function};
 use crate::fuel::{Fuel, OutOfFuel};
 
-/// Points at which expressions are evaluated: the range of the variables' magnitudes, in 1024ths, and their signs.
+/// Points at which expressions are evaluated: the range of the variables' magnitudes, in 1024ths,
+/// and their signs.
 pub const POINTS: [(u64, u64, Signs); 13] = [
     (1, 1024, Signs::Positive),
     (1024, 4096, Signs::Positive),
@@ -58,12 +59,14 @@ pub enum Signs {
 pub struct Value {
     /// The number.
     pub number: Complex,
-    /// Binary exponent of the largest number on the way to it. After cancellation it is larger than the number's.
+    /// Binary exponent of the largest number on the way to it. After cancellation it is larger than
+    /// the number's.
     pub scale: i64,
 }
 
 impl Value {
-    /// The number, of which so many leading bits were cancelled; of zero the scale says how large it was before.
+    /// The number, of which so many leading bits were cancelled; of zero the scale says how large
+    /// it was before.
     fn cancelled(number: Complex, bits: i64, scale: i64) -> Self {
         let is_zero = number.re.is_zero() && number.im.is_zero();
         Self { number, scale: if is_zero { scale } else { number.exponent().saturating_add(bits) } }
@@ -86,7 +89,8 @@ pub struct Evaluator<'a> {
     point: usize,
     /// Names of the variables that are positive integers.
     whole: &'a BTreeSet<&'a str>,
-    /// Whether a root or logarithm of a varying number was taken that is not positive: it has several values.
+    /// Whether a root or logarithm of a varying number was taken that is not positive: it has
+    /// several values.
     pub branched: bool,
     depth: u32,
 }

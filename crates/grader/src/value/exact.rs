@@ -25,7 +25,8 @@ pub fn bits(value: &BigRational) -> u64 {
     value.numer().bits().max(value.denom().bits())
 }
 
-/// The rational number that an expression is. `None` if a part of it is not rational, has no value or is too large.
+/// The rational number that an expression is. `None` if a part of it is not rational, has no value
+/// or is too large.
 ///
 /// # Errors
 /// [`OutOfFuel`].

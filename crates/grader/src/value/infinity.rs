@@ -1,5 +1,6 @@
-//! Infinite values: plus and minus infinity, alone, with a real number added, or times one that is not zero. Anything
-//! else that is made of infinity is undefined: infinity - infinity, 0 times infinity, powers and functions of it.
+//! Infinite values: plus and minus infinity, alone, with a real number added, or times one that is
+//! not zero. Anything else that is made of infinity is undefined: infinity - infinity, 0 times
+//! infinity, powers and functions of it.
 
 use std::cmp::Ordering;
 
@@ -7,8 +8,8 @@ use super::{probe, sign};
 use crate::expression::{Constant, Expression};
 use crate::fuel::{Fuel, OutOfFuel};
 
-/// `Less` for minus infinity, `Greater` for infinity, `Equal` for an expression without infinity; `None` if it is
-/// undefined.
+/// `Less` for minus infinity, `Greater` for infinity, `Equal` for an expression without infinity;
+/// `None` if it is undefined.
 ///
 /// # Errors
 /// [`OutOfFuel`].

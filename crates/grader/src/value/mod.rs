@@ -1,14 +1,16 @@
 //! The value of expressions: whether two are equal, and which of two is greater.
 //!
-//! Expressions of rational numbers have exact values (`exact.rs`). Everything else is evaluated in 256 bits with an error
-//! bound (`evaluator.rs`, `complex.rs`, `real.rs`): constants once, formulas with variables at fixed pseudo-random points.
-//! Two formulas are different if they clearly differ at one point, and equal if thirty digits agree at all points. That
-//! is evidence, not proof. A term that is lost in the rounding of a larger one decides nothing, so that
-//! 10^100 + sin(1) is not 10^100 + sin(2).
+//! Expressions of rational numbers have exact values (`exact.rs`). Everything else is evaluated in
+//! 256 bits with an error bound (`evaluator.rs`, `complex.rs`, `real.rs`): constants once, formulas
+//! with variables at fixed pseudo-random points. Two formulas are different if they clearly differ
+//! at one point, and equal if thirty digits agree at all points. That is evidence, not proof. A
+//! term that is lost in the rounding of a larger one decides nothing, so that 10^100 + sin(1) is
+//! not 10^100 + sin(2).
 //!
-//! Variables are real; in factorials and in exponents of negative numbers, as in (-1)^n, they are positive integers.
-//! Where a root or a logarithm is taken of a negative number, expressions count as equal if they agree everywhere else:
-//! sqrt(x^2) differs from x, since nothing negative is under the root, but ln(x^2) equals 2 ln(x).
+//! Variables are real; in factorials and in exponents of negative numbers, as in (-1)^n, they are
+//! positive integers. Where a root or a logarithm is taken of a negative number, expressions count
+//! as equal if they agree everywhere else: sqrt(x^2) differs from x, since nothing negative is
+//! under the root, but ln(x^2) equals 2 ln(x).
 
 mod complex;
 mod evaluator;
@@ -31,7 +33,8 @@ use self::infinity::extent;
 use super::expression::Expression;
 use super::fuel::{Fuel, OutOfFuel};
 
-/// Fuel for one comparison, several times what the longest honest answers take, and used up in some tens of milliseconds.
+/// Fuel for one comparison, several times what the longest honest answers take, and used up in some
+/// tens of milliseconds.
 pub const DEFAULT_FUEL: u64 = 600_000;
 
 /// The sign of a factor by which expressions differ.
@@ -45,8 +48,9 @@ pub enum FactorSign {
     NotReal,
 }
 
-/// Whether two expressions have the same value for all values of their variables. Identical expressions have, even if
-/// they are undefined. Decimals count as everything within the tolerance of them.
+/// Whether two expressions have the same value for all values of their variables. Identical
+/// expressions have, even if they are undefined. Decimals count as everything within the tolerance
+/// of them.
 ///
 /// # Errors
 /// [`OutOfFuel`] when that takes too much work.
@@ -83,7 +87,8 @@ pub fn same_value(
     if exact_a.is_some() && exact_b.is_some() { Ok(false) } else { probe::are_equal(a, b, fuel) }
 }
 
-/// Which of two constant expressions is greater; `None` unless both are real numbers, or infinite, and it is clear.
+/// Which of two constant expressions is greater; `None` unless both are real numbers, or infinite,
+/// and it is clear.
 ///
 /// # Errors
 /// [`OutOfFuel`] when that takes too much work.
@@ -99,8 +104,9 @@ pub fn compare(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option
     if a.is_number() && b.is_number() { probe::order(a, b, fuel) } else { Ok(None) }
 }
 
-/// Whether a = c b for a constant c that is not zero, and its sign; so a = 0 and b = 0 are the same equation, and a > 0
-/// and b > 0 the same inequality if c is positive. `None` if there is no such constant, or none is found.
+/// Whether a = c b for a constant c that is not zero, and its sign; so a = 0 and b = 0 are the same
+/// equation, and a > 0 and b > 0 the same inequality if c is positive. `None` if there is no such
+/// constant, or none is found.
 ///
 /// # Errors
 /// [`OutOfFuel`] when that takes too much work.
@@ -133,8 +139,8 @@ fn sign(expression: &Expression, fuel: &mut Fuel) -> Result<Option<Ordering>, Ou
     }
 }
 
-/// Whether expression `a` is a decimal that is a correct rounding of `b`, which is a decimal with more digits, or a
-/// formula whose value is not easily written exactly.
+/// Whether expression `a` is a decimal that is a correct rounding of `b`, which is a decimal with
+/// more digits, or a formula whose value is not easily written exactly.
 fn is_rounding(
     a: &Expression,
     (b, exact_b): (&Expression, Option<&BigRational>),
@@ -158,8 +164,8 @@ fn is_rounding(
     Ok(value.is_some_and(|value| !is_exact(&value) && tolerance.rounds(&decimal, &value)))
 }
 
-/// Whether two values agree when rounded, wherever both expressions have one. A varying number is no rounding of a
-/// constant, however little it varies.
+/// Whether two values agree when rounded, wherever both expressions have one. A varying number is
+/// no rounding of a constant, however little it varies.
 fn agree(
     (a, exact_a): (&Expression, Option<&BigRational>),
     (b, exact_b): (&Expression, Option<&BigRational>),

@@ -21,7 +21,8 @@ const FEWEST_DEFINED: u32 = 7;
 /// How many times more points a step function takes: two that differ may agree nearly everywhere.
 const STEP_ROUNDS: u32 = 10;
 
-/// Bits that must be right beyond the leading one before a difference without any is taken for zero.
+/// Bits that must be right beyond the leading one before a difference without any is taken for
+/// zero.
 const CONVINCING_BITS: i64 = 96;
 
 /// What is known of a difference.
@@ -35,7 +36,8 @@ enum Finding {
     Unclear,
 }
 
-/// The variables that stand for integers: those in factorials and the like, and in exponents of negative numbers.
+/// The variables that stand for integers: those in factorials and the like, and in exponents of
+/// negative numbers.
 fn integer_variables<'e>(
     expressions: &[&'e Expression],
     fuel: &mut Fuel,
@@ -85,8 +87,8 @@ pub fn order(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<O
     })
 }
 
-/// Whether two values at one point are equal. Expressions with long numbers can come close to each other by construction:
-/// their difference must be that much nearer to zero.
+/// Whether two values at one point are equal. Expressions with long numbers can come close to each
+/// other by construction: their difference must be that much nearer to zero.
 fn finding(a: Value, b: Value, longest_number: u64) -> Finding {
     let difference = a.number - b.number;
     if difference.is_clearly_nonzero() {
@@ -112,8 +114,8 @@ fn longest_number(expression: &Expression) -> u64 {
     }
 }
 
-/// Whether two expressions are equal wherever both have a value. Points where a root or logarithm is taken of what is not
-/// positive count only if there are no others.
+/// Whether two expressions are equal wherever both have a value. Points where a root or logarithm
+/// is taken of what is not positive count only if there are no others.
 pub fn are_equal(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
     if a.is_number() && b.is_number() {
         return Ok(difference(a, b, fuel)?.1 == Finding::Zero);
@@ -187,7 +189,8 @@ pub fn pairs(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Vec<(Com
     Ok(pairs)
 }
 
-/// The c of a = c b that is the same at all points, of which at least two must be defined unless both are constants.
+/// The c of a = c b that is the same at all points, of which at least two must be defined unless
+/// both are constants.
 pub fn ratio(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<Complex>, OutOfFuel> {
     let needed = if a.is_number() && b.is_number() { 1 } else { 2 };
     let mut first: Option<Complex> = None;

@@ -12,11 +12,12 @@ const BITS: i64 = 256;
 /// The error bound of a number without error, and the exponent of zero.
 const NONE: i64 = i64::MIN / 4;
 
-/// Doublings of the error bound that allow for the number of operations: the bounds of two operands are not added, the
-/// larger is taken, so after n operations the error may be n times the bound.
+/// Doublings of the error bound that allow for the number of operations: the bounds of two operands
+/// are not added, the larger is taken, so after n operations the error may be n times the bound.
 const SLACK: i64 = 32;
 
-/// A floating-point number: sign * mantissa / 2^256 * 2^exponent, where the mantissa's first bit is set, or zero.
+/// A floating-point number: sign * mantissa / 2^256 * 2^exponent, where the mantissa's first bit is
+/// set, or zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
     negative: bool,
@@ -122,7 +123,8 @@ impl Real {
         self.is_zero() && self.noise == NONE
     }
 
-    /// Which sign the number has for certain: none if the error covers it, unless it is zero exactly.
+    /// Which sign the number has for certain: none if the error covers it, unless it is zero
+    /// exactly.
     pub fn sign(self) -> Option<Ordering> {
         if self.is_exact_zero() {
             Some(Ordering::Equal)

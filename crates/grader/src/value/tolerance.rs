@@ -1,8 +1,9 @@
 //! When a number written with a decimal point stands for another number.
 //!
-//! Two numbers without a decimal point in either are compared exactly, always. With one, they are the same if they are
-//! equal, if they agree when rounded, or if one is a correct rounding of the other. What is easily
-//! written exactly is not rounded: 1.23e4 is no rounding of 12345, nor 1.00 of 999/1000.
+//! Two numbers without a decimal point in either are compared exactly, always. With one, they are
+//! the same if they are equal, if they agree when rounded, or if one is a correct rounding of the
+//! other. What is easily written exactly is not rounded: 1.23e4 is no rounding of 12345, nor 1.00
+//! of 999/1000.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -15,11 +16,11 @@ use crate::expression::{Decimal, Expression};
 /// How far decimals may be from what they stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tolerance {
-    /// Numbers agree when they are the same after rounding to so many decimals; numbers below 1, to so many significant
-    /// digits. Values above 1000 are taken as 1000.
+    /// Numbers agree when they are the same after rounding to so many decimals; numbers below 1, to
+    /// so many significant digits. Values above 1000 are taken as 1000.
     pub decimals: u32,
-    /// A decimal that is not written with at least so many significant digits is no rounding of another number: 0.333
-    /// is one of 1/3, 0.3 is not.
+    /// A decimal that is not written with at least so many significant digits is no rounding of
+    /// another number: 0.333 is one of 1/3, 0.3 is not.
     pub significant_digits: u32,
 }
 
@@ -49,7 +50,8 @@ impl Tolerance {
         self.agree_at(&a_re, &b_re, unit) && self.agree_at(&a_im, &b_im, unit)
     }
 
-    /// The power of ten to which numbers of this size are rounded, as if they were below 10^`largest_size`.
+    /// The power of ten to which numbers of this size are rounded, as if they were below
+    /// 10^`largest_size`.
     fn unit(self, values: &[&BigRational], largest_size: i64) -> i64 {
         let largest = values.iter().filter(|value| !value.is_zero()).map(|value| magnitude(value)).max();
         largest.unwrap_or(0).min(largest_size) - i64::from(self.decimals.min(1000))
@@ -61,8 +63,8 @@ impl Tolerance {
         a.round() == b.round() || (a - b).abs() * BigRational::from_integer(2.into()) <= BigRational::one()
     }
 
-    /// Whether a number is easily written exactly: an integer of few digits, or one with no more decimals than numbers must
-    /// agree to.
+    /// Whether a number is easily written exactly: an integer of few digits, or one with no more
+    /// decimals than numbers must agree to.
     pub fn states(self, value: &BigRational) -> bool {
         const MAX_BITS: u64 = 64;
         let decimals = self.decimals.min(1000);
@@ -128,7 +130,8 @@ pub fn has_decimal(expression: &Expression) -> bool {
     }
 }
 
-/// The decimal that an expression is, with its sign and powers of ten multiplied in: -2.5, 33.3/100.
+/// The decimal that an expression is, with its sign and powers of ten multiplied in: -2.5,
+/// 33.3/100.
 pub fn literal(expression: &Expression) -> Option<Decimal> {
     let factors = match expression {
         Expression::Decimal(decimal) => return Some(decimal.clone()),

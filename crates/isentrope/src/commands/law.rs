@@ -26,7 +26,8 @@ use std::path::PathBuf;
   isentrope law history.csv --entropy actor/entropy --accuracy val/acc
   isentrope law runs/grpo --json | jq '.runs[].law.ceiling'")]
 pub struct Law {
-    /// Run directories, directories of several, logs of TRL and verl, or tables with a column of steps
+    /// Run directories, directories of several, logs of TRL and verl, or tables with a column of
+    /// steps
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
     /// The metric, or the column of a table, that is entropy, in nats
@@ -35,8 +36,8 @@ pub struct Law {
     /// The metric, or the column of a table, that is accuracy, such as eval/test/pass@8
     #[arg(long, value_name = "KEY")]
     accuracy: Option<String>,
-    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands for what was sampled for
-    /// training [default: every set, without parts]
+    /// Only this evaluation set of each RUN, or this part of one, such as test/sum; rollout stands
+    /// for what was sampled for training [default: every set, without parts]
     #[arg(long, value_name = "NAME")]
     set: Option<String>,
     /// Share of a run's points that its rest is predicted from, at least three points

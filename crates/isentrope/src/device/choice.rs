@@ -12,7 +12,8 @@ const VARIABLE: &str = "ISENTROPE_DEVICE";
 /// The flag of every command that computes.
 #[derive(Args)]
 pub struct DeviceFlag {
-    /// Computes there: auto (a GPU where one can be used, else the CPU), cpu, cuda, or one of several GPUs as cuda:1
+    /// Computes there: auto (a GPU where one can be used, else the CPU), cpu, cuda, or one of
+    /// several GPUs as cuda:1
     /// [default: ISENTROPE_DEVICE, else the recipe's device.kind, else auto]. The bits of f32 do not depend on it
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<Wanted>,

@@ -1,11 +1,13 @@
-//! A device that fails, as an error. Operations have no way to return one: they panic with a sentence.
+//! A device that fails, as an error. Operations have no way to return one: they panic with a
+//! sentence.
 
 use anyhow::Result;
 use isentrope_cuda::Failure;
 use isentrope_model::{Panicked, contain};
 use std::fmt;
 
-/// What was computed on a GPU has ended with a sentence of its own: there is too little memory, or the GPU has failed.
+/// What was computed on a GPU has ended with a sentence of its own: there is too little memory, or
+/// the GPU has failed.
 #[derive(Debug)]
 pub struct Failed {
     said: String,
@@ -18,7 +20,8 @@ impl Failed {
         self.lacks_memory
     }
 
-    /// What is said of a panic: a device's own sentence is enough, anything else is a mistake of this program.
+    /// What is said of a panic: a device's own sentence is enough, anything else is a mistake of
+    /// this program.
     fn new(Panicked { text, place }: Panicked) -> Self {
         match Failure::of_panic(&text) {
             Some(failure) => Self { said: text, lacks_memory: failure.lacks_memory() },
@@ -39,7 +42,8 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// Calls; a panic becomes an error. What the call has worked with is gone then, and so may be the GPU.
+/// Calls; a panic becomes an error. What the call has worked with is gone then, and so may be the
+/// GPU.
 pub fn contained<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
     contain(call, |panicked| Failed::new(panicked).into())
 }

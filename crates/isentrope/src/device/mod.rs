@@ -71,11 +71,12 @@ fn host(threads: Option<usize>) -> Result<(Isa, usize)> {
     Ok((isa, thread_count(threads).map_err(|e| anyhow!("{flag}{e}"))?))
 }
 
-/// Opens a device. `dtype` is a type of numbers with the name of what sets it, `device.dtype` or `--dtype`.
+/// Opens a device. `dtype` is a type of numbers with the name of what sets it, `device.dtype` or
+/// `--dtype`.
 ///
 /// # Errors
-/// When the device cannot be used, fails its self-test, or does not compute with such numbers; when the host's threads or
-/// instruction set are none, whatever the device.
+/// When the device cannot be used, fails its self-test, or does not compute with such numbers; when
+/// the host's threads or instruction set are none, whatever the device.
 pub fn open(
     wanted: Wanted,
     (setting, dtype): (&str, NumberType),
@@ -107,7 +108,8 @@ pub fn open(
             // What is drawn on the host has the bits of every instruction set.
             let backend = Arc::new(Cuda::new(Arc::new(device), kept));
             let tested = contained(|| self_test(&backend).map_err(anyhow::Error::msg));
-            // What lacks the memory for a test of some megabytes is told of what it has been opened for.
+            // What lacks the memory for a test of some megabytes is told of what it has been opened
+            // for.
             let lacks =
                 |wrong: &anyhow::Error| wrong.downcast_ref::<Failed>().is_some_and(Failed::lacks_memory);
             if let Some(wrong) = tested.err().filter(|wrong| !lacks(wrong)) {
@@ -142,8 +144,9 @@ pub fn open(
     }
 }
 
-/// Opens all devices that are as good as the one that is wanted, for processes that each take another: every GPU that can be
-/// used, where none of them is named. Of others it is said why they are left out.
+/// Opens all devices that are as good as the one that is wanted, for processes that each take
+/// another: every GPU that can be used, where none of them is named. Of others it is said why they
+/// are left out.
 ///
 /// # Errors
 /// As [`open`].
@@ -169,8 +172,8 @@ pub fn open_all(
     Ok(all)
 }
 
-/// The GPU that is wanted or that this rank's seat comes to, and its number. A process that is alone takes the first that can
-/// be used.
+/// The GPU that is wanted or that this rank's seat comes to, and its number. A process that is
+/// alone takes the first that can be used.
 fn open_gpu(wanted: &Wanted, seat: Seat) -> Result<(OpenGpu, usize), NoGpu> {
     let count = gpus().count()?;
     let index = match wanted.index {
@@ -244,19 +247,22 @@ impl Device {
         }
     }
 
-    /// Bytes that this process may take of what is free, or of so many if that is less: others may share the device.
+    /// Bytes that this process may take of what is free, or of so many if that is less: others may
+    /// share the device.
     pub fn available(&self, most: usize) -> usize {
         self.free_memory().min(most) / self.sharers
     }
 
-    /// Has nothing wait to be used again beyond so many bytes of a GPU's memory: others may share it.
+    /// Has nothing wait to be used again beyond so many bytes of a GPU's memory: others may share
+    /// it.
     pub fn keep_within(&self, most: usize) {
         if let Computes::Gpu { backend, .. } = &self.computes {
             backend.keep_within(most);
         }
     }
 
-    /// What does not fit, with the GPU that it does not fit on, and what would do where the CPU keeps the same numbers.
+    /// What does not fit, with the GPU that it does not fit on, and what would do where the CPU
+    /// keeps the same numbers.
     pub fn unfitting(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();
         let Computes::Gpu { backend, index, .. } = &self.computes else { return error };
@@ -275,8 +281,9 @@ impl Device {
         if self.is_gpu() { check_shapes(dir, config) } else { Ok(()) }
     }
 
-    /// What computes the products of a model, whose gradient is computed for at most `rows` tokens at a time (0 where there is
-    /// none): of a GPU that computes with bf16 alone. To be called before the model is loaded, since comparing takes memory.
+    /// What computes the products of a model, whose gradient is computed for at most `rows` tokens
+    /// at a time (0 where there is none): of a GPU that computes with bf16 alone. To be called
+    /// before the model is loaded, since comparing takes memory.
     pub fn products(&self, layout: &Layout, config: &ModelConfig, rows: usize) -> Option<Products> {
         let Computes::Gpu { backend, .. } = &self.computes else { return None };
         if self.dtype != NumberType::Bf16 {
@@ -334,8 +341,8 @@ impl Device {
     }
 }
 
-/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor cores
-/// (docs/concepts/numerics.md).
+/// The name of what a GPU of this compute capability computes with bf16: the sums of its tensor
+/// cores (docs/concepts/numerics.md).
 pub fn bf16_arithmetic(capability: (u32, u32)) -> &'static str {
     if capability.0 >= 9 { "bf16-t16" } else { "bf16-t8" }
 }

@@ -15,9 +15,10 @@ enum On {
     Cpu(Option<String>),
 }
 
-/// Finds with which ranks this one shares its GPU, however each of them counts those that it sees: a launcher may show each
-/// rank one alone. Warns where `auto` has come to the GPU on some ranks and to the CPU on others, which then are much slower.
-/// To be called by all ranks, and heard from the first.
+/// Finds with which ranks this one shares its GPU, however each of them counts those that it sees:
+/// a launcher may show each rank one alone. Warns where `auto` has come to the GPU on some ranks
+/// and to the CPU on others, which then are much slower. To be called by all ranks, and heard from
+/// the first.
 ///
 /// # Errors
 /// When ranks cannot be asked.
@@ -46,7 +47,8 @@ fn sharers(all: &[On], own: &On) -> Option<usize> {
     Some(all.iter().filter(|on| matches!(on, On::Gpu(uuid) if uuid == own)).count())
 }
 
-/// The first rank that computes on the CPU without being asked to, and why, where another has a GPU.
+/// The first rank that computes on the CPU without being asked to, and why, where another has a
+/// GPU.
 fn fallen(all: &[On]) -> Option<(usize, &str)> {
     let has_gpu = all.iter().any(|on| matches!(on, On::Gpu(_)));
     let mut fallen = all.iter().enumerate().filter_map(|(rank, on)| match on {

@@ -273,7 +273,8 @@ fn a_verifier_of_another_task_is_refused_before_the_first_step() {
     );
 }
 
-/// docs/guides/data-and-rewards.md says that the example learns; that it runs is tested where there is Python.
+/// docs/guides/data-and-rewards.md says that the example learns; that it runs is tested where there
+/// is Python.
 #[test]
 fn the_example_runs_where_there_is_python() {
     if Command::new("python3").arg("--version").output().is_err() {

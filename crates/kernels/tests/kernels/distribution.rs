@@ -1,4 +1,4 @@
-//! What the CPU reads from a row of logits.
+//! The CPU's distribution of a row of logits.
 
 use crate::support::cpu;
 use isentrope_kernels::{Distribution, ln};

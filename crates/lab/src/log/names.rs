@@ -1,5 +1,5 @@
-//! Other trainers' names for the quantities of docs/reference/metrics.md, whose last two columns these tables
-//! are.
+//! Other trainers' names for the quantities of docs/reference/metrics.md, whose last two columns
+//! these tables are.
 //!
 //! `<set>`, `<function>` and `<k>` stand for what a run names or counts. Where several of our names
 //! are the nearest to one of theirs, the table has the one that is the same quantity under that
@@ -83,8 +83,8 @@ pub const TRL_SFT: &[Pair] = &[
     ("eval_loss", "eval/loss"),
 ];
 
-/// Names of docs/reference/metrics.md whose quantity is too far from ours to go by our name: a sum from the
-/// start, a rate of another time.
+/// Names of docs/reference/metrics.md whose quantity is too far from ours to go by our name: a sum
+/// from the start, a rate of another time.
 pub const KEPT: &[&str] = &["num_tokens", "perf/throughput"];
 
 /// The evaluation set of a trainer that has only one and does not name it.

@@ -4,7 +4,8 @@ use crate::law::Point;
 use crate::log::{RunLog, Series};
 use serde_json::Value;
 
-/// The metric that a controller steers by default, with its default bounds (docs/concepts/entropy.md).
+/// The metric that a controller steers by default, with its default bounds
+/// (docs/concepts/entropy.md).
 const STEERED: [(&str, &str, [f64; 2]); 2] =
     [("fraction", "cov/fraction", [1e-5, 0.5]), ("coefficient", "cov/coefficient", [0.01, 100.0])];
 

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 /// A number of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Measure {
-    /// The metric that it is taken from (docs/reference/metrics.md); numbers of the law have the accuracy of
-    /// their set.
+    /// The metric that it is taken from (docs/reference/metrics.md); numbers of the law have the
+    /// accuracy of their set.
     pub metric: String,
     /// How.
     pub taken: Taken,

@@ -1,9 +1,10 @@
-//! Statistics over seeds: runs that differ in nothing but the seed are one group, whose numbers have
-//! a mean and an interval; groups are compared over the seeds that they share, each with the first
-//! or with the one that it names.
+//! Statistics over seeds: runs that differ in nothing but the seed are one group, whose numbers
+//! have a mean and an interval; groups are compared over the seeds that they share, each with the
+//! first or with the one that it names.
 //!
 //! [`Summary::of`] computes them from numbers and recipes; [`section()`] shows a summary in a web
-//! page, [`text`] on a terminal, [`markdown`] in a file. [`KeptRuns`] are the runs of docs/paper/results.
+//! page, [`text`] on a terminal, [`markdown`] in a file. [`KeptRuns`] are the runs of
+//! docs/paper/results.
 
 mod caveats;
 mod contrasts;

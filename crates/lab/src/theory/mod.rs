@@ -1,5 +1,5 @@
-//! The theory of covariance (arXiv:2505.22617, section 3): the effect of a small change of a softmax
-//! policy on its entropy.
+//! The theory of covariance (arXiv:2505.22617, section 3): the effect of a small change of a
+//! softmax policy on its entropy.
 //!
 //! [`check`] tests [`Claim`]s on small policies, where everything can be computed exactly.
 //! [`Agreement`] says how well they foresee the entropy of a run that has tracked them.

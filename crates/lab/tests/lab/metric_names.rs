@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Our names in the rows of docs/reference/metrics.md that name a quantity of another trainer, and whether
-/// the row has no `~`.
+/// Our names in the rows of docs/reference/metrics.md that name a quantity of another trainer, and
+/// whether the row has no `~`.
 type Rows = BTreeMap<String, Vec<(String, bool)>>;
 
 /// The rows of verl's column and of TRL's.

@@ -3,8 +3,9 @@
 
 /// Changes three things, and keeps line numbers:
 /// - line ends become `\n`;
-/// - `generation` and `endgeneration` tags, by which transformers marks the text of the assistant, become `with` and
-///   `endwith`: like the originals they are a scope of their own and print their body;
+/// - `generation` and `endgeneration` tags, by which transformers marks the text of the assistant,
+///   become `with` and `endwith`: like the originals they are a scope of their own and print their
+///   body;
 /// - `{% raw %}` becomes `{% raw +%}`, since Jinja2 does not trim the line end behind it.
 pub(super) fn adapt(source: &str) -> String {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");

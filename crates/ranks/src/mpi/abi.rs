@@ -94,8 +94,8 @@ impl<H: Handle> Calls<H> {
         serialized: c_int,
         no_statuses: usize,
     ) -> Result<Self, libloading::Error> {
-        // SAFETY: the types are those of the functions in the MPI standard, with handles as `abi` of the library has them,
-        // which `recognise` has found out.
+        // SAFETY: the types are those of the functions in the MPI standard, with handles as `abi`
+        // of the library has them, which `recognise` has found out.
         unsafe {
             Ok(Self {
                 init_thread: *library.get(b"MPI_Init_thread\0")?,
@@ -177,7 +177,8 @@ fn version(library: &Library) -> Option<String> {
     // SAFETY: the type is the function's in the MPI standard, the same in every interface.
     let get: Symbol<GetLibraryVersion> = unsafe { library.get(b"MPI_Get_library_version\0") }.ok()?;
     let (mut text, mut length) = (vec![0u8; VERSION_BYTES], 0);
-    // SAFETY: it may be called before MPI is initialised, and writes at most as much as every interface allows.
+    // SAFETY: it may be called before MPI is initialised, and writes at most as much as every
+    // interface allows.
     let code = unsafe { get(text.as_mut_ptr().cast(), &raw mut length) };
     let length = usize::try_from(length).ok()?.min(VERSION_BYTES);
     let text = String::from_utf8_lossy(&text[..length]).into_owned();

@@ -111,7 +111,8 @@ impl<H: Handle> Calls<H> {
     pub unsafe fn have_ended(&self, requests: &mut [H]) -> Result<bool> {
         let (count, mut ended) = (int(requests.len())?, 0);
         let no_statuses = ptr::without_provenance_mut(self.no_statuses);
-        // SAFETY: the library writes over requests that have ended, and one number. For statuses it has its own address of none.
+        // SAFETY: the library writes over requests that have ended, and one number. For statuses it
+        // has its own address of none.
         let code = unsafe { (self.testall)(count, requests.as_mut_ptr(), &raw mut ended, no_statuses) };
         said("MPI_Testall", code).map(|()| ended != 0)
     }

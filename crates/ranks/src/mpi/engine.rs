@@ -81,8 +81,8 @@ impl<H: Handle> MpiEngine<H> {
                 let all_bytes = &mut all.bytes_mut()[..end];
                 let gathered =
                     Gathered { own: own_bytes, all: all_bytes, lengths: &lengths, places: &places };
-                // SAFETY: `started` keeps all four until the request has ended. The lengths are those of all ranks, and add up
-                // to that of `all`.
+                // SAFETY: `started` keeps all four until the request has ended. The lengths are
+                // those of all ranks, and add up to that of `all`.
                 let request = unsafe { calls.all_gather(gathered) }?;
                 started.requests.push(request);
                 started.pieces.extend([own, all]);

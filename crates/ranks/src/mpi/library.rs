@@ -132,9 +132,9 @@ fn parent(process: u32) -> Option<u32> {
 
 fn open(path: &Path) -> Result<&'static Library, libloading::Error> {
     // Parts of Open MPI that it loads itself look for its symbols among the global ones (ompi issue
-    // 3705).
-    // SAFETY: the library runs initialisers of its own when it is loaded. That it is an MPI library, of which these may be
-    // expected to be sound, follows from its name, or from the user who has named it.
+    // 3705). SAFETY: the library runs initialisers of its own when it is loaded. That it is an MPI
+    // library, of which these may be expected to be sound, follows from its name, or from the user
+    // who has named it.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }?;
     Ok(Box::leak(Box::new(library)))
 }

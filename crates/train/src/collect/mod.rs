@@ -1,8 +1,9 @@
 //! The rollout of a step: groups of judged responses to learn from.
 //!
-//! With the filter on, groups whose responses all have the same score are dropped, since they teach nothing, or those that are
-//! too hard or too easy (PRIME, arXiv:2502.01456), and more prompts are sampled until there are enough (dynamic sampling, DAPO,
-//! arXiv:2503.14476). What is left over is kept for the next step.
+//! With the filter on, groups whose responses all have the same score are dropped, since they teach
+//! nothing, or those that are too hard or too easy (PRIME, arXiv:2502.01456), and more prompts are
+//! sampled until there are enough (dynamic sampling, DAPO, arXiv:2503.14476). What is left over is
+//! kept for the next step.
 
 mod batch;
 mod exchange;
@@ -36,9 +37,9 @@ pub struct RolloutSettings {
     /// Divisor of the logits, in sampling and in training alike.
     #[schemars(range(min = 0.01, max = 100.0))]
     pub temperature: f32,
-    /// Keeps this many most likely tokens at each draw; 0 keeps all. Top-k, top-p and min-p apply in this order, after the
-    /// temperature. The tokens that were kept are remembered, and the loss is that of the policy among them, see
-    /// docs/guides/train.md.
+    /// Keeps this many most likely tokens at each draw; 0 keeps all. Top-k, top-p and min-p apply
+    /// in this order, after the temperature. The tokens that were kept are remembered, and the loss
+    /// is that of the policy among them, see docs/guides/train.md.
     pub top_k: usize,
     /// Keeps the most likely tokens that together have this probability; 1 keeps all.
     #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0.0))]
@@ -49,14 +50,16 @@ pub struct RolloutSettings {
     /// Longest response, in tokens.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
-    /// Texts that end a response and are cut off it. One that is a special token, such as `"<|im_end|>"`, ends the response where
-    /// that token is sampled; the token stays among those that are learnt, as end tokens do, so that ending is learnt too.
+    /// Texts that end a response and are cut off it. One that is a special token, such as
+    /// `"<|im_end|>"`, ends the response where that token is sampled; the token stays among those
+    /// that are learnt, as end tokens do, so that ending is learnt too.
     pub stop: Vec<String>,
-    /// Dynamic sampling (DAPO): prompts whose responses all have the same score are dropped and replaced, and what is
-    /// sampled beyond `prompts` is kept for the next step.
+    /// Dynamic sampling (DAPO): prompts whose responses all have the same score are dropped and
+    /// replaced, and what is sampled beyond `prompts` is kept for the next step.
     pub filter: bool,
-    /// With `filter`, which prompts pass it: those of whose judged responses a share from the first number to the second is
-    /// correct, both included; [0.2, 0.8] in PRIME (arXiv:2502.01456). Unset: those whose responses have different scores.
+    /// With `filter`, which prompts pass it: those of whose judged responses a share from the first
+    /// number to the second is correct, both included; [0.2, 0.8] in PRIME (arXiv:2502.01456).
+    /// Unset: those whose responses have different scores.
     pub accuracy_band: Option<[f64; 2]>,
     /// With `filter`, how many times a step may sample prompts before it gives up.
     #[schemars(range(min = 1))]
@@ -102,7 +105,8 @@ pub(crate) struct Collector<'a> {
     pub sampling: Arc<Sampling>,
     /// Whether to judge the most likely response of each prompt as well.
     pub greedy: bool,
-    /// Groups of the first update, which is on-policy: the activations of their responses can be used.
+    /// Groups of the first update, which is on-policy: the activations of their responses can be
+    /// used.
     pub first_update: usize,
     /// The policy.
     pub model: &'a Model,
@@ -136,7 +140,8 @@ pub(crate) struct Collector<'a> {
 
 /// The result of a rollout.
 pub struct Collected {
-    /// To learn from: what was sampled and passed the filter, in order. May be more than was missing.
+    /// To learn from: what was sampled and passed the filter, in order. May be more than was
+    /// missing.
     pub groups: Vec<Group>,
     /// All groups sampled in this step, in order, before the filter.
     pub statistics: RolloutStatistics,
@@ -153,8 +158,8 @@ pub struct Collected {
 }
 
 impl Collector<'_> {
-    /// Samples and judges until there are enough groups, the carried ones included. `seen` is given each group that is
-    /// sampled.
+    /// Samples and judges until there are enough groups, the carried ones included. `seen` is given
+    /// each group that is sampled.
     ///
     /// # Errors
     /// [`Error::Run`] when the filter leaves too few groups, or no response could be judged.
@@ -179,7 +184,8 @@ impl Collector<'_> {
                 self.fell_short(&collected, there, batches)?;
                 break;
             }
-            // As many as are missing at the rate at which groups have passed the filter in this step.
+            // As many as are missing at the rate at which groups have passed the filter in this
+            // step.
             let missing = wanted - there;
             let sampled = collected.taken as usize;
             let count = if sampled == 0 {

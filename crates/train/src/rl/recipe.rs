@@ -45,7 +45,8 @@ pub struct Recipe {
     pub device: settings::DeviceSettings,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
-    /// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
+    /// Several processes that train together (docs/guides/several-machines.md). Nothing here
+    /// changes a result.
     pub ranks: RanksSettings,
     /// What is measured beside training, for the laboratory. Nothing here changes a weight.
     pub lab: LabSettings,
@@ -55,17 +56,17 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Update {
-    /// Prompts of one minibatch, with all their responses: one optimizer update. Unset: all prompts of the rollout, so one
-    /// update on the very policy that sampled.
+    /// Prompts of one minibatch, with all their responses: one optimizer update. Unset: all prompts
+    /// of the rollout, so one update on the very policy that sampled.
     #[schemars(range(min = 1))]
     pub prompts: Option<usize>,
     /// How many times the updates go through a rollout.
     #[schemars(range(min = 1, max = 65536))]
     pub epochs: usize,
-    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is fixed
-    /// (docs/concepts/numerics.md, rule 6). What a run comes to depends on how many there are, as it does on the seed, but not
-    /// on who computes them. Unset: as many as ranks train together (docs/guides/several-machines.md) when the run begins, so 1
-    /// of one process.
+    /// Parts of a minibatch whose gradients are computed apart and then added, in an order that is
+    /// fixed (docs/concepts/numerics.md, rule 6). What a run comes to depends on how many there
+    /// are, as it does on the seed, but not on who computes them. Unset: as many as ranks train
+    /// together (docs/guides/several-machines.md) when the run begins, so 1 of one process.
     #[schemars(range(min = 1, max = 65536))]
     pub shards: Option<usize>,
 }
@@ -91,9 +92,10 @@ impl Recipe {
         self.prime.prompts.unwrap_or(self.prompts_per_update())
     }
 
-    /// Writes out what unset keys come to when they follow from other keys. Not the covariance method's fraction, the
-    /// controller's bounds and the bonus's rate, whose defaults are constants: written out, they would be taken by another
-    /// `method`, or contradict another `steer` or a `delta`, when the resolved recipe is used again.
+    /// Writes out what unset keys come to when they follow from other keys. Not the covariance
+    /// method's fraction, the controller's bounds and the bonus's rate, whose defaults are
+    /// constants: written out, they would be taken by another `method`, or contradict another
+    /// `steer` or a `delta`, when the resolved recipe is used again.
     pub(super) fn fill_in(&mut self) {
         self.update.prompts.get_or_insert(self.rollout.prompts);
         self.update.shards.get_or_insert(1);
@@ -163,8 +165,8 @@ impl Recipe {
         Err(Error::setting("rollout.accuracy_band", format!("is [{low}, {high}]: {what}")))
     }
 
-    /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing that entropy could be held by,
-    /// but for the few groups that the filter may have carried over.
+    /// KL-Cov's penalty has no gradient while the policy is the one that sampled: there is nothing
+    /// that entropy could be held by, but for the few groups that the filter may have carried over.
     fn check_actuator(&self) -> Result<()> {
         let covariance = &self.objective.covariance;
         let has_target = covariance.target_entropy.is_some() && covariance.method == Method::KlCov;
@@ -177,9 +179,9 @@ impl Recipe {
         Ok(())
     }
 
-    /// The expected gradient of log pi is 0 for responses from the whole vocabulary; for truncated ones it is the
-    /// gradient of log pi(K), K being the kept tokens. An estimator whose slope is not 0 where the policies agree
-    /// would lower pi(K).
+    /// The expected gradient of log pi is 0 for responses from the whole vocabulary; for truncated
+    /// ones it is the gradient of log pi(K), K being the kept tokens. An estimator whose slope is
+    /// not 0 where the policies agree would lower pi(K).
     fn check_reference_kl(&self) -> Result<()> {
         let estimator = self.objective.reference_kl.estimator;
         if self.drawing().truncates() && self.objective.needs_reference() && !estimator.is_flat_at_zero() {
@@ -190,15 +192,15 @@ impl Recipe {
         Ok(())
     }
 
-    /// Whether every update is on-policy: no group is carried over from an earlier step, and none is trained on after another
-    /// update.
+    /// Whether every update is on-policy: no group is carried over from an earlier step, and none
+    /// is trained on after another update.
     pub(super) fn on_policy(&self) -> bool {
         self.updates_per_rollout() == 1 && !self.rollout.filter
     }
 
-    /// Whether a term of the loss can reach tokens whose advantage is 0, in a step that begins with this weight of the entropy
-    /// bonus. A bonus may get its weight from update to update, and KL-Cov's penalty acts where the policy is no longer the one
-    /// that sampled.
+    /// Whether a term of the loss can reach tokens whose advantage is 0, in a step that begins with
+    /// this weight of the entropy bonus. A bonus may get its weight from update to update, and
+    /// KL-Cov's penalty acts where the policy is no longer the one that sampled.
     pub(super) fn has_terms_without_advantage(&self, bonus: f64) -> bool {
         let (covariance, entropy_bonus) = (&self.objective.covariance, &self.objective.entropy_bonus);
         let bonus_moves =
@@ -315,8 +317,8 @@ impl Recipe {
         }
     }
 
-    /// Most bytes that remembering so many tokens of each distribution takes: with the rollout's responses, and twice more of
-    /// those of an update, in its minibatch and in its passes.
+    /// Most bytes that remembering so many tokens of each distribution takes: with the rollout's
+    /// responses, and twice more of those of an update, in its minibatch and in its passes.
     fn kept_bytes(&self, tokens: usize) -> usize {
         let Self { rollout, .. } = self;
         let of_token = tokens.saturating_mul(size_of::<u32>()).saturating_add(size_of::<(usize, f32)>());

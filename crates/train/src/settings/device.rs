@@ -8,10 +8,11 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DeviceSettings {
-    /// The device, where neither `--device` nor `ISENTROPE_DEVICE` says. It does not change a result: numbers kept as f32 have
-    /// the same bits on all, and bf16 is computed by GPUs alone.
+    /// The device, where neither `--device` nor `ISENTROPE_DEVICE` says. It does not change a
+    /// result: numbers kept as f32 have the same bits on all, and bf16 is computed by GPUs alone.
     pub kind: DeviceKind,
-    /// What activations, keys and values are kept as, and products computed from. Unlike `kind`, it decides the bits of the run.
+    /// What activations, keys and values are kept as, and products computed from. Unlike `kind`, it
+    /// decides the bits of the run.
     pub dtype: NumberType,
 }
 
@@ -35,8 +36,8 @@ pub enum NumberType {
     /// Single precision: the arithmetic of the CPU, which GPUs repeat to the last bit.
     #[default]
     F32,
-    /// bfloat16, with products on the GPU's tensor cores: much faster there, and nowhere else. Weights, gradients and moments
-    /// stay exact f32. Each generation of GPUs has its own bits.
+    /// bfloat16, with products on the GPU's tensor cores: much faster there, and nowhere else.
+    /// Weights, gradients and moments stay exact f32. Each generation of GPUs has its own bits.
     Bf16,
 }
 

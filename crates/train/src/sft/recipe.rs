@@ -31,7 +31,8 @@ pub struct Recipe {
     pub device: settings::DeviceSettings,
     /// What the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
-    /// Several processes that train together (docs/guides/several-machines.md). Nothing here changes a result.
+    /// Several processes that train together (docs/guides/several-machines.md). Nothing here
+    /// changes a result.
     pub ranks: RanksSettings,
 }
 
@@ -42,15 +43,17 @@ pub struct SftSettings {
     /// Examples of one update.
     #[schemars(range(min = 1, max = 1048576))]
     pub batch: usize,
-    /// Examples with more tokens than this are passed over. Also the longest response in evaluations, unless
-    /// `eval.max_tokens` is set.
+    /// Examples with more tokens than this are passed over. Also the longest response in
+    /// evaluations, unless `eval.max_tokens` is set.
     #[schemars(range(min = 1))]
     pub max_tokens: usize,
-    /// Parts of a batch whose gradients are computed apart and then added, as `update.shards` of reinforcement learning.
+    /// Parts of a batch whose gradients are computed apart and then added, as `update.shards` of
+    /// reinforcement learning.
     #[schemars(range(min = 1, max = 65536))]
     pub shards: Option<usize>,
-    /// Files of held-out examples, whose loss is measured at every evaluation, on at most `eval.problems` of them. Without
-    /// any, the built-in task gives worked examples of test problems, which are never trained on.
+    /// Files of held-out examples, whose loss is measured at every evaluation, on at most
+    /// `eval.problems` of them. Without any, the built-in task gives worked examples of test
+    /// problems, which are never trained on.
     pub eval_files: Vec<PathBuf>,
 }
 

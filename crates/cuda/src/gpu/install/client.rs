@@ -110,8 +110,8 @@ impl<'a> Client<'a> {
         self.persist_for(self.retries, attempt)
     }
 
-    /// The same for the first request to a server: one that cannot be reached is rarely there a
-    /// moment later.
+    /// As `persist`, for the first request to a server: a server that cannot be reached is rarely
+    /// there a moment later.
     pub fn persist_first<T>(&self, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Error> {
         self.persist_for(self.retries.min(1), || (0, attempt()))
     }

@@ -20,7 +20,7 @@ pub(super) fn fetch(client: &Client<'_>, wheel: &Wheel, directory: &Path) -> Res
     let failed = |error: &dyn std::fmt::Display| Error::Install(format!("{}: {error}", partial.display()));
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
     let mut file = file.map_err(|error| failed(&error))?;
-    // What an earlier attempt has left may be damaged, and so may one download; the second is the
+    // An earlier attempt's file may be damaged, and so may one download; the second failure is the
     // server's fault.
     for is_last in [false, true] {
         client.persist(|| {

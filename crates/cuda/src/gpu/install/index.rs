@@ -1,4 +1,4 @@
-//! What versions of a package an index has: the JSON form of Python's "simple" interface (PEP 691).
+//! Versions of a package in an index: the JSON form of Python's "simple" interface (PEP 691).
 
 use super::Package;
 use super::client::{Client, Failure, join};

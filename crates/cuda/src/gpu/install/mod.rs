@@ -48,7 +48,7 @@ pub struct Package {
     pub name: &'static str,
     /// The major version to take.
     pub major: u32,
-    /// What the names of its libraries begin with, as far as they are needed.
+    /// Beginnings of the names of the libraries that are needed.
     libraries: &'static [&'static str],
 }
 
@@ -138,7 +138,7 @@ impl Installer {
             progress.warn(&format!("waiting for another installation to release {}", lock.display()));
         })
         .map_err(failed)?;
-        // What processes have left that were killed while they unpacked: nobody else does so now.
+        // Left by processes that were killed while they unpacked: nobody else unpacks now.
         for left in list(&libraries).iter().filter(|path| is_hidden(path)) {
             remove(left).map_err(failed)?;
         }

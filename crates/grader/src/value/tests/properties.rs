@@ -161,7 +161,8 @@ fn substituted(expression: &Expression, values: &[(&str, Expression)]) -> Expres
     }
 }
 
-/// The value of a constant expression of [`usual`] in machine numbers; not finite where there is none that is real.
+/// The value of a constant expression of [`usual`] in machine numbers; not finite where there is
+/// none that is real.
 fn in_machine_numbers(expression: &Expression) -> f64 {
     match expression {
         Expression::Number(value) => value.to_f64().unwrap_or(f64::NAN),

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 /// Means over seeds with intervals and tests, of a table that was kept of a sweep
 ///
 /// A sweep writes the same tables of its runs to table.md and table.json. This command makes them
-/// of a table of `experiments/figures.py keep`, such as those in docs/paper/results: ends, changes since
-/// the first evaluation, how early entropy and gain were spent, the law, predictions of the end.
-/// Every group is compared with the first.
+/// of a table of `experiments/figures.py keep`, such as those in docs/paper/results: ends, changes
+/// since the first evaluation, how early entropy and gain were spent, the law, predictions of the
+/// end. Every group is compared with the first.
 #[derive(Args)]
 #[command(after_help = "Examples:
   isentrope lab seeds docs/paper/results/countdown-methods.csv.gz
@@ -22,11 +22,12 @@ pub struct Seeds {
     /// The table, .csv or .csv.gz
     #[arg(value_name = "TABLE")]
     table: PathBuf,
-    /// Only these groups, in this order (repeatable); the first is what the others are compared with
+    /// Only these groups, in this order (repeatable); the first is what the others are compared
+    /// with
     #[arg(long, value_name = "NAME")]
     group: Vec<String>,
-    /// Entropy, in nats, that runs were to hold: adds how near they were, and accuracies where others
-    /// come down to it
+    /// Entropy, in nats, that runs were to hold: adds how near they were, and accuracies where
+    /// others come down to it
     #[arg(long, value_name = "NATS", value_parser = nats)]
     target: Option<f64>,
     /// Prints one JSON object, with curves of all metrics, instead of tables

@@ -55,8 +55,8 @@ fn intervals_cover_the_planted_law_in_95_of_100_runs() {
     }
 }
 
-/// The table of docs/concepts/entropy.md. Takes a minute: `cargo test --workspace --test lab -- --ignored
-/// --nocapture coverage`.
+/// The table of docs/concepts/entropy.md. Takes a minute: `cargo test --workspace --test lab --
+/// --ignored --nocapture coverage`.
 #[test]
 #[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
 fn coverage_at_other_lengths_and_correlations() {

@@ -54,7 +54,8 @@ fn steps_are_found_the_sooner_the_larger() {
     }
 }
 
-/// The tables of docs/concepts/entropy.md: `cargo test --workspace --test lab -- --ignored --nocapture alarms`.
+/// The tables of docs/concepts/entropy.md: `cargo test --workspace --test lab -- --ignored
+/// --nocapture alarms`.
 #[test]
 #[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
 fn alarms_at_other_lengths_and_correlations() {

@@ -8,17 +8,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// PRIME, for `objective.advantage = "prime"`: a second model, the process model phi, which begins as the policy does, gives each
-/// token of a response a reward (docs/concepts/entropy.md).
+/// PRIME, for `objective.advantage = "prime"`: a second model, the process model phi, which begins
+/// as the policy does, gives each token of a response a reward (docs/concepts/entropy.md).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrimeSettings {
-    /// The reward of a token is beta (log pi_phi - log pi_ref), pi_ref being the model that training started from; the sigmoid of
-    /// a response's sum is the probability of a correct verdict that phi learns by.
+    /// The reward of a token is beta (log pi_phi - log pi_ref), pi_ref being the model that
+    /// training started from; the sigmoid of a response's sum is the probability of a correct
+    /// verdict that phi learns by.
     #[schemars(extend("exclusiveMinimum" = 0.0))]
     pub beta: f64,
-    /// A model directory that phi begins as: of the configuration and the tokenizer of `model.path`, such as
-    /// `trainer/process_model` of another run's checkpoint. Unset: it begins as the policy does.
+    /// A model directory that phi begins as: of the configuration and the tokenizer of
+    /// `model.path`, such as `trainer/process_model` of another run's checkpoint. Unset: it begins
+    /// as the policy does.
     pub model: Option<PathBuf>,
     /// Whether phi learns from a rollout before it scores it, or after.
     pub order: Order,
@@ -30,8 +32,8 @@ pub struct PrimeSettings {
     pub process_weight: f64,
     /// What the rewards of tokens are divided by before they are weighed.
     pub process_scale: ProcessScale,
-    /// Prompts of one minibatch of phi, with all their responses: one update of phi. Unset: as `update.prompts`. Phi goes through
-    /// a rollout once.
+    /// Prompts of one minibatch of phi, with all their responses: one update of phi. Unset: as
+    /// `update.prompts`. Phi goes through a rollout once.
     #[schemars(range(min = 1))]
     pub prompts: Option<usize>,
     /// Phi's AdamW, its schedule and gradient clipping.
@@ -42,8 +44,8 @@ pub struct PrimeSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Before it scores it: rewards follow the policy at once, and phi has seen the verdicts that it scores by. The published
-    /// code's default.
+    /// Before it scores it: rewards follow the policy at once, and phi has seen the verdicts that
+    /// it scores by. The published code's default.
     #[default]
     Before,
     /// After it has scored it: phi has not seen the verdicts of what it scores.
