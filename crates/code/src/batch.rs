@@ -85,7 +85,10 @@ impl Judge {
     /// By what programs are run, as a sentence without a full stop.
     pub fn says(&self) -> String {
         let (version, program) = (self.python.version(), self.python.program().display());
-        format!("programs run in Python {version} ({program}), in sandboxes of {}", self.sandbox.tier())
+        format!(
+            "programs run in Python {version} ({program}), in sandboxes of {}",
+            self.sandbox.tier()
+        )
     }
 
     /// Judges each response by its tests, in the order of the batch.
@@ -93,7 +96,10 @@ impl Judge {
     /// # Errors
     /// [`JudgeError`] when no more responses can be judged.
     pub fn judge(&self, batch: &[(&Value, &str)]) -> Result<Vec<Report>, JudgeError> {
-        let judge = |(ground_truth, response): &(&Value, &str)| match self.known.problem(ground_truth).tests()
+        let judge = |(ground_truth, response): &(&Value, &str)| match self
+            .known
+            .problem(ground_truth)
+            .tests()
         {
             Ok(tests) => self.response(tests, response),
             Err(what) => Ok(unusable(what.clone())),
@@ -117,12 +123,16 @@ impl Judge {
     }
 
     fn worker(&self) -> Result<crate::pool::Lent<'_, Worker>, StartError> {
-        self.pool.borrow(|| Worker::start(&self.sandbox, &self.python, self.settings.worker_limits()))
+        self.pool
+            .borrow(|| Worker::start(&self.sandbox, &self.python, self.settings.worker_limits()))
     }
 
     fn trial(&self) -> Result<(), JudgeError> {
-        let found =
-            self.worker()?.worker().script("print(int(input()) * 7)", "6\n", &self.settings.run_limits());
+        let found = self.worker()?.worker().script(
+            "print(int(input()) * 7)",
+            "6\n",
+            &self.settings.run_limits(),
+        );
         let what = match found {
             (printed, End::Completed) if printed.trim_end() == "42" => return Ok(()),
             (printed, End::Completed) => format!("it printed {printed:?} where 42 was due"),
@@ -135,7 +145,13 @@ impl Judge {
 }
 
 fn unusable(what: String) -> Report {
-    Report { verdict: Verdict::UnusableTests(what), failed: None, passed: 0, tests: 0, program: None }
+    Report {
+        verdict: Verdict::UnusableTests(what),
+        failed: None,
+        passed: 0,
+        tests: 0,
+        program: None,
+    }
 }
 
 /// Calls `judge` for each item on at most `threads` threads; the results, in the items' order.
@@ -153,7 +169,10 @@ pub fn in_order<T: Sync, R: Send, E: Send>(
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(index) else { return Ok(done) };
-            done.push((index, judge(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?));
+            done.push((
+                index,
+                judge(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed))?,
+            ));
         }
     };
     let parts: Vec<Result<Vec<(usize, R)>, E>> = thread::scope(|scope| {

@@ -114,7 +114,9 @@ fn same_word(expected: &str, printed: &str, numbers: Numbers) -> bool {
     if expected == printed {
         return true;
     }
-    let (Some(a), Some(b)) = (Decimal::read(expected), Decimal::read(printed)) else { return false };
+    let (Some(a), Some(b)) = (Decimal::read(expected), Decimal::read(printed)) else {
+        return false;
+    };
     match numbers {
         Numbers::Exact => false,
         Numbers::Value => a == b,
@@ -159,7 +161,8 @@ impl<'a> Decimal<'a> {
             None => (unsigned, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let digits = if fraction.is_empty() { whole.into() } else { Cow::from(whole.to_owned() + fraction) };
+        let digits =
+            if fraction.is_empty() { whole.into() } else { Cow::from(whole.to_owned() + fraction) };
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
@@ -244,7 +247,9 @@ fn same_large(expected: &Value, found: &Value, numbers: Numbers) -> bool {
                 let float = |integer: Option<BigInt>, value: &Value| {
                     integer.map_or_else(|| value.as_f64(), |integer| integer.to_f64())
                 };
-                return float(a, expected).zip(float(b, found)).is_some_and(|(a, b)| close(a, b, tolerance));
+                return float(a, expected)
+                    .zip(float(b, found))
+                    .is_some_and(|(a, b)| close(a, b, tolerance));
             }
             a.is_some_and(|a| is_float(found, &a)) || b.is_some_and(|b| is_float(expected, &b))
         }
@@ -273,9 +278,14 @@ mod tests {
             assert!(is_same(expected, printed, Numbers::Exact), "{expected:?} {printed:?}");
             assert!(is_same(printed, expected, Numbers::Exact), "{expected:?} {printed:?}");
         }
-        for (expected, printed) in
-            [("1 2", "1  2"), ("1", " 1"), ("1\n2", "1\n\n2"), ("1\n2", "2\n1"), ("a", "A"), ("12", "1\n2")]
-        {
+        for (expected, printed) in [
+            ("1 2", "1  2"),
+            ("1", " 1"),
+            ("1\n2", "1\n\n2"),
+            ("1\n2", "2\n1"),
+            ("a", "A"),
+            ("12", "1\n2"),
+        ] {
             assert!(!is_same(expected, printed, Numbers::Exact), "{expected:?} {printed:?}");
         }
     }
@@ -324,7 +334,11 @@ mod tests {
             ("1.5\n2", "1.50 2", false, false, false),
         ] {
             for (numbers, same) in [(Exact, exact), (Value, by_value), (Within(1e-6), within)] {
-                assert_eq!(is_same(expected, printed, numbers), same, "{expected:?} {printed:?} {numbers:?}");
+                assert_eq!(
+                    is_same(expected, printed, numbers),
+                    same,
+                    "{expected:?} {printed:?} {numbers:?}"
+                );
             }
         }
     }
@@ -347,8 +361,16 @@ mod tests {
             (json!(9007199254740993_u64), json!(9007199254740992.0), false),
             (json!(0.1), json!(0.30000000000000004), false),
         ] {
-            assert_eq!(value(&expected, &found, Numbers::Exact).is_ok(), same, "{expected} {found}");
-            assert_eq!(value(&found, &expected, Numbers::Exact).is_ok(), same, "{found} {expected}");
+            assert_eq!(
+                value(&expected, &found, Numbers::Exact).is_ok(),
+                same,
+                "{expected} {found}"
+            );
+            assert_eq!(
+                value(&found, &expected, Numbers::Exact).is_ok(),
+                same,
+                "{found} {expected}"
+            );
         }
         assert!(value(&json!([0.3]), &json!([0.30000000000000004]), Numbers::Within(1e-9)).is_ok());
         assert!(value(&json!(1000000007), &json!(1000000008), Numbers::Within(1e-6)).is_err());
@@ -371,10 +393,15 @@ mod tests {
         ] {
             for (a, b) in [(expected, found), (found, expected)] {
                 assert_eq!(value(&read(a), &read(b), Numbers::Exact).is_ok(), exact, "{a} {b}");
-                assert_eq!(value(&read(a), &read(b), Numbers::Within(1e-6)).is_ok(), within, "{a} {b}");
+                assert_eq!(
+                    value(&read(a), &read(b), Numbers::Within(1e-6)).is_ok(),
+                    within,
+                    "{a} {b}"
+                );
             }
         }
-        let difference = value(&read("18446744073709551616"), &read("[1]"), Numbers::Exact).unwrap_err();
+        let difference =
+            value(&read("18446744073709551616"), &read("[1]"), Numbers::Exact).unwrap_err();
         assert_eq!(difference.to_string(), "expected 18446744073709551616, found [1]");
     }
 

@@ -60,7 +60,8 @@ fn marked(text: &str) -> (Cow<'_, str>, usize) {
         match byte {
             b'"' => at = end_of_string(bytes, at),
             b'-' | b'0'..=b'9' => {
-                let is_part = |b: &u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
+                let is_part =
+                    |b: &u8| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E');
                 let length = bytes[at..].iter().take_while(|b| is_part(b)).count();
                 if let Some(number) = beyond(&text[at..at + length]) {
                     marked.push_str(&text[copied..at]);
@@ -229,7 +230,9 @@ mod tests {
             text(&read(&format!("{{\"a\\\"\": {huge}}}"), 9).unwrap()),
             format!("{{\"a\\\"\":{huge}}}")
         );
-        for wrong in ["012345678901234567890123", "1234567890123456789012-3", "[12345678901234567890123"] {
+        for wrong in
+            ["012345678901234567890123", "1234567890123456789012-3", "[12345678901234567890123"]
+        {
             assert!(matches!(read(wrong, 9), Err(Unread::Malformed(_))), "{wrong}");
         }
     }

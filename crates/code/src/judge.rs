@@ -41,7 +41,13 @@ impl Rules {
     /// Judges a response. A sandbox that fails is tried again before that is the verdict.
     pub fn judge(&self, runner: &mut dyn Runner, tests: &Tests, response: &str) -> Report {
         let Some(Program { text, fenced }) = program(response) else {
-            return Report { verdict: Verdict::NoCode, failed: None, passed: 0, tests: 0, program: None };
+            return Report {
+                verdict: Verdict::NoCode,
+                failed: None,
+                passed: 0,
+                tests: 0,
+                program: None,
+            };
         };
         let mut report = self.run(runner, tests, &text);
         for _ in 0..RETRIES {
@@ -50,7 +56,8 @@ impl Rules {
             }
             report = self.run(runner, tests, &text);
         }
-        let is_prose = |line: &str| !fenced && NO_PYTHON.iter().any(|error| line.starts_with(error));
+        let is_prose =
+            |line: &str| !fenced && NO_PYTHON.iter().any(|error| line.starts_with(error));
         match report.verdict {
             Verdict::RuntimeError(line) if report.failed == Some(1) && is_prose(&line) => {
                 Report { verdict: Verdict::NoCode, failed: None, ..report }
@@ -88,7 +95,8 @@ impl Rules {
                     Found::Unit(unit) => tally.add(unit.map_err(Verdict::from)),
                 });
                 if tally.first.is_none() && tally.run < units {
-                    let _ = tally.add(Err(Verdict::UnusableTests("not all of them were run".into())));
+                    let _ =
+                        tally.add(Err(Verdict::UnusableTests("not all of them were run".into())));
                 }
                 units
             }
@@ -130,8 +138,12 @@ fn run_calls(
     runner.calls(program, &function, &arguments, limits, &mut |call, value| {
         let accepted = calls.get(call).map_or(&[][..], |call| &call.accepted);
         let result = match value {
-            Ok(value) => first_ok(accepted.iter().map(|accepted| compare::value(accepted, &value, numbers))),
-            Err(end) => Err(Verdict::try_from(end).unwrap_or(Verdict::Fault("a call has no value".into()))),
+            Ok(value) => {
+                first_ok(accepted.iter().map(|accepted| compare::value(accepted, &value, numbers)))
+            }
+            Err(end) => {
+                Err(Verdict::try_from(end).unwrap_or(Verdict::Fault("a call has no value".into())))
+            }
         };
         tally.add(result)
     });
@@ -159,7 +171,8 @@ fn name_in(program: &str, function: &str) -> String {
         let rest = line.strip_prefix("class Solution");
         rest.is_some_and(|rest| rest.trim_start().starts_with([':', '(']))
     });
-    let is_method = has_class && !function.contains('.') && !crate::forms::defines(program, function);
+    let is_method =
+        has_class && !function.contains('.') && !crate::forms::defines(program, function);
     if is_method { format!("Solution.{function}") } else { function.to_owned() }
 }
 
@@ -205,8 +218,10 @@ impl Tally {
     /// The report, if there are at least `known` tests.
     fn report(self, known: usize) -> Report {
         let tests = known.max(self.run);
-        let unrun =
-            || (self.run < known).then(|| (self.run + 1, Verdict::Fault("not all tests were run".into())));
+        let unrun = || {
+            (self.run < known)
+                .then(|| (self.run + 1, Verdict::Fault("not all tests were run".into())))
+        };
         let (failed, verdict) = self
             .first
             .or_else(unrun)

@@ -43,7 +43,11 @@ impl Known {
 
 impl Problem {
     fn new(ground_truth: &Value) -> Self {
-        Self { ground_truth: ground_truth.clone(), bytes: size(ground_truth), tests: OnceLock::new() }
+        Self {
+            ground_truth: ground_truth.clone(),
+            bytes: size(ground_truth),
+            tests: OnceLock::new(),
+        }
     }
 
     /// Its tests, read by the first who asks; otherwise what is wrong with them.
@@ -93,7 +97,8 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &known.problem(&tests(1))));
         assert!(!Arc::ptr_eq(&second, &known.problem(&tests(2))));
 
-        let large = |letter: &str| json!({ "inputs": [letter.repeat(MOST_BYTES)], "outputs": ["0"] });
+        let large =
+            |letter: &str| json!({ "inputs": [letter.repeat(MOST_BYTES)], "outputs": ["0"] });
         let last = known.problem(&large("a"));
         assert!(Arc::ptr_eq(&last, &known.problem(&large("a"))));
         assert_eq!(known.0.lock().unwrap().len(), 1);

@@ -29,4 +29,6 @@ pub use response::program;
 pub use settings::{CodeSettings, Score};
 pub use verdict::{Report, Verdict};
 pub use worker::StartError;
-pub(crate) use worker::{AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits};
+pub(crate) use worker::{
+    AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, WorkerLimits,
+};

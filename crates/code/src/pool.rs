@@ -85,7 +85,8 @@ mod tests {
 
     #[test]
     fn workers_are_started_as_needed_and_used_again() {
-        let (started, busy, busiest) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let (started, busy, busiest) =
+            (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         let pool = Pool::new(3);
         let start = || Ok::<_, ()>(started.fetch_add(1, Ordering::SeqCst));
         drop(pool.borrow(start).unwrap());

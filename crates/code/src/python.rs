@@ -76,8 +76,9 @@ impl Python {
             return Self::ask(named);
         }
         let path = env::var_os("PATH").unwrap_or_default();
-        let candidates =
-            NAMES.iter().flat_map(|name| env::split_paths(&path).map(move |place| place.join(name)));
+        let candidates = NAMES
+            .iter()
+            .flat_map(|name| env::split_paths(&path).map(move |place| place.join(name)));
         let mut problem = None;
         for candidate in candidates.filter(|candidate| candidate.is_file()) {
             match Self::ask(&candidate) {
@@ -90,7 +91,8 @@ impl Python {
 
     /// Asks an interpreter to describe itself.
     fn ask(program: &Path) -> Result<Self, PythonError> {
-        let unusable = |problem: String| PythonError::Unusable { program: program.to_owned(), problem };
+        let unusable =
+            |problem: String| PythonError::Unusable { program: program.to_owned(), problem };
         let output = Command::new(program)
             .args(["-s", "-B", "-c", QUESTION])
             .stdin(Stdio::null())
@@ -99,7 +101,9 @@ impl Python {
         let says = String::from_utf8_lossy(&output.stderr);
         let answer: Answer = serde_json::from_slice(&output.stdout).map_err(|error| {
             let last = says.lines().last().filter(|_| !output.status.success());
-            unusable(last.map_or_else(|| format!("it says what it should not ({error})"), str::to_owned))
+            unusable(
+                last.map_or_else(|| format!("it says what it should not ({error})"), str::to_owned),
+            )
         })?;
         let (major, minor, micro) = answer.version;
         let version = format!("{major}.{minor}.{micro}");
@@ -143,7 +147,8 @@ mod tests {
     #[test]
     fn an_interpreter_says_what_it_needs() {
         let python = Python::find(None).unwrap();
-        let version: Vec<u32> = python.version().split('.').map(|part| part.parse().unwrap()).collect();
+        let version: Vec<u32> =
+            python.version().split('.').map(|part| part.parse().unwrap()).collect();
         assert!(version.len() == 3 && (version[0], version[1]) >= OLDEST, "{}", python.version());
         assert!(python.program().is_absolute());
         assert!(
@@ -159,13 +164,20 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let says =
-            |script: &str| Python::find(Some(&pretender(directory.path(), script))).unwrap_err().to_string();
+        let says = |script: &str| {
+            Python::find(Some(&pretender(directory.path(), script))).unwrap_err().to_string()
+        };
         let nothing = Python::find(Some(Path::new("/no/such/python"))).unwrap_err().to_string();
-        assert!(nothing.starts_with("the Python /no/such/python cannot be used: No such file"), "{nothing}");
-        let old = says("echo '{\"program\": \"/bin/old\", \"version\": [3, 7, 16], \"readable\": []}'");
         assert!(
-            old.starts_with("the Python /bin/old is version 3.7.16, and programs need 3.8 or newer"),
+            nothing.starts_with("the Python /no/such/python cannot be used: No such file"),
+            "{nothing}"
+        );
+        let old =
+            says("echo '{\"program\": \"/bin/old\", \"version\": [3, 7, 16], \"readable\": []}'");
+        assert!(
+            old.starts_with(
+                "the Python /bin/old is version 3.7.16, and programs need 3.8 or newer"
+            ),
             "{old}"
         );
         assert!(

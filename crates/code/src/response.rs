@@ -41,16 +41,21 @@ pub struct Program {
 pub fn program(response: &str) -> Option<Program> {
     let Answer { text: answer, mut blocks, is_open } = answer(response);
     // A response to a prompt that has opened the block begins with the program, and closes it.
-    let first: String =
-        answer.split_inclusive('\n').take_while(|line| !Fence::of(line).is_some_and(|f| f.opens())).collect();
+    let first: String = answer
+        .split_inclusive('\n')
+        .take_while(|line| !Fence::of(line).is_some_and(|f| f.opens()))
+        .collect();
     if is_open && blocks.len() == 1 && blocks[0].tag.is_empty() && begins_as_program(&first) {
         return Some(Program { text: first, fenced: false });
     }
     blocks.retain(|block| !block.text.trim().is_empty());
     let is_program = |block: &Block| !block.text.trim_start().starts_with(SESSION);
-    let last = |kind: fn(&Block) -> bool| blocks.iter().rposition(|block| is_program(block) && kind(block));
-    let last =
-        last(Block::is_python).or_else(|| last(|block| block.tag.is_empty())).or_else(|| last(|_| true));
+    let last = |kind: fn(&Block) -> bool| {
+        blocks.iter().rposition(|block| is_program(block) && kind(block))
+    };
+    let last = last(Block::is_python)
+        .or_else(|| last(|block| block.tag.is_empty()))
+        .or_else(|| last(|_| true));
     if let Some(last) = last.or(blocks.len().checked_sub(1)) {
         return Some(Program { text: blocks.swap_remove(last).text, fenced: true });
     }
@@ -125,7 +130,10 @@ impl<'a> Fence<'a> {
         let tag = tag.trim_matches(['{', '}', '.']).to_lowercase();
         Block {
             tag,
-            text: lines.iter().map(|line| unindented(line, self.indent()).to_owned() + "\n").collect(),
+            text: lines
+                .iter()
+                .map(|line| unindented(line, self.indent()).to_owned() + "\n")
+                .collect(),
         }
     }
 }
@@ -185,7 +193,11 @@ fn end_of_thoughts(line: &str, open: Option<&Open<'_>>) -> Option<usize> {
 }
 
 /// Reads the next line; the block that is open after it.
-fn read_line<'a>(line: &'a str, open: Option<Open<'a>>, blocks: &mut Vec<Block>) -> Option<Open<'a>> {
+fn read_line<'a>(
+    line: &'a str,
+    open: Option<Open<'a>>,
+    blocks: &mut Vec<Block>,
+) -> Option<Open<'a>> {
     let fence = Fence::of(line);
     let Some((opening, mut lines)) = open else {
         return fence.filter(Fence::opens).map(|fence| (fence, Vec::new()));
@@ -311,7 +323,11 @@ mod tests {
         assert_eq!(found("a ```python\nb\n``` </think>\n```python\nc\n```"), "c\n");
         assert_eq!(found("<think>\n```python\na\n```\n"), "a\n", "thoughts without an end");
         assert_eq!(found("<think>a</think>b\n<think>c</think>d"), "d");
-        assert_eq!(found("<think>\n```python\na\n</think>\n```python\nb"), "b\n", "a draft without an end");
+        assert_eq!(
+            found("<think>\n```python\na\n</think>\n```python\nb"),
+            "b\n",
+            "a draft without an end"
+        );
         assert_eq!(found("a </think>```python\nb\n```"), "b\n");
         let of_tags = "```python\n# strips '</think>'\nprint(42)\n```";
         for thoughts in ["", "<think>a</think>\n"] {

@@ -83,7 +83,9 @@ impl Default for CodeSettings {
 impl CodeSettings {
     /// Programs that run at the same time.
     pub fn worker_count(&self) -> usize {
-        self.workers.unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from)).max(1)
+        self.workers
+            .unwrap_or_else(|| thread::available_parallelism().map_or(1, usize::from))
+            .max(1)
     }
 
     pub(crate) fn run_limits(&self) -> RunLimits {

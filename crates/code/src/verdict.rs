@@ -65,7 +65,9 @@ impl fmt::Display for Verdict {
             Self::OutputLimit => f.write_str("output limit"),
             Self::NoCode => f.write_str("no code in the response"),
             Self::Fault(what) => write!(f, "the sandbox failed: {}", in_line(what, SENTENCE)),
-            Self::UnusableTests(what) => write!(f, "the tests cannot be run: {}", in_line(what, SENTENCE)),
+            Self::UnusableTests(what) => {
+                write!(f, "the tests cannot be run: {}", in_line(what, SENTENCE))
+            }
         }
     }
 }
@@ -89,7 +91,9 @@ impl TryFrom<End> for Verdict {
 impl From<Failure> for Verdict {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Assertion(text) => Self::WrongAnswer(format!("{} does not hold", shown(&text))),
+            Failure::Assertion(text) => {
+                Self::WrongAnswer(format!("{} does not hold", shown(&text)))
+            }
             // A program that ends without an error before its test does has not come to the result.
             Failure::Ended(end) => Self::try_from(end)
                 .unwrap_or_else(|()| Self::RuntimeError("it ended before the test did".into())),
@@ -159,7 +163,10 @@ mod tests {
         assert_eq!(report(Verdict::Passed, None, 1, 1).reason(), "passed 1 test");
         assert_eq!(report(Verdict::NoCode, None, 0, 5).reason(), "no code in the response");
         let raised = Verdict::RuntimeError("ValueError:\x1b[31m no".into());
-        assert_eq!(report(raised, Some(1), 0, 1).reason(), "test 1: runtime error: ValueError: [31m no");
+        assert_eq!(
+            report(raised, Some(1), 0, 1).reason(),
+            "test 1: runtime error: ValueError: [31m no"
+        );
     }
 
     #[test]

@@ -50,7 +50,9 @@ impl Incoming {
     /// [`TooLong`] as soon as its length is known.
     pub fn next(&mut self, longest: usize) -> Result<Option<Frame>, TooLong> {
         let left = &self.bytes[self.taken..];
-        let Some((&[kind, a, b, c, d], rest)) = left.split_first_chunk::<HEADER>() else { return Ok(None) };
+        let Some((&[kind, a, b, c, d], rest)) = left.split_first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         if length > longest {
             return Err(TooLong);

@@ -168,7 +168,11 @@ impl Worker {
     ///
     /// # Errors
     /// [`StartError`] when the jail or the interpreter in it does not start.
-    pub fn start(sandbox: &Sandbox, python: &Python, limits: WorkerLimits) -> Result<Self, StartError> {
+    pub fn start(
+        sandbox: &Sandbox,
+        python: &Python,
+        limits: WorkerLimits,
+    ) -> Result<Self, StartError> {
         let (sandbox, python) = (sandbox.clone(), python.clone());
         let mut worker = Self { sandbox, python, limits, programs: None, tests: None };
         worker.programs()?;
@@ -224,7 +228,8 @@ impl Worker {
 impl Runner for Worker {
     fn script(&mut self, program: &str, input: &str, limits: &RunLimits) -> (String, End) {
         let mut output = Vec::new();
-        let end = self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
+        let end =
+            self.run_script(program, input, limits, &mut output).unwrap_or_else(|Broken(end)| end);
         self.finish();
         (String::from_utf8_lossy(&output).into_owned(), end)
     }

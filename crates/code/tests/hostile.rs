@@ -85,14 +85,16 @@ impl Judges {
     /// Judges a hostile program, then a right one by the same worker; what is wrong with that.
     fn attack(&self, fixture: &Fixture, variant: usize, form: &Form, bait: &Bait) -> Vec<String> {
         let mut wrong = Vec::new();
-        let mut complain =
-            |what: String| wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style));
+        let mut complain = |what: String| {
+            wrong.push(format!("{} {variant}, {}: {what}", fixture.name, form.style))
+        };
         let tests = bait.tests(form.style);
         let program = bait.program(&fixture.program).replace("@VARIANT@", &variant.to_string());
         let begun = Instant::now();
         let (mut by, mut report) = (&self.hasty, judge(&self.hasty, &tests, &program));
         if !form.expects(&report) && report.verdict.name() == "time_limit" {
-            by = self.patient.get_or_init(|| start(&CodeSettings { timeout_s: 30.0, ..settings() }));
+            by =
+                self.patient.get_or_init(|| start(&CodeSettings { timeout_s: 30.0, ..settings() }));
             report = judge(by, &tests, &program);
         }
         if !form.expects(&report) {
@@ -144,7 +146,9 @@ fn attack_all(in_every_form: bool) {
     assert!(fixtures.len() >= 40, "{} programs", fixtures.len());
     let only = std::env::var("HOSTILE").unwrap_or_default(); // a part of a name, to look at one
     let mut attacks = Vec::new();
-    for (number, fixture) in fixtures.iter().filter(|fixture| fixture.name.contains(&only)).enumerate() {
+    for (number, fixture) in
+        fixtures.iter().filter(|fixture| fixture.name.contains(&only)).enumerate()
+    {
         for variant in 0..fixture.variants {
             let (forms, turn) = (&fixture.forms, (number + variant) % fixture.forms.len());
             let forms = if in_every_form { &forms[..] } else { &forms[turn..=turn] };
@@ -155,7 +159,8 @@ fn attack_all(in_every_form: bool) {
     let work = || {
         let judges = Judges::new();
         let mut wrong = Vec::new();
-        while let Some((fixture, variant, form)) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
+        while let Some((fixture, variant, form)) = attacks.get(next.fetch_add(1, Ordering::Relaxed))
+        {
             wrong.extend(judges.attack(fixture, *variant, form, &bait));
         }
         wrong
@@ -188,7 +193,10 @@ fn hostile_tests_spoil_nothing() {
         ("x = []\nwhile True:\n    x.append(bytearray(1 << 20))", "memory_limit time_limit"),
         ("import os\nos._exit(0)", "runtime_error unusable_tests"),
         ("import os\nos.kill(0, 9)", "memory_limit runtime_error"),
-        ("import os\nwhile True:\n    os.write(4, b'\\xff' * 65536)", "runtime_error output_limit fault"),
+        (
+            "import os\nwhile True:\n    os.write(4, b'\\xff' * 65536)",
+            "runtime_error output_limit fault",
+        ),
         ("import os\nos.write(4, b'u\\x02\\0\\0\\0{]')\nos._exit(3)", "unusable_tests"),
         ("import os\nos.write(4, b'c\\x02\\0\\0\\0[]')\nos._exit(3)", "unusable_tests"),
         ("import os\nos.write(4, b'?\\x02\\0\\0\\0[]')\nos._exit(3)", "unusable_tests"),
@@ -200,8 +208,13 @@ fn hostile_tests_spoil_nothing() {
         ),
         ("answer.__class__.__bases__[0].__call__ = lambda *_: '3'\nassert False", "unusable_tests"),
     ] {
-        let report = judge(&by, &json!({"functional": format!("assert answer(3)\n{code}")}), &right);
-        assert!(verdicts.split(' ').any(|name| name == report.verdict.name()), "{code}: {}", report.reason());
+        let report =
+            judge(&by, &json!({"functional": format!("assert answer(3)\n{code}")}), &right);
+        assert!(
+            verdicts.split(' ').any(|name| name == report.verdict.name()),
+            "{code}: {}",
+            report.reason()
+        );
         assert_eq!(processes::of_runs(), None, "{code}");
         let passes = || judge(&by, &bait.tests("check"), &right).verdict.name() == "passed";
         assert!((0..RETRIES).any(|_| passes()), "{code}");
@@ -213,7 +226,8 @@ fn hostile_tests_spoil_nothing() {
 #[test]
 fn the_bait_can_be_taken() {
     let fixtures = fixture::all();
-    let unprotected: Vec<&Fixture> = fixtures.iter().filter(|fixture| fixture.unprotected).collect();
+    let unprotected: Vec<&Fixture> =
+        fixtures.iter().filter(|fixture| fixture.unprotected).collect();
     assert!(unprotected.len() >= 5);
     for fixture in unprotected {
         let bait = Bait::lay();
@@ -230,8 +244,10 @@ fn the_bait_can_be_taken() {
 fn others_are_not_slowed_beyond_reason() {
     let bait = Bait::lay();
     let fixtures = fixture::all();
-    let greedy =
-        fixtures.iter().filter(|fixture| fixture.greedy).map(|fixture| bait.program(&fixture.program));
+    let greedy = fixtures
+        .iter()
+        .filter(|fixture| fixture.greedy)
+        .map(|fixture| bait.program(&fixture.program));
     let greedy: Vec<String> = greedy.collect();
     assert!(greedy.len() >= 3);
     let tests = bait.tests("scripts");
@@ -241,7 +257,10 @@ fn others_are_not_slowed_beyond_reason() {
     thread::scope(|scope| {
         let attackers = scope.spawn(|| {
             let by = start(&settings());
-            greedy.iter().map(|program| judge(&by, &tests, program).verdict.name()).collect::<Vec<_>>()
+            greedy
+                .iter()
+                .map(|program| judge(&by, &tests, program).verdict.name())
+                .collect::<Vec<_>>()
         });
         let mut judged = 0;
         while !attackers.is_finished() {

@@ -42,7 +42,8 @@ fn text<'a>(row: &'a Value, key: &str) -> &'a str {
 #[test]
 fn known_good_solutions_pass() {
     let problems = lines("problems.jsonl");
-    let responses: Vec<String> = problems.iter().map(|problem| fenced(text(problem, "solution"))).collect();
+    let responses: Vec<String> =
+        problems.iter().map(|problem| fenced(text(problem, "solution"))).collect();
     let batch: Vec<(&Value, &str)> = problems
         .iter()
         .zip(&responses)
@@ -61,8 +62,10 @@ fn planted_faults_fail() {
         .map(|mut p| (text(&p, "name").into(), p["tests"].take()))
         .collect();
     let planted = lines("planted.jsonl");
-    let batch: Vec<(&Value, &str)> =
-        planted.iter().map(|fault| (&problems[text(fault, "name")], text(fault, "program"))).collect();
+    let batch: Vec<(&Value, &str)> = planted
+        .iter()
+        .map(|fault| (&problems[text(fault, "name")], text(fault, "program")))
+        .collect();
     let impatient = start(CodeSettings { timeout_s: 1.0, workers: Some(4), ..settings() });
     let mut kinds = BTreeMap::new();
     for (fault, report) in planted.iter().zip(impatient.judge(&batch).unwrap()) {
@@ -83,15 +86,20 @@ fn planted_faults_fail() {
 fn tests_of_every_form_are_run() {
     let square = ["print(int(input()) ** 2)", "print(int(input()) * 2)"];
     let function = ["def f(a, b=1):\n    return a * b", "def f(a, b=1):\n    return a + b"];
-    let method =
-        function.map(|f| format!("class Solution:\n    @staticmethod\n    {}", f.replace('\n', "\n    ")));
+    let method = function
+        .map(|f| format!("class Solution:\n    @staticmethod\n    {}", f.replace('\n', "\n    ")));
     let method = [method[0].as_str(), method[1].as_str()];
-    let check = "def check(candidate):\n    assert candidate(2, 3) == 6\n    assert candidate(5) == 5\n";
+    let check =
+        "def check(candidate):\n    assert candidate(2, 3) == 6\n    assert candidate(5) == 5\n";
     let pytest = "import pytest\nfrom solution import f\n\ndef test_two():\n    assert f(2, 3) == 6\n\n\
                   def test_types():\n    with pytest.raises(TypeError):\n        f()\n";
     let head = "from typing import Optional\n\n\ndef f(a: int, b: Optional[int] = 1) -> int:\n    \"\"\"Multiplies.\"\"\"\n";
     for (name, tests, [right, wrong]) in [
-        ("inputs and outputs", json!({"inputs": ["3\n", "-4\n"], "outputs": ["9\n", "16\n"]}), square),
+        (
+            "inputs and outputs",
+            json!({"inputs": ["3\n", "-4\n"], "outputs": ["9\n", "16\n"]}),
+            square,
+        ),
         ("the same as text", json!("{\"inputs\": [\"3\\n\"], \"outputs\": [\"9\\n\"]}"), square),
         ("a list of pairs", json!([{"input": "3", "output": "9"}]), square),
         (
@@ -101,14 +109,22 @@ fn tests_of_every_form_are_run() {
         ),
         ("calls", json!({"fn_name": "f", "inputs": [[2, 3], [5]], "outputs": [6, 5]}), function),
         ("calls of APPS", json!({"fn_name": "f", "inputs": [[2, 3]], "outputs": [[6]]}), function),
-        ("calls of a method", json!({"fn_name": "f", "inputs": [[2, 3]], "outputs": [[6]]}), method),
+        (
+            "calls of a method",
+            json!({"fn_name": "f", "inputs": [[2, 3]], "outputs": [[6]]}),
+            method,
+        ),
         (
             "calls of LiveCodeBench",
             json!([{"input": "2\n3", "output": "6", "testtype": "functional", "metadata": {"func_name": "f"}}]),
             method,
         ),
         ("functional", json!({"functional": format!("{check}\n\ncheck(f)")}), function),
-        ("functional, of a method", json!({"functional": format!("{check}\n\ncheck(Solution().f)")}), method),
+        (
+            "functional, of a method",
+            json!({"functional": format!("{check}\n\ncheck(Solution().f)")}),
+            method,
+        ),
         ("AceCode", json!(["assert f(2, 3) == 6", "assert f(5) == 5"]), function),
         ("KodCode", json!(pytest), function),
         ("HumanEval", json!({"prompt": head, "entry_point": "f", "test": check}), function),
@@ -168,8 +184,10 @@ fn every_verdict_can_be_had() {
     let raised = judge(&scripts, "raise KeyError('no such thing')");
     assert_eq!(raised.verdict, Verdict::RuntimeError("KeyError: 'no such thing'".into()));
     assert_eq!(judge(&scripts, "I would rather not say.").verdict, Verdict::NoCode);
-    let unusable =
-        judge(&json!({"functional": "import no_such_module\nassert f(1) == 1"}), "def f(x): return x");
+    let unusable = judge(
+        &json!({"functional": "import no_such_module\nassert f(1) == 1"}),
+        "def f(x): return x",
+    );
     assert!(matches!(unusable.verdict, Verdict::UnusableTests(_)), "{unusable:?}");
     assert!(matches!(judge(&json!({"inputs": []}), "a = 1").verdict, Verdict::UnusableTests(_)));
 }
@@ -179,8 +197,7 @@ fn a_fraction_counts_all_tests() {
     let fraction = start(CodeSettings { score: Score::Fraction, ..settings() });
     // Right for even numbers alone, and it dies of 3.
     let script = "n = int(input())\nassert n != 3\nprint(n if n % 2 == 0 else 0)";
-    let function =
-        "import os\ndef f(n):\n    if n == 3:\n        os._exit(1)\n    return n if n % 2 == 0 else 0";
+    let function = "import os\ndef f(n):\n    if n == 3:\n        os._exit(1)\n    return n if n % 2 == 0 else 0";
     let numbers: Vec<i32> = (1..=5).collect();
     let texts: Vec<String> = numbers.iter().map(i32::to_string).collect();
     let arguments: Vec<[i32; 1]> = numbers.iter().map(|n| [*n]).collect();
@@ -191,7 +208,11 @@ fn a_fraction_counts_all_tests() {
         (json!(assertions), function),
     ] {
         let report = fraction.judge(&[(&tests, program)]).unwrap().remove(0);
-        assert_eq!((report.passed, report.tests, report.failed), (2, 5, Some(1)), "{tests}: {report:?}");
+        assert_eq!(
+            (report.passed, report.tests, report.failed),
+            (2, 5, Some(1)),
+            "{tests}: {report:?}"
+        );
         assert_eq!(report.fraction(), 0.4);
         let report = judge(&tests, program);
         assert_eq!((report.passed, report.failed), (0, Some(1)), "{tests}: {report:?}");
@@ -201,8 +222,12 @@ fn a_fraction_counts_all_tests() {
 /// Who stalls has not passed the tests that nobody came to.
 #[test]
 fn a_fraction_counts_tests_that_were_not_reached() {
-    let hasty =
-        start(CodeSettings { timeout_s: 1.0, total_timeout_s: 2.0, score: Score::Fraction, ..settings() });
+    let hasty = start(CodeSettings {
+        timeout_s: 1.0,
+        total_timeout_s: 2.0,
+        score: Score::Fraction,
+        ..settings()
+    });
     let each: Vec<String> =
         (0..40).map(|n| format!("def test_{n}():\n    assert f({n}) == {}\n", n * n + 7)).collect();
     let tests = json!(format!("from solution import f\n\n{}", each.join("\n")));
@@ -216,8 +241,12 @@ fn a_fraction_counts_tests_that_were_not_reached() {
 fn tests_that_say_nonsense_stop_no_run() {
     let tests = json!({"functional": "import os\nassert f()\nos.write(4, b'u\\2\\0\\0\\0xx')\nos._exit(3)"});
     let early = json!({"functional": "import os\nassert f()\nos.write(4, b'c\\6\\0\\0\\0[0, 9]z\\0\\0\\0\\0')\nos._exit(3)"});
-    let batch: Vec<(&Value, &str)> =
-        [&tests, &early].into_iter().cycle().take(20).map(|tests| (tests, "def f(): return 1")).collect();
+    let batch: Vec<(&Value, &str)> = [&tests, &early]
+        .into_iter()
+        .cycle()
+        .take(20)
+        .map(|tests| (tests, "def f(): return 1"))
+        .collect();
     for report in JUDGE.judge(&batch).unwrap() {
         assert!(matches!(report.verdict, Verdict::UnusableTests(_)), "{report:?}");
     }
@@ -259,7 +288,8 @@ fn workers_sleep_at_the_same_time() {
 /// A program is asked to end when its time is over, however many tests there would still be.
 #[test]
 fn the_time_of_all_tests_together_is_limited() {
-    let hasty = CodeSettings { timeout_s: 0.3, total_timeout_s: 1.0, workers: Some(3), ..settings() };
+    let hasty =
+        CodeSettings { timeout_s: 0.3, total_timeout_s: 1.0, workers: Some(3), ..settings() };
     let hasty = start(CodeSettings { score: Score::Fraction, ..hasty });
     let texts = vec!["1"; 200];
     let scripts = json!({"inputs": texts, "outputs": texts});
@@ -269,7 +299,10 @@ fn the_time_of_all_tests_together_is_limited() {
     let begun = Instant::now();
     let batch = [(&scripts, "while True: pass"), (&calls, function), (&assertions, function)];
     for report in hasty.judge(&batch).unwrap() {
-        assert_eq!((report.verdict, report.passed, report.failed), (Verdict::TimeLimit, 0, Some(1)));
+        assert_eq!(
+            (report.verdict, report.passed, report.failed),
+            (Verdict::TimeLimit, 0, Some(1))
+        );
     }
     assert!(begun.elapsed().as_secs_f64() < 6.0, "{:?}", begun.elapsed());
 }
@@ -299,7 +332,8 @@ fn no_test_outlasts_the_time_of_all() {
         (json!({"functional": flood}), "def f(x): return 1"),
     ];
     let begun = Instant::now();
-    let batch: Vec<(&Value, &str)> = tests.iter().map(|(tests, program)| (tests, *program)).collect();
+    let batch: Vec<(&Value, &str)> =
+        tests.iter().map(|(tests, program)| (tests, *program)).collect();
     for (report, (tests, _)) in hasty.judge(&batch).unwrap().into_iter().zip(&tests) {
         assert_eq!((report.verdict, report.passed), (Verdict::TimeLimit, 0), "{tests}");
     }
@@ -316,8 +350,10 @@ fn tests_go_on_from_unit_to_unit() {
              os.write(4, struct.pack('<cI', b'p', {}) + b'{place}')\n    time.sleep(0.3)",
             place.len()
         );
-        let report =
-            patient.judge(&[(&json!({"functional": again}), "def f(x): return 1")]).unwrap().remove(0);
+        let report = patient
+            .judge(&[(&json!({"functional": again}), "def f(x): return 1")])
+            .unwrap()
+            .remove(0);
         assert!(matches!(report.verdict, Verdict::UnusableTests(_)), "{place}: {report:?}");
     }
 }

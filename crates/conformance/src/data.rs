@@ -32,7 +32,10 @@ pub fn noise(seed: u64, len: usize) -> Vec<f32> {
 
 /// Whole numbers below `bound`.
 pub fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
-    noise(seed, len).into_iter().map(|x| ((x / 3.0 + 0.5) * bound as f32) as u32 % bound as u32).collect()
+    noise(seed, len)
+        .into_iter()
+        .map(|x| ((x / 3.0 + 0.5) * bound as f32) as u32 % bound as u32)
+        .collect()
 }
 
 /// Tokens that sampling could have drawn in the place of each target, its own among them: for one
@@ -40,9 +43,13 @@ pub fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
 pub fn masks(targets: &[u32], vocabulary: usize) -> SamplingMasks {
     let mut masks = SamplingMasks::default();
     for &target in targets {
-        let kept = |&token: &u32| token == target || (token.wrapping_mul(7) ^ target) % 8 < target % 4 * 2;
-        let kept: Vec<u32> =
-            if target % 4 == 0 { Vec::new() } else { (0..vocabulary as u32).filter(kept).collect() };
+        let kept =
+            |&token: &u32| token == target || (token.wrapping_mul(7) ^ target) % 8 < target % 4 * 2;
+        let kept: Vec<u32> = if target % 4 == 0 {
+            Vec::new()
+        } else {
+            (0..vocabulary as u32).filter(kept).collect()
+        };
         masks.push(&kept);
     }
     masks
@@ -75,7 +82,11 @@ pub fn assert_close_to(what: &str, got: &[f32], want: &[f64], size: f64, toleran
     assert_eq!(got.len(), want.len(), "{what}: length");
     for (i, (&g, &w)) in got.iter().zip(want).enumerate() {
         let error = (f64::from(g) - w).abs() / w.abs().max(size).max(f64::from(f32::MIN_POSITIVE));
-        assert!(error <= tolerance, "{what}: {g} instead of {w} at {i} of {} (error {error:.1e})", got.len());
+        assert!(
+            error <= tolerance,
+            "{what}: {g} instead of {w} at {i} of {} (error {error:.1e})",
+            got.len()
+        );
     }
 }
 

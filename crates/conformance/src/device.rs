@@ -5,8 +5,8 @@ use crate::data::{self, POISON, assert_bits, is_poison};
 use crate::models::{self, FAMILIES};
 use crate::subject::{Subject, Tolerance, Variant};
 use isentrope_kernels::{
-    Attention, Backend, Buffer, DeviceBatch, HeadScores, HostBatch, Kind, Linear, Role, Run, SamplingMasks,
-    norm,
+    Attention, Backend, Buffer, DeviceBatch, HeadScores, HostBatch, Kind, Linear, Role, Run,
+    SamplingMasks, norm,
 };
 use isentrope_model::Model;
 use proptest::test_runner::Config;
@@ -135,7 +135,9 @@ fn with_tail(role: Role) -> Role {
         Role::Gradient(Kind::Vector(len)) => Role::Gradient(Kind::Vector(len + TAIL)),
         Role::Moment(numbers) => Role::Moment(numbers + TAIL),
         Role::OffloadedMoment(numbers) => Role::OffloadedMoment(numbers + TAIL),
-        Role::Weight(Kind::Matrix(_)) | Role::Gradient(Kind::Matrix(_)) | Role::Cache { .. } => role,
+        Role::Weight(Kind::Matrix(_)) | Role::Gradient(Kind::Matrix(_)) | Role::Cache { .. } => {
+            role
+        }
     }
 }
 
@@ -225,15 +227,23 @@ impl Device<'_> {
 
     /// Rows at these positions, each of a sequence of its own.
     pub fn positions(&self, positions: &[u32]) -> DeviceBatch {
-        let run =
-            |(row, &position): (usize, &u32)| Run { row, len: 1, position: position as usize, pages: 0..0 };
+        let run = |(row, &position): (usize, &u32)| Run {
+            row,
+            len: 1,
+            position: position as usize,
+            pages: 0..0,
+        };
         let runs = positions.iter().enumerate().map(run).collect();
         self.batch(&HostBatch { tokens: vec![0; positions.len()], runs, ..HostBatch::default() })
     }
 
     /// Rows of these runs, without a cache.
     pub fn runs(&self, rows: usize, runs: &[Run]) -> DeviceBatch {
-        self.batch(&HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), ..HostBatch::default() })
+        self.batch(&HostBatch {
+            tokens: vec![0; rows],
+            runs: runs.to_vec(),
+            ..HostBatch::default()
+        })
     }
 
     /// The norm of whole tensors together.

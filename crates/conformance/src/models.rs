@@ -71,7 +71,8 @@ pub fn some_pages(trial: &Trial) -> usize {
 /// Texts of no token up to some pages, some of them without targets, and some with the prompt of
 /// the one before.
 pub fn texts(trial: &Trial, count: Range<usize>) -> impl Strategy<Value = Vec<Text>> + use<> {
-    let text = (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
+    let text =
+        (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
     prop::collection::vec(text, count).prop_map(|texts| {
         let mut all: Vec<Text> = Vec::new();
         for (mut tokens, mut score_from, repeats) in texts {
@@ -94,7 +95,10 @@ pub fn pack(texts: &[Text]) -> Packed {
 }
 
 pub fn sequences(texts: &[Text]) -> Vec<Sequence<'_>> {
-    texts.iter().map(|text| Sequence { tokens: &text.tokens, score_from: text.score_from }).collect()
+    texts
+        .iter()
+        .map(|text| Sequence { tokens: &text.tokens, score_from: text.score_from })
+        .collect()
 }
 
 /// Log-prob and entropy of every target.
@@ -175,7 +179,8 @@ pub fn write_wide(dir: &Path) {
     });
     let config: Map<_, _> = config.as_object().unwrap().clone();
     let parsed = tempfile::tempdir().unwrap();
-    std::fs::write(parsed.path().join("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    std::fs::write(parsed.path().join("config.json"), serde_json::to_vec(&config).unwrap())
+        .unwrap();
     let layout = Layout::new(&ModelConfig::read(parsed.path()).unwrap());
     let tensor = |(seed, shape, name): (u64, Vec<usize>, String)| {
         let scale = if shape.len() == 1 { 1.0 } else { (3.0 / shape[1] as f32).sqrt() };
@@ -183,8 +188,9 @@ pub fn write_wide(dir: &Path) {
             noise(seed, shape.iter().product()).iter().map(|value| value * scale).collect();
         Tensor { name, shape, values: Box::new(move || Ok(values.into())) }
     };
-    let tensors =
-        (0..).zip(layout.tensors()).map(|(seed, (_, p, t))| tensor((seed, p.shape(t), t.name.clone())));
+    let tensors = (0..)
+        .zip(layout.tensors())
+        .map(|(seed, (_, p, t))| tensor((seed, p.shape(t), t.name.clone())));
     let options = WriteOptions {
         dtype: WeightDtype::F32,
         max_shard_bytes: u64::MAX,

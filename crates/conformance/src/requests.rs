@@ -28,7 +28,11 @@ pub fn request(prompt: &[u32], samples: usize, number: u64, sampling: Sampling) 
 pub const ROOMY: Limits = Limits { cache_bytes: 32 << 20, sequences: 64, prefill_tokens: 1024 };
 
 /// Submits requests and steps until nothing is left, checking that events add up.
-pub fn run(engine: &mut Engine<'_>, limits: Limits, requests: &[Request]) -> BTreeMap<Place, Completion> {
+pub fn run(
+    engine: &mut Engine<'_>,
+    limits: Limits,
+    requests: &[Request],
+) -> BTreeMap<Place, Completion> {
     assert!(engine.is_idle());
     let ids: Vec<usize> = requests.iter().map(|r| engine.submit(r.clone()).unwrap()).collect();
     let mut tokens: BTreeMap<Place, Vec<u32>> = BTreeMap::new();
@@ -59,7 +63,8 @@ pub fn run(engine: &mut Engine<'_>, limits: Limits, requests: &[Request]) -> BTr
         }
     }
     assert_eq!(engine.running(), 0);
-    let places = requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
+    let places =
+        requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
     assert!(places.eq(finished.keys().copied()), "responses are missing");
     finished
 }
@@ -100,7 +105,9 @@ pub fn run_apart(
                 continue;
             }
             let mut leaving: BTreeMap<usize, (Vec<usize>, Vec<PartialResponse>)> = BTreeMap::new();
-            for &(id, sample, tokens) in unfinished.iter().skip(first.index(unfinished.len())).take(count) {
+            for &(id, sample, tokens) in
+                unfinished.iter().skip(first.index(unfinished.len())).take(count)
+            {
                 let partial = engines[from].withdraw(id, sample).unwrap();
                 assert_eq!(partial.tokens.len(), tokens);
                 assert_eq!(engines[from].withdraw(id, sample), None, "it has left");
@@ -109,12 +116,15 @@ pub fn run_apart(
                 all.push(partial);
             }
             for (number, (samples, partial)) in leaving {
-                let request = Request { samples, cache_activations: false, ..requests[number].clone() };
-                numbers[1 - from].insert(engines[1 - from].submit_partial(request, partial).unwrap(), number);
+                let request =
+                    Request { samples, cache_activations: false, ..requests[number].clone() };
+                numbers[1 - from]
+                    .insert(engines[1 - from].submit_partial(request, partial).unwrap(), number);
             }
         }
     }
-    let places = requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
+    let places =
+        requests.iter().enumerate().flat_map(|(i, r)| r.samples.iter().map(move |&s| (i, s)));
     assert!(places.eq(finished.keys().copied()), "responses are missing");
     finished
 }
@@ -138,7 +148,9 @@ pub fn limits(model: &Model, pages: usize, sequences: usize, prefill_tokens: usi
 }
 
 /// A completion with every float as its bits, since equal floats may differ in the sign of zero.
-pub fn exact(completion: &Completion) -> (Vec<u32>, [Vec<u32>; 4], Option<SamplingMasks>, FinishReason) {
+pub fn exact(
+    completion: &Completion,
+) -> (Vec<u32>, [Vec<u32>; 4], Option<SamplingMasks>, FinishReason) {
     let bits = |floats: &[f32]| floats.iter().map(|f| f.to_bits()).collect::<Vec<_>>();
     let sampling = completion.sampling_logprobs.as_deref().unwrap_or_default();
     let kept = completion.kept.clone();
@@ -176,10 +188,13 @@ pub fn requests(trial: &Trial) -> impl Strategy<Value = Vec<Request>> + use<> {
     let tokens = if trial.subject().cases(50) < 50 { page + 4 } else { 50 };
     // Lengths on both sides of page boundaries, and prompts that repeat.
     let prompt = (prop_oneof![1usize..70, Just(page), Just(2 * page), Just(2 * page + 1)], 0u32..5)
-        .prop_map(|(len, salt)| (0..len as u32).map(|i| (i * 7 + salt * 11) % 61).collect::<Vec<_>>())
+        .prop_map(|(len, salt)| {
+            (0..len as u32).map(|i| (i * 7 + salt * 11) % 61).collect::<Vec<_>>()
+        })
         .boxed();
-    let some =
-        move |plain| prop::collection::vec((prompt.clone(), 0usize..6, samplings(plain, tokens)), 1..7);
+    let some = move |plain| {
+        prop::collection::vec((prompt.clone(), 0usize..6, samplings(plain, tokens)), 1..7)
+    };
     // Draws that are all the device's may be read behind a step.
     any::<bool>().prop_flat_map(some).prop_map(|all| {
         let numbered = all.into_iter().enumerate();

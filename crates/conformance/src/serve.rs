@@ -104,7 +104,8 @@ impl Sequences {
             let mut out = device.download(out_role, &out);
             for ((sequence, positions), run) in pieces.iter().zip(runs.iter().rev()) {
                 let part = &mut out[run.row * width..(run.row + run.len) * width];
-                outputs[*sequence][positions.start * width..positions.end * width].copy_from_slice(part);
+                outputs[*sequence][positions.start * width..positions.end * width]
+                    .copy_from_slice(part);
                 part.fill(POISON);
             }
             assert!(out.into_iter().all(is_poison), "wrote to rows that belong to no run");

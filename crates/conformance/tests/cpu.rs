@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 fn main() -> ExitCode {
     // The fastest instruction set on two threads first.
-    let machines = Isa::available().into_iter().flat_map(|isa| [2, 1, 3, 5].map(|threads| (isa, threads)));
+    let machines =
+        Isa::available().into_iter().flat_map(|isa| [2, 1, 3, 5].map(|threads| (isa, threads)));
     let variant = |(isa, threads)| Variant {
         name: format!("{isa}, {threads} threads"),
         fast: isa == Isa::available()[0],

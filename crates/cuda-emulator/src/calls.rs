@@ -29,8 +29,18 @@ pub(crate) struct Calls {
 /// The compiler's hooks at loads and stores: the address, the bytes, and whether it writes.
 pub(crate) type Access = extern "C" fn(*const c_void, u64, u32);
 
-pub(crate) static CALLS: Calls =
-    Calls { sync, warp, shared, dynamic_shared, copy, commit, wait, atomic_add, misaligned, access };
+pub(crate) static CALLS: Calls = Calls {
+    sync,
+    warp,
+    shared,
+    dynamic_shared,
+    copy,
+    commit,
+    wait,
+    atomic_add,
+    misaligned,
+    access,
+};
 
 fn worker<'a>() -> &'a Worker {
     // SAFETY: these functions are called by kernels alone.
@@ -49,7 +59,14 @@ extern "C" fn warp(
     address: *const c_void,
     line: u32,
 ) {
-    worker().wait_for_warp(Call { operation, value, bytes, number, address: address as usize, line });
+    worker().wait_for_warp(Call {
+        operation,
+        value,
+        bytes,
+        number,
+        address: address as usize,
+        line,
+    });
 }
 
 extern "C" fn shared(site: *const c_void, bytes: u64, name: *const c_char) -> *mut c_void {
@@ -84,10 +101,14 @@ fn begin_copy(to: usize, from: usize, bytes: usize, given: usize) -> Result<(), 
         return Err((Mistake::Misaligned, what));
     }
     if given > bytes {
-        return Err((Mistake::Undefined, format!("an asynchronous copy of {given} of {bytes} bytes")));
+        return Err((
+            Mistake::Undefined,
+            format!("an asynchronous copy of {given} of {bytes} bytes"),
+        ));
     }
     if !worker.shared.contains(to, bytes) {
-        let what = format!("an asynchronous copy to {}, not within shared memory", worker.place_of(to));
+        let what =
+            format!("an asynchronous copy to {}, not within shared memory", worker.place_of(to));
         return Err((Mistake::OutOfBounds, what));
     }
     if given > 0 && !worker.is_global(from, given) {
@@ -97,7 +118,11 @@ fn begin_copy(to: usize, from: usize, bytes: usize, given: usize) -> Result<(), 
     let describe = |(mistake, what): (Mistake, String)| {
         (
             mistake,
-            format!("an asynchronous copy from {} to {}: {what}", worker.place_of(from), worker.place_of(to)),
+            format!(
+                "an asynchronous copy from {} to {}: {what}",
+                worker.place_of(from),
+                worker.place_of(to)
+            ),
         )
     };
     if given > 0 {
@@ -148,7 +173,8 @@ extern "C" fn atomic_add(address: *mut u32, by: u32, line: u32) -> u32 {
 
 extern "C" fn misaligned(address: *const c_void, bytes: u32, line: u32) {
     let worker = worker();
-    let what = format!("a vector of {bytes} bytes at {address:p}, {}", worker.place_of(address as usize));
+    let what =
+        format!("a vector of {bytes} bytes at {address:p}, {}", worker.place_of(address as usize));
     worker.fail(Mistake::Misaligned, Some(line), what);
 }
 

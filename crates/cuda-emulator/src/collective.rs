@@ -20,8 +20,14 @@ pub(crate) struct Call {
 
 impl Call {
     /// Stands where there is no call.
-    pub(crate) const NONE: Self =
-        Self { operation: SYNC, value: std::ptr::null_mut(), bytes: 0, number: 0, address: 0, line: 0 };
+    pub(crate) const NONE: Self = Self {
+        operation: SYNC,
+        value: std::ptr::null_mut(),
+        bytes: 0,
+        number: 0,
+        address: 0,
+        line: 0,
+    };
 }
 
 pub(crate) const SYNC: u32 = 0;
@@ -61,13 +67,18 @@ pub(crate) trait Rows {
 ///
 /// # Safety
 /// The calls are of lanes that are suspended in them, one operation of one size in all.
-pub(crate) unsafe fn carry_out(calls: &[Call; 32], core: TensorCore, rows: &dyn Rows) -> Result<(), Misuse> {
+pub(crate) unsafe fn carry_out(
+    calls: &[Call; 32],
+    core: TensorCore,
+    rows: &dyn Rows,
+) -> Result<(), Misuse> {
     let Call { operation, bytes, .. } = calls[0];
     match operation {
         SYNC => {}
         BALLOT => {
             // SAFETY: a ballot's value is a u32.
-            let votes = (0..32).map(|i| unsafe { u32::from(*calls[i].value.cast::<u32>() != 0) } << i);
+            let votes =
+                (0..32).map(|i| unsafe { u32::from(*calls[i].value.cast::<u32>() != 0) } << i);
             let votes: u32 = votes.sum();
             for call in calls {
                 // SAFETY: as above.
@@ -103,7 +114,8 @@ pub(crate) unsafe fn carry_out(calls: &[Call; 32], core: TensorCore, rows: &dyn 
         }
         MMA => {
             // SAFETY: an mma's value is a lane's fragments.
-            let mut lanes = std::array::from_fn(|i| unsafe { calls[i].value.cast::<Fragments>().read() });
+            let mut lanes =
+                std::array::from_fn(|i| unsafe { calls[i].value.cast::<Fragments>().read() });
             core.mma(&mut lanes);
             for (call, lane) in calls.iter().zip(lanes) {
                 // SAFETY: as above.
@@ -118,7 +130,8 @@ pub(crate) unsafe fn carry_out(calls: &[Call; 32], core: TensorCore, rows: &dyn 
                     let what = format!("the row at {:#x} is at no multiple of 16", call.address);
                     return Err((Mistake::Misaligned, lane, what));
                 }
-                rows.check(lane, call.address, 16).map_err(|(mistake, what)| (mistake, lane, what))?;
+                rows.check(lane, call.address, 16)
+                    .map_err(|(mistake, what)| (mistake, lane, what))?;
                 // SAFETY: 16 bytes of shared memory, as was checked.
                 loaded[lane / 8][lane % 8] = unsafe { (call.address as *const [u16; 8]).read() };
             }
@@ -131,7 +144,9 @@ pub(crate) unsafe fn carry_out(calls: &[Call; 32], core: TensorCore, rows: &dyn 
                         (matrix[row][column], matrix[row][column + 1])
                     };
                     // SAFETY: the value is one u32 for each matrix.
-                    unsafe { *call.value.cast::<u32>().add(i) = u32::from(low) | u32::from(high) << 16 };
+                    unsafe {
+                        *call.value.cast::<u32>().add(i) = u32::from(low) | u32::from(high) << 16
+                    };
                 }
             }
         }

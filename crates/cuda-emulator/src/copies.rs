@@ -23,7 +23,13 @@ impl Copy {
     ///
     /// # Safety
     /// Both ranges are memory of the device, `from` for `given` bytes.
-    pub(crate) unsafe fn begin(to: usize, from: usize, bytes: usize, given: usize, random: &Random) -> Self {
+    pub(crate) unsafe fn begin(
+        to: usize,
+        from: usize,
+        bytes: usize,
+        given: usize,
+        random: &Random,
+    ) -> Self {
         // SAFETY: the caller's.
         unsafe { (to as *mut u8).write_bytes(POISON, bytes) };
         let mut copy = Self { to, from, bytes, given, read: None };

@@ -8,7 +8,9 @@ use crate::trap;
 use crate::unit::{Export, Replaced, Unit};
 use crate::work::Work;
 use crate::worker::{Launch, Worker};
-use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Source, carry_out};
+use isentrope_cuda::{
+    Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Source, carry_out,
+};
 use isentrope_kernels::OutOfMemory;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -145,8 +147,11 @@ impl Emulator {
             return Err(refuse("it is not exported".to_owned()));
         };
         if export.parameters() != function.parameters {
-            let what =
-                format!("it takes {:?}, but is declared with {:?}", export.parameters(), function.parameters);
+            let what = format!(
+                "it takes {:?}, but is declared with {:?}",
+                export.parameters(),
+                function.parameters
+            );
             return Err(refuse(what));
         }
         let blocks = grid.blocks.iter().map(|&n| u64::from(n)).product::<u64>();
@@ -168,7 +173,10 @@ impl Emulator {
             return Err(refuse(format!("a grid of {:?} blocks", grid.blocks)));
         }
         if grid.shared as usize > limit {
-            return Err(refuse(format!("{} bytes of shared memory, of {limit} at most", grid.shared)));
+            return Err(refuse(format!(
+                "{} bytes of shared memory, of {limit} at most",
+                grid.shared
+            )));
         }
 
         let mut waiting = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +197,8 @@ impl Emulator {
             number: self.launches.fetch_add(1, Ordering::Relaxed),
         };
         // To start a host thread takes as long as some hundred emulated ones.
-        let worth = (blocks * u64::from(grid.threads) / 1024).clamp(1, self.settings.workers.max(1) as u64);
+        let worth =
+            (blocks * u64::from(grid.threads) / 1024).clamp(1, self.settings.workers.max(1) as u64);
         let workers = if launch.races { 1 } else { worth as usize };
         let kept = waiting.len().max(workers);
         waiting.resize_with(kept, Worker::new);
@@ -240,7 +249,8 @@ fn run(launch: &Launch<'_>, workers: &mut [Worker], blocks: u64) -> Result<(), B
         return run_one(worker);
     }
     thread::scope(|scope| {
-        let threads: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| run_one(worker))).collect();
+        let threads: Vec<_> =
+            workers.iter_mut().map(|worker| scope.spawn(|| run_one(worker))).collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -317,7 +327,10 @@ impl Device for Emulator {
         bytes: usize,
     ) {
         let (from, to) = (from.range(from_offset, bytes), to.range(to_offset, bytes));
-        assert!(from.addr().abs_diff(to.addr()) >= bytes, "a copy whose two ranges touch each other");
+        assert!(
+            from.addr().abs_diff(to.addr()) >= bytes,
+            "a copy whose two ranges touch each other"
+        );
         let work = Work::begin("copy");
         // SAFETY: as above.
         unsafe { from.copy_to(to, bytes) };

@@ -117,10 +117,14 @@ impl Allocations {
             let why = format!("{} MiB of {} MiB are free", free >> 20, self.total >> 20);
             return Err(OutOfMemory { asked: bytes, why });
         }
-        let region =
-            Region::new(bytes).map_err(|error| OutOfMemory { asked: bytes, why: error.to_string() })?;
+        let region = Region::new(bytes)
+            .map_err(|error| OutOfMemory { asked: bytes, why: error.to_string() })?;
         known.count += 1;
-        region.fill(if known.count.wrapping_add(self.seed).is_multiple_of(4) { LARGE } else { POISON });
+        region.fill(if known.count.wrapping_add(self.seed).is_multiple_of(4) {
+            LARGE
+        } else {
+            POISON
+        });
         known.used += bytes;
         known.by_start.insert(region.start(), region.end());
         drop(known);
@@ -142,7 +146,10 @@ impl Snapshot {
             Argument::Pointer(address) => Some((*address as usize, i)),
             _ => None,
         });
-        Self { ranges: known.by_start.iter().map(|(&s, &e)| (s, e)).collect(), pointers: pointers.collect() }
+        Self {
+            ranges: known.by_start.iter().map(|(&s, &e)| (s, e)).collect(),
+            pointers: pointers.collect(),
+        }
     }
 
     /// The allocation that these bytes are within.
@@ -177,7 +184,9 @@ impl Snapshot {
         let argument =
             self.pointers.iter().find(|(pointer, _)| (start..end.max(start + 1)).contains(pointer));
         let whose = match argument {
-            Some((_, number)) => format!("the memory of {bytes} bytes that argument {number} points to"),
+            Some((_, number)) => {
+                format!("the memory of {bytes} bytes that argument {number} points to")
+            }
             None => format!("a memory of {bytes} bytes that no argument points to"),
         };
         if address < start {
@@ -191,6 +200,8 @@ impl Snapshot {
 
     /// The arguments that are addresses of memory.
     pub(crate) fn argument_ranges(&self) -> impl Iterator<Item = (usize, (usize, usize))> {
-        self.pointers.iter().filter_map(|&(address, number)| Some((number, self.containing(address, 0)?)))
+        self.pointers
+            .iter()
+            .filter_map(|&(address, number)| Some((number, self.containing(address, 0)?)))
     }
 }

@@ -157,7 +157,10 @@ impl Races {
         }
         for read in cell.reads.iter().filter_map(|read| read.some()) {
             if self.at_once(read, now, shared) {
-                return Err((Mistake::Race, format!("{} reads it at the same time", self.whom(read))));
+                return Err((
+                    Mistake::Race,
+                    format!("{} reads it at the same time", self.whom(read)),
+                ));
             }
         }
         cell.write = stamp;

@@ -1,6 +1,8 @@
 //! Memory between pages that nobody may touch.
 
-use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
 use std::ffi::c_void;
 use std::io;
 use std::ptr::null_mut;
@@ -37,7 +39,12 @@ impl Region {
         let mapped = inner.checked_add(2 * GUARD).ok_or_else(too_large)?;
         // SAFETY: a new mapping, wherever the system has room.
         let base = unsafe {
-            mmap_anonymous(null_mut(), mapped, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
+            mmap_anonymous(
+                null_mut(),
+                mapped,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
         };
         let first = base as usize + GUARD;
         let region = Self {

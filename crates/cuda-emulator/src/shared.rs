@@ -76,11 +76,18 @@ impl SharedMemory {
         let name = name();
         arrays.add(site, bytes, &name).map_err(|error| error.to_string())?;
         let sizes = |of: &dyn Fn(&Array) -> bool| -> usize {
-            arrays.used.iter().filter(|a| of(a)).map(|a| a.region.bytes().next_multiple_of(16)).sum()
+            arrays
+                .used
+                .iter()
+                .filter(|a| of(a))
+                .map(|a| a.region.bytes().next_multiple_of(16))
+                .sum()
         };
         let (fixed, all) = (sizes(&|array| array.site != DYNAMIC), sizes(&|_| true));
         if fixed > STATIC_LIMIT {
-            return Err(format!("its static shared memory has {fixed} bytes, of {STATIC_LIMIT} at most"));
+            return Err(format!(
+                "its static shared memory has {fixed} bytes, of {STATIC_LIMIT} at most"
+            ));
         }
         if all > arrays.limit {
             return Err(format!("its shared memory has {all} bytes, of {} at most", arrays.limit));
@@ -97,23 +104,28 @@ impl SharedMemory {
 
     /// Whether these bytes are within one array.
     pub(crate) fn contains(&self, address: usize, bytes: usize) -> bool {
-        let within = |array: &Array| array.region.start() <= address && address + bytes <= array.region.end();
+        let within = |array: &Array| {
+            array.region.start() <= address && address + bytes <= array.region.end()
+        };
         self.arrays.borrow().used.iter().any(within)
     }
 
     /// Whether an address is beside one of the arrays, up to the guard pages.
     pub(crate) fn is_near(&self, address: usize) -> bool {
-        let near =
-            |array: &Array| array.region.start() - GUARD <= address && address < array.region.end() + GUARD;
+        let near = |array: &Array| {
+            array.region.start() - GUARD <= address && address < array.region.end() + GUARD
+        };
         self.arrays.borrow().used.iter().any(near)
     }
 
     /// Where an address is, for people, if it is in or near one.
     pub(crate) fn place(&self, address: usize) -> Option<String> {
         let arrays = self.arrays.borrow();
-        let near =
-            |array: &&Array| array.region.start() - GUARD <= address && address < array.region.end() + GUARD;
-        let array = arrays.used.iter().filter(near).min_by_key(|a| a.region.start().abs_diff(address))?;
+        let near = |array: &&Array| {
+            array.region.start() - GUARD <= address && address < array.region.end() + GUARD
+        };
+        let array =
+            arrays.used.iter().filter(near).min_by_key(|a| a.region.start().abs_diff(address))?;
         let (start, end, name) = (array.region.start(), array.region.end(), &array.name);
         let bytes = end - start;
         Some(if address < start {
@@ -129,7 +141,11 @@ impl SharedMemory {
     pub(crate) fn damage(&self) -> Option<String> {
         self.arrays.borrow().used.iter().find_map(|array| {
             let at = array.region.damage()?;
-            Some(format!("something wrote to byte {at} of the {} of {}", array.region.bytes(), array.name))
+            Some(format!(
+                "something wrote to byte {at} of the {} of {}",
+                array.region.bytes(),
+                array.name
+            ))
         })
     }
 }

@@ -80,7 +80,8 @@ struct Row {
 impl Row {
     #[inline(always)]
     fn new(bits: [u16; 16]) -> Self {
-        let mut row = Self { magnitude: [0; 16], exponent: [0; 16], sign: [0; 16], bits, finite: true };
+        let mut row =
+            Self { magnitude: [0; 16], exponent: [0; 16], sign: [0; 16], bits, finite: true };
         for (i, &x) in bits.iter().enumerate() {
             let parts = Parts::of_bf16(x);
             row.magnitude[i] = parts.magnitude;
@@ -104,7 +105,9 @@ fn cut(sum: i64, top: i32, bits: i32) -> f32 {
     let shifted = |by: i32| if by >= 0 { magnitude << by } else { magnitude >> (-by).min(63) };
     let finite = match exponent {
         128.. => 0x7f80_0000,
-        -126..=127 => ((exponent + 127).cast_unsigned() << 23) | (shifted(24 - length) as u32 & 0x7f_ffff),
+        -126..=127 => {
+            ((exponent + 127).cast_unsigned() << 23) | (shifted(24 - length) as u32 & 0x7f_ffff)
+        }
         // In units of the smallest subnormal, 2^-149.
         _ => shifted(top - bits + 149) as u32,
     };
@@ -263,8 +266,12 @@ struct Columns {
 impl Columns {
     #[inline(always)]
     fn new(b: &[[u16; 16]; 8]) -> Self {
-        let mut columns =
-            Self { magnitude: [[0; 8]; 16], exponent: [[0; 8]; 16], sign: [[0; 8]; 16], finite: true };
+        let mut columns = Self {
+            magnitude: [[0; 8]; 16],
+            exponent: [[0; 8]; 16],
+            sign: [[0; 8]; 16],
+            finite: true,
+        };
         for k in 0..16 {
             for j in 0..8 {
                 let x = b[j][k];
@@ -280,7 +287,12 @@ impl Columns {
 
     /// [`step`] for each column, of what is finite. The results may be infinite.
     #[inline(always)]
-    fn step<const FROM: usize, const TERMS: usize>(&self, bits: i32, c: [f32; 8], a: &Row) -> [f32; 8] {
+    fn step<const FROM: usize, const TERMS: usize>(
+        &self,
+        bits: i32,
+        c: [f32; 8],
+        a: &Row,
+    ) -> [f32; 8] {
         let (mut top, mut magnitudes, mut signs) = ([0i32; 8], [0i32; 8], [0i32; 8]);
         let mut exponents = [0i32; 8];
         for j in 0..8 {
@@ -337,20 +349,28 @@ mod tests {
                 // Now and then a number is not finite, or everything is large enough to overflow.
                 let exponent = |range: usize| [100, 40, 200][case % 3] + random.below(range) as u32;
                 let half = || {
-                    let exponent = if case % 10 == 0 && random.below(40) == 0 { 255 } else { exponent(50) };
+                    let exponent =
+                        if case % 10 == 0 && random.below(40) == 0 { 255 } else { exponent(50) };
                     (random.bits() & 0x807f) as u16 | (exponent << 7) as u16
                 };
                 let a: [[u16; 16]; 16] = std::array::from_fn(|_| std::array::from_fn(|_| half()));
                 let b: [[u16; 16]; 8] = std::array::from_fn(|_| std::array::from_fn(|_| half()));
-                let c: [[f32; 8]; 16] =
-                    std::array::from_fn(|_| std::array::from_fn(|_| f32::from_bits(u32::from(half()) << 16)));
-                let pair = |row: &[u16; 16], k: usize| u32::from(row[k]) | u32::from(row[k + 1]) << 16;
+                let c: [[f32; 8]; 16] = std::array::from_fn(|_| {
+                    std::array::from_fn(|_| f32::from_bits(u32::from(half()) << 16))
+                });
+                let pair =
+                    |row: &[u16; 16], k: usize| u32::from(row[k]) | u32::from(row[k + 1]) << 16;
                 // The fragments' layout of the PTX manual, figures of mma.m16n8k16.
                 let mut lanes: [Fragments; 32] = std::array::from_fn(|lane| {
                     let (g, t) = (lane / 4, lane % 4 * 2);
                     Fragments {
                         d: [c[g][t], c[g][t + 1], c[g + 8][t], c[g + 8][t + 1]],
-                        a: [pair(&a[g], t), pair(&a[g + 8], t), pair(&a[g], t + 8), pair(&a[g + 8], t + 8)],
+                        a: [
+                            pair(&a[g], t),
+                            pair(&a[g + 8], t),
+                            pair(&a[g], t + 8),
+                            pair(&a[g + 8], t + 8),
+                        ],
                         b: [pair(&b[g], t), pair(&b[g], t + 8)],
                     }
                 });

@@ -40,7 +40,8 @@ mod linux {
     use std::ptr::null_mut;
     use std::sync::OnceLock;
 
-    const SIGNALS: [c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    const SIGNALS: [c_int; 5] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
     /// The handlers that were there before.
     static OLD: OnceLock<[libc::sigaction; 5]> = OnceLock::new();

@@ -93,7 +93,11 @@ impl Unit {
     ///
     /// # Errors
     /// A sentence, with what the compiler says.
-    pub(crate) fn of(source: &Source, replaced: &Replaced, accesses: bool) -> Result<Arc<Self>, String> {
+    pub(crate) fn of(
+        source: &Source,
+        replaced: &Replaced,
+        accesses: bool,
+    ) -> Result<Arc<Self>, String> {
         type Units = HashMap<u64, Arc<Unit>>;
         static LOADED: Mutex<Option<Units>> = Mutex::new(None);
         let flags = flags(replaced);
@@ -109,8 +113,8 @@ impl Unit {
         if let Some(unit) = loaded.as_ref().and_then(|units| units.get(&key)) {
             return Ok(Arc::clone(unit));
         }
-        let place =
-            directory().map_err(|error| format!("there is no place for compiled kernels: {error}"))?;
+        let place = directory()
+            .map_err(|error| format!("there is no place for compiled kernels: {error}"))?;
         let library = place.join(format!("{}-{key:016x}.so", source.file.trim_end_matches(".cu")));
         if !library.exists() {
             compile((source.file, text), &headers, accesses, &flags, &library)?;
@@ -131,9 +135,14 @@ fn included<'a>(text: &str, replaced: &'a Replaced) -> Vec<(&'static str, &'a st
     let mut left = vec![text];
     while let Some(text) = left.pop() {
         for line in text.lines() {
-            let named = line.trim_start().strip_prefix("#include \"").and_then(|rest| rest.split('"').next());
+            let named = line
+                .trim_start()
+                .strip_prefix("#include \"")
+                .and_then(|rest| rest.split('"').next());
             let header = named.and_then(|file| HEADERS.iter().find(|header| header.file == file));
-            if let Some(header) = header.filter(|header| found.iter().all(|(file, _)| *file != header.file)) {
+            if let Some(header) =
+                header.filter(|header| found.iter().all(|(file, _)| *file != header.file))
+            {
                 let text = self::text(header, replaced);
                 found.push((header.file, text));
                 left.push(text);
@@ -195,14 +204,21 @@ fn compile(
             fs::write(work.join(file), text)?;
             headers.iter().try_for_each(|(name, text)| fs::write(work.join(name), text))
         })
-        .map_err(|error| format!("cannot write the kernels of {file} to {}: {error}", work.display()))
+        .map_err(|error| {
+            format!("cannot write the kernels of {file} to {}: {error}", work.display())
+        })
         .and_then(|()| {
             let kernels = format!("-DKERNELS=\"{file}\"");
             if accesses {
                 // The hook it calls is a function of our own, so nothing is linked for it.
                 let tell = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0"];
                 run(file, &work, flags, &["-c", "accesses.cpp", "-o", "accesses.o"])?;
-                run(file, &work, flags, &["-c", "unit.cpp", "-o", "unit.o", &kernels, tell[0], tell[1]])?;
+                run(
+                    file,
+                    &work,
+                    flags,
+                    &["-c", "unit.cpp", "-o", "unit.o", &kernels, tell[0], tell[1]],
+                )?;
                 run(file, &work, &[], &["-shared", "-o", "unit.so", "unit.o", "accesses.o"])?;
             } else {
                 run(file, &work, flags, &["-shared", "-o", "unit.so", "unit.cpp", &kernels])?;

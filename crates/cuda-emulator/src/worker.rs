@@ -176,7 +176,8 @@ impl Worker {
             Ok(()) => {
                 CURRENT.set(self);
                 self.races.begin_launch(self.epoch.get());
-                let result = std::iter::from_fn(&mut next).try_for_each(|block| self.run_block(block));
+                let result =
+                    std::iter::from_fn(&mut next).try_for_each(|block| self.run_block(block));
                 CURRENT.set(null());
                 guard(None);
                 result
@@ -227,7 +228,13 @@ impl Worker {
         Box::new(Failure { block: Some(block), ..self.mistake(mistake, line, what) })
     }
 
-    fn thread_mistake(&self, mistake: Mistake, line: Option<u32>, thread: u32, what: String) -> Box<Failure> {
+    fn thread_mistake(
+        &self,
+        mistake: Mistake,
+        line: Option<u32>,
+        thread: u32,
+        what: String,
+    ) -> Box<Failure> {
         Box::new(Failure { thread: Some(thread), ..*self.block_mistake(mistake, line, what) })
     }
 
@@ -293,14 +300,16 @@ impl Worker {
                 }
             }
             let Some(&(first, line)) = at_barrier.first() else { return Ok(()) };
-            if let Some(&(other, other_line)) = at_barrier.iter().find(|(_, other)| *other != line) {
+            if let Some(&(other, other_line)) = at_barrier.iter().find(|(_, other)| *other != line)
+            {
                 let what = format!(
                     "warp {first} waits at the barrier of line {line}, warp {other} at that of line {other_line}"
                 );
                 return Err(self.block_mistake(Mistake::Barrier, Some(line), what));
             }
             if at_barrier.len() < warps {
-                let missing = (0..warps).find(|warp| at_barrier.iter().all(|(other, _)| other != warp));
+                let missing =
+                    (0..warps).find(|warp| at_barrier.iter().all(|(other, _)| other != warp));
                 let what = format!(
                     "warp {first} waits at the barrier of line {line}, but warp {} has returned",
                     missing.unwrap_or(0)
@@ -433,7 +442,10 @@ impl Worker {
 
     fn collective(&self, first: usize) -> Result<(), Box<Failure>> {
         let calls: [Call; 32] = std::array::from_fn(|i| self.calls[first + i].get());
-        if calls.iter().any(|call| (call.operation, call.bytes) != (calls[0].operation, calls[0].bytes)) {
+        if calls
+            .iter()
+            .any(|call| (call.operation, call.bytes) != (calls[0].operation, calls[0].bytes))
+        {
             return Err(self.diverged(first));
         }
         let rows = RowsOf { worker: self, first };
@@ -473,8 +485,10 @@ impl Worker {
                 None => groups.push((what, vec![i])),
             }
         }
-        let parts: Vec<String> =
-            groups.iter().map(|(what, members)| format!("lanes {} {what}", ranges(members))).collect();
+        let parts: Vec<String> = groups
+            .iter()
+            .map(|(what, members)| format!("lanes {} {what}", ranges(members)))
+            .collect();
         let waiting = lanes.iter().position(|lane| lane.state != State::Returned);
         let in_collective = lanes.iter().any(|lane| lane.state == State::Warp);
         let mistake = if in_collective { Mistake::Collective } else { Mistake::Barrier };
@@ -553,7 +567,12 @@ impl Worker {
 
     /// Holds an address against the memory that there is, and against those who use it at the same
     /// time.
-    pub(crate) fn check(&self, usage: Use, address: usize, bytes: usize) -> Result<(), (Mistake, String)> {
+    pub(crate) fn check(
+        &self,
+        usage: Use,
+        address: usize,
+        bytes: usize,
+    ) -> Result<(), (Mistake, String)> {
         self.check_of(self.running.get() as usize, usage, address, bytes)
     }
 
@@ -583,12 +602,23 @@ impl Worker {
             return Ok(());
         }
         let step = self.steps.borrow()[thread / 32];
-        self.races.note(Now { epoch: self.epoch.get(), step, thread }, usage, address, bytes, shared)
+        self.races.note(
+            Now { epoch: self.epoch.get(), step, thread },
+            usage,
+            address,
+            bytes,
+            shared,
+        )
     }
 
     /// A load or a store, told by the compiler. Those of local memory and of constants are nobody
     /// else's.
-    pub(crate) fn access(&self, usage: Use, address: usize, bytes: usize) -> Result<(), (Mistake, String)> {
+    pub(crate) fn access(
+        &self,
+        usage: Use,
+        address: usize,
+        bytes: usize,
+    ) -> Result<(), (Mistake, String)> {
         let here = &raw const usage as usize;
         if here & !(STACK - 1) == address & !(STACK - 1) {
             return Ok(());
@@ -667,8 +697,8 @@ impl Rows for RowsOf<'_> {
             let what = format!("the row is {}, not within shared memory", worker.place_of(address));
             return Err((Mistake::OutOfBounds, what));
         }
-        worker
-            .check_of(self.first + lane, Use::Read, address, bytes)
-            .map_err(|(mistake, what)| (mistake, format!("it reads {}: {what}", worker.place_of(address))))
+        worker.check_of(self.first + lane, Use::Read, address, bytes).map_err(|(mistake, what)| {
+            (mistake, format!("it reads {}: {what}", worker.place_of(address)))
+        })
     }
 }

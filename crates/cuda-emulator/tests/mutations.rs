@@ -14,8 +14,8 @@ use attention_reference::Reference;
 use isentrope_cuda::{Cuda, Dtype, HEADERS, SOURCES};
 use isentrope_cuda_emulator::{Emulator, Settings, TensorCore};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, Cpu, DeviceBatch, Draw, Drawn, Grouped, HeadNorms, HeadScores,
-    HostBatch, Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Attention, Backend, Buffer, Cpu, DeviceBatch, Draw, Drawn, Grouped, HeadNorms,
+    HeadScores, HostBatch, Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use patches::Change;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -141,7 +141,8 @@ fn outputs(backend: &Cuda<Emulator>, (shape, tokens): (Linear, usize)) -> Result
 }
 
 fn products(backend: &Cuda<Emulator>) -> Results {
-    let mut results: Results = PRODUCTS_OF.into_iter().flat_map(|of| outputs(backend, of)).collect();
+    let mut results: Results =
+        PRODUCTS_OF.into_iter().flat_map(|of| outputs(backend, of)).collect();
     let (shape, tokens) = PRODUCTS_OF[0];
     let matrix = Kind::Matrix(shape);
     let x = rows(backend, Role::Activation, 1, tokens, shape.inputs);
@@ -195,7 +196,9 @@ fn products_expected() -> Results {
     }
     for output in 0..outputs {
         let dy = column(&dy, outputs, output);
-        results.extend((0..inputs).map(|i| core.chain(dw[output * inputs + i], &dy, &column(&x, inputs, i))));
+        results.extend(
+            (0..inputs).map(|i| core.chain(dw[output * inputs + i], &dy, &column(&x, inputs, i))),
+        );
     }
     bits(&results)
 }
@@ -296,10 +299,14 @@ fn elementwise(backend: &dyn Backend) -> Results {
     results.extend(read(backend, &dy, tokens, features / 2));
 
     let layout = Grouped { stride: features, offset: 0, groups: 2, features: 26 };
-    let (cos, sin) = (rows(backend, Role::Exact, 4, tokens, 13), rows(backend, Role::Exact, 5, tokens, 13));
+    let (cos, sin) =
+        (rows(backend, Role::Exact, 4, tokens, 13), rows(backend, Role::Exact, 5, tokens, 13));
     let run = |row| Run { row, len: 1, position: (row * 7) % tokens, pages: 0..0 };
-    let host =
-        HostBatch { tokens: vec![0; tokens], runs: (0..tokens).map(run).collect(), ..HostBatch::default() };
+    let host = HostBatch {
+        tokens: vec![0; tokens],
+        runs: (0..tokens).map(run).collect(),
+        ..HostBatch::default()
+    };
     let mut turned = rows(backend, Role::Activation, 6, tokens, features);
     backend.rope(layout, &mut turned, &cos, &sin, &backend.batch(&host), Turn::Forward);
     results.extend(read(backend, &turned, tokens, features));
@@ -316,8 +323,10 @@ fn elementwise(backend: &dyn Backend) -> Results {
 
     let shape = Linear { inputs: features, outputs: 70 };
     let packed = parameter(backend, Role::Weight, Kind::Matrix(shape), 9);
-    let host =
-        HostBatch { tokens: (0..tokens as u32).map(|i| i * 11 % 70).collect(), ..HostBatch::default() };
+    let host = HostBatch {
+        tokens: (0..tokens as u32).map(|i| i * 11 % 70).collect(),
+        ..HostBatch::default()
+    };
     let mut embedded = rows(backend, Role::Activation, 10, tokens, features);
     backend.embed(shape, &packed, &backend.batch(&host), &mut embedded);
     results.extend(read(backend, &embedded, tokens, features));
@@ -326,7 +335,8 @@ fn elementwise(backend: &dyn Backend) -> Results {
 
 /// Three tensors, of which the first has more than one block.
 fn optimizer(backend: &dyn Backend) -> Results {
-    let kinds = [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(Linear { inputs: 3, outputs: 20 })];
+    let kinds =
+        [Kind::Vector(5000), Kind::Vector(33), Kind::Matrix(Linear { inputs: 3, outputs: 20 })];
     let moment = |kind: Kind, seed: u32| {
         let count = backend.numbers(kind);
         let mut moment = backend.allocate(Role::Moment(count)).unwrap();
@@ -334,12 +344,17 @@ fn optimizer(backend: &dyn Backend) -> Results {
         backend.write_numbers(&mut moment, 0, &values);
         moment
     };
-    let mut weights: Vec<_> = kinds.iter().map(|&kind| parameter(backend, Role::Weight, kind, 1)).collect();
-    let gradients: Vec<_> = kinds.iter().map(|&kind| parameter(backend, Role::Gradient, kind, 2)).collect();
+    let mut weights: Vec<_> =
+        kinds.iter().map(|&kind| parameter(backend, Role::Weight, kind, 1)).collect();
+    let gradients: Vec<_> =
+        kinds.iter().map(|&kind| parameter(backend, Role::Gradient, kind, 2)).collect();
     let mut first: Vec<_> = kinds.iter().map(|&kind| moment(kind, 3)).collect();
     let mut second: Vec<_> = kinds.iter().map(|&kind| moment(kind, 4)).collect();
-    let parts: Vec<_> =
-        gradients.iter().zip(kinds).map(|(gradient, kind)| (gradient, 0..backend.numbers(kind))).collect();
+    let parts: Vec<_> = gradients
+        .iter()
+        .zip(kinds)
+        .map(|(gradient, kind)| (gradient, 0..backend.numbers(kind)))
+        .collect();
     let mut results = bits(&backend.square_sums(&parts));
     let settings = AdamW {
         learning_rate: 1e-3,
@@ -382,7 +397,8 @@ fn attention(backend: &dyn Backend) -> Results {
             host.runs.push(Run { row: at, len, position: 0, pages: first..first + pages });
             (at, page) = (at + len, page + pages as u32);
         }
-        let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: page as usize }).unwrap();
+        let mut cache =
+            backend.allocate(Role::Cache { shape, layers: 1, pages: page as usize }).unwrap();
         let batch = backend.batch(&host);
         let mut out = rows(backend, Role::Activation, 2, total, width);
         backend.store_kv(shape, &qkv, &batch, &mut cache, 0);
@@ -448,7 +464,9 @@ fn decoding_expected() -> Results {
     let reference = Reference { shape, chain: &chain };
     let output = |sequence: usize| {
         let (rows, position) = (&by_row[decoded_rows(sequence)], decoded_len(sequence) - 1);
-        (0..shape.heads).flat_map(|head| reference.output(rows, position, head)).collect::<Vec<f32>>()
+        (0..shape.heads)
+            .flat_map(|head| reference.output(rows, position, head))
+            .collect::<Vec<f32>>()
     };
     let mut outputs: Vec<f32> = (0..DECODED).flat_map(output).collect();
     let width = shape.heads * shape.head_dim;
@@ -482,16 +500,19 @@ impl Prepared {
         Self {
             raw: rows(backend, Role::Activation, 1, PREPARED, shape.row()),
             norms: [2, 3].map(|seed| parameter(backend, Role::Weight, head, seed)),
-            angles: [4, 5].map(|seed| rows(backend, Role::Exact, seed, PREPARED, shape.head_dim / 2)),
+            angles: [4, 5]
+                .map(|seed| rows(backend, Role::Exact, seed, PREPARED, shape.head_dim / 2)),
             batch: backend.batch(&host),
         }
     }
 }
 
 fn prepare(backend: &dyn Backend, normed: bool, cache: &mut Buffer) -> (Buffer, DeviceBatch) {
-    let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } = Prepared::new(backend);
+    let Prepared { raw, norms: [queries, keys], angles: [cos, sin], batch } =
+        Prepared::new(backend);
     let norms = HeadNorms { raw: &raw, rows: PREPARED, queries: &queries, keys: &keys, eps: EPS };
-    let mut qkv = rows(backend, Role::Activation, if normed { 6 } else { 1 }, PREPARED, tiled(None).row());
+    let mut qkv =
+        rows(backend, Role::Activation, if normed { 6 } else { 1 }, PREPARED, tiled(None).row());
     let norms = normed.then_some(norms);
     backend.prepare_qkv(tiled(None), norms, (&cos, &sin), &mut qkv, &batch, cache, 0);
     (qkv, batch)
@@ -557,7 +578,8 @@ fn head(backend: &dyn Backend) -> Results {
     let mut masks = SamplingMasks::default();
     (0..tokens).for_each(|_| masks.push(&[]));
     let targets = || backend.index(&[3, 1099, 512, 0, 77]);
-    let mut results = bits(&backend.entropy_slopes(shape, &x, &weights, &targets(), &masks, 0.7).slopes);
+    let mut results =
+        bits(&backend.entropy_slopes(shape, &x, &weights, &targets(), &masks, 0.7).slopes);
     let mut statistics = backend.head(shape, &x, &weights, targets(), masks.into(), 0.7);
     let HeadScores { logprobs, entropies, .. } = backend.scores(&mut statistics);
     results.extend(bits(&logprobs));
@@ -606,7 +628,9 @@ const WINDOWS: [Option<usize>; 2] = [None, Some(90)];
 /// Attention by the tensor core, forward.
 fn tiles(cuda: &Cuda<Emulator>) -> Results {
     let mut results = Vec::new();
-    for (window, (last, kv_heads)) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
+    for (window, (last, kv_heads)) in
+        WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last)))
+    {
         let shape = Attention { heads: 2 * kv_heads, kv_heads, ..tiled(window) };
         let (row, width) = (shape.row(), shape.heads * shape.head_dim);
         let pages: Vec<u32> = (0..LONG.div_ceil(cuda.page_positions()) as u32).rev().collect();
@@ -615,8 +639,15 @@ fn tiles(cuda: &Cuda<Emulator>) -> Results {
             host.push(&vec![0; LONG - first], first, &pages);
             cuda.batch(&host)
         };
-        let mut cache = cuda.allocate(Role::Cache { shape, layers: 1, pages: pages.len() }).unwrap();
-        cuda.store_kv(shape, &rows(cuda, Role::Activation, 1, LONG, row), &described(0), &mut cache, 0);
+        let mut cache =
+            cuda.allocate(Role::Cache { shape, layers: 1, pages: pages.len() }).unwrap();
+        cuda.store_kv(
+            shape,
+            &rows(cuda, Role::Activation, 1, LONG, row),
+            &described(0),
+            &mut cache,
+            0,
+        );
         let mut queries = cuda.buffer(Role::Activation(last, row));
         cuda.write(&mut queries, 0, &noise(1, LONG * row)[(LONG - last) * row..]);
         let mut out = rows(cuda, Role::Activation, 2, last, width);
@@ -647,7 +678,9 @@ fn chain(start: f32, a: &[f32], b: &[f32]) -> f32 {
 
 fn tiles_expected() -> Results {
     let mut results = Vec::new();
-    for (window, (last, kv_heads)) in WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last))) {
+    for (window, (last, kv_heads)) in
+        WINDOWS.into_iter().flat_map(|window| LAST.map(|last| (window, last)))
+    {
         let shape = Attention { heads: 2 * kv_heads, kv_heads, ..tiled(window) };
         let qkv = noise(1, LONG * shape.row());
         let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
@@ -664,7 +697,9 @@ fn tiles_expected() -> Results {
     let by_position: Vec<&[f32]> = qkv.chunks(shape.row()).collect();
     let reference = Reference { shape, chain: &chain };
     let outputs = (0..SHORT).flat_map(|position| {
-        (0..shape.heads).flat_map(|head| reference.output(&by_position, position, head)).collect::<Vec<f32>>()
+        (0..shape.heads)
+            .flat_map(|head| reference.output(&by_position, position, head))
+            .collect::<Vec<f32>>()
     });
     results.extend(bits(&outputs.collect::<Vec<f32>>()));
     results
@@ -688,8 +723,11 @@ fn tiles_gradient(cuda: &Cuda<Emulator>) -> Results {
         let qkv = rows(cuda, Role::Activation, 1, total, row);
         let d_out = rows(cuda, Role::Activation, 3, total, width);
         let mut d_qkv = rows(cuda, Role::Activation, 4, total, row);
-        let batch =
-            cuda.batch(&HostBatch { tokens: vec![0; total], runs: runs.clone(), ..HostBatch::default() });
+        let batch = cuda.batch(&HostBatch {
+            tokens: vec![0; total],
+            runs: runs.clone(),
+            ..HostBatch::default()
+        });
         cuda.attention_backward(shape, &qkv, &batch, &d_out, &mut d_qkv);
         results.extend(read(cuda, &d_qkv, total, row));
     }
@@ -700,7 +738,8 @@ fn tiles_gradient_expected() -> Results {
     let (total, runs) = gradient_runs();
     let gradient = |window| {
         let shape = tiled(window);
-        let (qkv, d_out) = (noise(1, total * shape.row()), noise(3, total * shape.heads * shape.head_dim));
+        let (qkv, d_out) =
+            (noise(1, total * shape.row()), noise(3, total * shape.heads * shape.head_dim));
         bits(&Reference { shape, chain: &chain }.gradient(&qkv, &d_out, &runs))
     };
     [None, Some(20)].into_iter().flat_map(gradient).collect()
@@ -711,7 +750,8 @@ const PRODUCTS: Operations =
     Operations { dtype: Dtype::Bf16, on_device: products, expected: products_expected };
 const MANY_BLOCKS_OF_PRODUCTS: Operations =
     Operations { dtype: Dtype::Bf16, on_device: many_blocks, expected: many_blocks_expected };
-const GATED: Operations = Operations { dtype: Dtype::Bf16, on_device: gated, expected: gated_expected };
+const GATED: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: gated, expected: gated_expected };
 const PREPARED_ROWS: Operations = as_on_cpu!(prepared);
 const PREPARED_BF16: Operations =
     Operations { dtype: Dtype::Bf16, on_device: prepared_bf16, expected: prepared_bf16_expected };
@@ -720,9 +760,13 @@ const ELEMENTWISE: Operations = as_on_cpu!(elementwise);
 const OPTIMIZER: Operations = as_on_cpu!(optimizer);
 const ATTENTION: Operations = as_on_cpu!(attention);
 const DECODING: Operations = as_on_cpu!(decoding);
-const DECODING_TILES: Operations =
-    Operations { dtype: Dtype::Bf16, on_device: |cuda| decoding(cuda), expected: decoding_expected };
-const TILES: Operations = Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
+const DECODING_TILES: Operations = Operations {
+    dtype: Dtype::Bf16,
+    on_device: |cuda| decoding(cuda),
+    expected: decoding_expected,
+};
+const TILES: Operations =
+    Operations { dtype: Dtype::Bf16, on_device: tiles, expected: tiles_expected };
 const TILES_GRADIENT: Operations =
     Operations { dtype: Dtype::Bf16, on_device: tiles_gradient, expected: tiles_gradient_expected };
 const CHAINS: Operations = as_on_cpu!(chains);
@@ -754,7 +798,12 @@ fn operations(name: &str) -> Operations {
 }
 
 fn text(file: &str) -> Option<&'static str> {
-    SOURCES.iter().copied().chain(HEADERS).find(|source| source.file == file).map(|source| source.text)
+    SOURCES
+        .iter()
+        .copied()
+        .chain(HEADERS)
+        .find(|source| source.file == file)
+        .map(|source| source.text)
 }
 
 fn run(
@@ -771,7 +820,8 @@ fn run(
     let backend = Cuda::new(Arc::new(device), operations.dtype);
     catch_unwind(AssertUnwindSafe(|| (operations.on_device)(&backend))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+            .unwrap_or_default()
     })
 }
 
@@ -797,9 +847,11 @@ fn kernels_as_they_are_pass() {
         PARTS,
     ] {
         let expected = (operations.expected)();
-        let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
+        let schedules =
+            (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
         for (seed, races) in schedules {
-            let got = run(operations, seed, races, None).unwrap_or_else(|failure| panic!("{failure}"));
+            let got =
+                run(operations, seed, races, None).unwrap_or_else(|failure| panic!("{failure}"));
             let other = got.iter().zip(&expected).position(|(got, expected)| got != expected);
             assert_eq!((other, got.len()), (None, expected.len()), "seed {seed}, races {races}");
         }
@@ -813,7 +865,8 @@ fn noticed(change: &Change) -> Result<String, String> {
     let operations = operations(name);
     let changed = change.applied(text(file).unwrap()).ok_or("it does not apply any more")?;
     let expected = (operations.expected)();
-    let schedules = (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
+    let schedules =
+        (0..PLAIN).map(|seed| (seed, false)).chain((0..LOOKED_AT).map(|seed| (seed, true)));
     for (seed, races) in schedules {
         let how = if races { "looking at accesses" } else { "by schedule" };
         match run(operations, seed, races, Some((file, &changed))) {

@@ -65,7 +65,12 @@ fn tiles(device: &Emulator) -> Outcome {
 
 fn dynamic(device: &Emulator) -> Outcome {
     let (x, y) = (memory(device, &bytes(&numbers(1536))), device.allocate(1536).unwrap());
-    launch(device, DYNAMIC.function(), Grid::line(3, 128).with_shared(512), &[pointer(&x), pointer(&y)])?;
+    launch(
+        device,
+        DYNAMIC.function(),
+        Grid::line(3, 128).with_shared(512),
+        &[pointer(&x), pointer(&y)],
+    )?;
     Ok(floats(device, &y))
 }
 
@@ -84,7 +89,9 @@ fn warps(device: &Emulator) -> Outcome {
 fn warps_expected() -> Vec<f32> {
     let x = numbers(192);
     let warp = |i: usize| i / 32 * 32;
-    (0..192).map(|i| x[warp(i)..warp(i) + 32].iter().sum::<f32>() + x[warp(i) + 31 - i % 32]).collect()
+    (0..192)
+        .map(|i| x[warp(i)..warp(i) + 32].iter().sum::<f32>() + x[warp(i) + 31 - i % 32])
+        .collect()
 }
 
 /// An end that no block or copy of 16 bytes meets.
@@ -121,7 +128,8 @@ fn fragments(device: &Emulator) -> Outcome {
 
 fn fragments_expected() -> Vec<f32> {
     let (a, b, c) = (halves(256, 1), halves(128, 2), numbers(128));
-    let element = |i: usize| TensorCore::Hopper.chain(c[i], &a[i / 8 * 16..][..16], &b[i % 8 * 16..][..16]);
+    let element =
+        |i: usize| TensorCore::Hopper.chain(c[i], &a[i / 8 * 16..][..16], &b[i % 8 * 16..][..16]);
     (0..128).map(element).collect()
 }
 
@@ -226,8 +234,9 @@ fn problems_of(planted: &Change) -> Vec<String> {
         if !enough || other.is_some() {
             let other = other.map(|failure| failure.to_string()).unwrap_or_default();
             let what = &planted.what;
-            problems
-                .push(format!("{what} (races: {races}): {wrong} wrong, {found} found of {SEEDS} {other}"));
+            problems.push(format!(
+                "{what} (races: {races}): {wrong} wrong, {found} found of {SEEDS} {other}"
+            ));
         }
     }
     problems

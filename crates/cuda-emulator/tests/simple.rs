@@ -25,7 +25,11 @@ fn kernels_compute_whatever_the_seed() {
         let x: Vec<f32> = (0..4000).map(|i| i as f32).collect();
         let (from, to) = (device.allocate(16_000).unwrap(), device.allocate(16_000).unwrap());
         device.upload(&bytes(&x), &from, 0);
-        SCALE.launch(&device, Grid::line(32, 128), (Pointer::of(&from), Pointer::of(&to), 4000, 2.0));
+        SCALE.launch(
+            &device,
+            Grid::line(32, 128),
+            (Pointer::of(&from), Pointer::of(&to), 4000, 2.0),
+        );
         let mut y = vec![0; 16_000];
         device.download(&to, 0, &mut y);
         assert_eq!(floats(&y), x.iter().map(|x| x * 2.0).collect::<Vec<_>>());
@@ -55,5 +59,8 @@ fn bf16_is_rounded_to_nearest_even() {
     SCALE_BF16.launch(&device, Grid::line(1, 32), (at, at, 2, 1.0 + 1.0 / 256.0));
     let mut y = [0; 4];
     device.download(&memory, 0, &mut y);
-    assert_eq!([u16::from_le_bytes([y[0], y[1]]), u16::from_le_bytes([y[2], y[3]])], [0x3f82, 0x3f80]);
+    assert_eq!(
+        [u16::from_le_bytes([y[0], y[1]]), u16::from_le_bytes([y[2], y[3]])],
+        [0x3f82, 0x3f80]
+    );
 }

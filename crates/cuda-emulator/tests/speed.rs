@@ -2,7 +2,9 @@
 //! --ignored --nocapture`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test, which says how it went")]
 
-use isentrope_cuda::{Argument, Device, FUNCTIONS, Function, Grid, Kernel, Memory, Pointer, Source};
+use isentrope_cuda::{
+    Argument, Device, FUNCTIONS, Function, Grid, Kernel, Memory, Pointer, Source,
+};
 use isentrope_cuda_emulator::{Emulator, Settings};
 
 /// Nanoseconds that this thread has run: others may use the machine.
@@ -43,15 +45,24 @@ fn launches() {
         };
         let arguments = (Pointer::of(&x), Pointer::of(&y));
         time("scale", 1 << 20, "thread", &|| {
-            SCALE.launch(&device, Grid::line(1 << 13, 128), (arguments.0, arguments.1, 1 << 20, 2.0));
+            SCALE.launch(
+                &device,
+                Grid::line(1 << 13, 128),
+                (arguments.0, arguments.1, 1 << 20, 2.0),
+            );
         });
         time("one block of scale", 1, "launch", &|| {
             SCALE.launch(&device, Grid::line(1, 32), (arguments.0, arguments.1, 32, 2.0));
         });
         for threads in [32, 128, 256] {
-            time(&format!("a barrier of {threads}"), 1000 * threads as usize * 10, "thread", &|| {
-                WAIT.launch(&device, Grid::line(10, threads), (1000,));
-            });
+            time(
+                &format!("a barrier of {threads}"),
+                1000 * threads as usize * 10,
+                "thread",
+                &|| {
+                    WAIT.launch(&device, Grid::line(10, threads), (1000,));
+                },
+            );
         }
         time("reverse", 1 << 20, "thread, 6 stops", &|| {
             REVERSE.launch(&device, Grid::line(1 << 13, 128), arguments);
@@ -59,7 +70,8 @@ fn launches() {
         let linear = function("linear_bf16_64");
         let (rows, columns, depth) = (64u32, 128u32, 512u32);
         let pointer = |at: u64| Argument::Pointer(at);
-        let mut values = vec![pointer(x.address()), pointer(x.address()), pointer(0), pointer(y.address())];
+        let mut values =
+            vec![pointer(x.address()), pointer(x.address()), pointer(0), pointer(y.address())];
         values.extend([rows, columns, depth, depth, depth, columns, 0].map(Argument::U32));
         time("linear_bf16_64", (rows * columns * depth / 2048) as usize, "mma", &|| {
             device.launch(linear, Grid::new([1, 2, 1], 128).with_shared(40 << 10), &values);

@@ -135,7 +135,8 @@ fn sums_are_those_of_the_definition_in_whole_numbers() {
                 a[case % 16] &= 0x8000;
                 a[case / 16 % 16] &= 0x8000;
             }
-            let near = random.bf16((2 * from + range).saturating_sub(127).min(254 - range.min(250)), range);
+            let near = random
+                .bf16((2 * from + range).saturating_sub(127).min(254 - range.min(250)), range);
             let c = match case % 4 {
                 0 => 0.0,
                 1 => bf16(near) * 1.000_123,
@@ -233,8 +234,10 @@ fn a_chain_goes_over_blocks_of_sixteen_and_zeros_change_nothing() {
     for core in [TensorCore::Hopper, TensorCore::Ampere] {
         let a: Vec<u16> = (0..40).map(|_| random.bf16(120, 8)).collect();
         let b: Vec<u16> = (0..40).map(|_| random.bf16(120, 8)).collect();
-        let block = |v: &[u16], at: usize| std::array::from_fn(|i| v.get(at + i).copied().unwrap_or(0));
-        let by_hand = [0, 16, 32].iter().fold(0.5, |c, &at| core.dot(c, block(&a, at), block(&b, at)));
+        let block =
+            |v: &[u16], at: usize| std::array::from_fn(|i| v.get(at + i).copied().unwrap_or(0));
+        let by_hand =
+            [0, 16, 32].iter().fold(0.5, |c, &at| core.dot(c, block(&a, at), block(&b, at)));
         assert_eq!(core.chain(0.5, &a, &b), by_hand);
         let mut longer = (a.clone(), b.clone());
         longer.0.extend([0; 40]);
@@ -270,11 +273,13 @@ fn sums_are_those_of_the_hardware() {
                 })
             };
             let single = |text: &str| f32::from_bits(u32::from_str_radix(text, 16).unwrap());
-            let (a, b, c, d) = (numbers(fields[0]), numbers(fields[1]), single(fields[2]), single(fields[3]));
+            let (a, b, c, d) =
+                (numbers(fields[0]), numbers(fields[1]), single(fields[2]), single(fields[3]));
             assert_eq!(core.dot(c, a, b).to_bits(), d.to_bits(), "{name}: {line}");
             cases += 1;
             // The other generation would give another sum: the cases tell them apart.
-            let other = if core == TensorCore::Hopper { TensorCore::Ampere } else { TensorCore::Hopper };
+            let other =
+                if core == TensorCore::Hopper { TensorCore::Ampere } else { TensorCore::Hopper };
             otherwise += usize::from(other.dot(c, a, b) != d);
         }
         assert!(

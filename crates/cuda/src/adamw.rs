@@ -18,7 +18,10 @@ const BLOCKS_BEFORE: usize = 6;
 
 /// Some numbers of a buffer: where they start, and the rests of split ones.
 fn part<D: Device>(of: &CudaBuffer<D>, numbers: &Range<usize>) -> (Pointer, Pointer) {
-    assert!(numbers.start <= numbers.end && numbers.end <= of.layout.numbers(), "numbers beyond the end");
+    assert!(
+        numbers.start <= numbers.end && numbers.end <= of.layout.numbers(),
+        "numbers beyond the end"
+    );
     let start = of.start().by(numbers.start * of.layout.element.bytes());
     match of.layout.element {
         Element::Split => (start, of.rest().by(2 * numbers.start)),
@@ -59,7 +62,9 @@ pub(crate) struct Parameter<'a, D: Device> {
 }
 
 impl<'a, D: Device> Parameter<'a, D> {
-    pub(crate) fn of(Updated { weights, gradient, numbers, first, second }: &'a Updated<'_>) -> Self {
+    pub(crate) fn of(
+        Updated { weights, gradient, numbers, first, second }: &'a Updated<'_>,
+    ) -> Self {
         let numbers = numbers.clone();
         Self {
             weights: weights.of(),
@@ -100,11 +105,15 @@ impl<D: Device> Cuda<D> {
 
     pub(crate) fn update(&self, settings: AdamW, parameters: &[Parameter<'_, D>]) {
         let factors = settings.factors();
-        let kind =
-            |of: &Parameter<'_, D>| (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some());
+        let kind = |of: &Parameter<'_, D>| {
+            (is_split(of.weights), of.first.host.is_some(), of.second.host.is_some())
+        };
         for parameters in parameters.chunk_by(|a, b| kind(a) == kind(b)) {
             let (split, first, second) = kind(&parameters[0]);
-            assert_eq!(first, second, "one moment lives in the host's memory and the other does not");
+            assert_eq!(
+                first, second,
+                "one moment lives in the host's memory and the other does not"
+            );
             if first {
                 self.update_in_pieces(&factors, split, parameters);
                 continue;
@@ -120,7 +129,12 @@ impl<D: Device> Cuda<D> {
     /// An update of numbers whose moments live in the host's memory: piece after piece of both is
     /// copied to the device, updated there, and copied back. All of it is in the one stream, so the
     /// host waits for none of it.
-    fn update_in_pieces(&self, factors: &UpdateFactors, split: bool, parameters: &[Parameter<'_, D>]) {
+    fn update_in_pieces(
+        &self,
+        factors: &UpdateFactors,
+        split: bool,
+        parameters: &[Parameter<'_, D>],
+    ) {
         let all: usize = parameters.iter().map(|of| of.numbers.len()).sum();
         let bytes = 4 * self.piece.min(all);
         let places = [self.scratch(bytes), self.scratch(bytes)];
@@ -143,7 +157,8 @@ impl<D: Device> Cuda<D> {
             }
             let moments = |of: &Parameter<'_, D>, numbers: &Range<usize>, at: usize, back: bool| {
                 for (moment, place) in [of.first, of.second].into_iter().zip(&places) {
-                    let host = moment.host.as_ref().expect("moments of a piece live in the host's memory");
+                    let host =
+                        moment.host.as_ref().expect("moments of a piece live in the host's memory");
                     let (at, from, bytes) = (4 * at, 4 * numbers.start, 4 * numbers.len());
                     match back {
                         false => self.device.copy_in(host, from, place.memory(), at, bytes),
@@ -153,7 +168,11 @@ impl<D: Device> Cuda<D> {
             };
             parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, false));
             let tensor = |(of, numbers, at): &(&Parameter<'_, D>, Range<usize>, usize)| {
-                self.tensor(of, numbers.clone(), [0, 1].map(|which: usize| places[which].at(4 * at)))
+                self.tensor(
+                    of,
+                    numbers.clone(),
+                    [0, 1].map(|which: usize| places[which].at(4 * at)),
+                )
             };
             self.launch_update(factors, split, parts.iter().map(tensor).collect());
             parts.iter().for_each(|(of, numbers, at)| moments(of, numbers, *at, true));
@@ -161,7 +180,12 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Some of the numbers that are updated, with moments on the device.
-    fn tensor(&self, of: &Parameter<'_, D>, numbers: Range<usize>, moments: [Pointer; 2]) -> Tensor {
+    fn tensor(
+        &self,
+        of: &Parameter<'_, D>,
+        numbers: Range<usize>,
+        moments: [Pointer; 2],
+    ) -> Tensor {
         self.settle(of.gradient);
         let numbers = of.numbers.start + numbers.start..of.numbers.start + numbers.end;
         let (weights, rest) = part(of.weights, &numbers);
@@ -176,7 +200,8 @@ impl<D: Device> Cuda<D> {
             return;
         }
         let table = self.uploaded(tensors.as_flattened());
-        let &UpdateFactors { gradient_scale, keep, beta1, take1, beta2, take2, root2, eps, rate } = factors;
+        let &UpdateFactors { gradient_scale, keep, beta1, take1, beta2, take2, root2, eps, rate } =
+            factors;
         ADAMW.launch(
             &*self.device,
             Grid::line(blocks, 256),

@@ -45,7 +45,14 @@ trait Erased: Send + Sync {
     fn download(&self, from: &AnyMemory, offset: usize, bytes: &mut [u8]);
     fn fetch(&self, from: &AnyMemory, offset: usize, bytes: usize) -> AnyFetch;
     fn fetched(&self, fetch: AnyFetch, bytes: &mut [u8]);
-    fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize);
+    fn copy(
+        &self,
+        from: &AnyMemory,
+        from_offset: usize,
+        to: &AnyMemory,
+        to_offset: usize,
+        bytes: usize,
+    );
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize);
     fn allocate_host(&self, bytes: usize) -> Result<AnyHostMemory, OutOfMemory>;
     fn copy_in(
@@ -123,7 +130,14 @@ impl<D: Device> Erased for D {
         let fetch = fetch.0.downcast().expect("bytes are asked for where they were fetched");
         Device::fetched(self, *fetch, bytes);
     }
-    fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize) {
+    fn copy(
+        &self,
+        from: &AnyMemory,
+        from_offset: usize,
+        to: &AnyMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
         Device::copy(self, from.of::<D>(), from_offset, to.of::<D>(), to_offset, bytes);
     }
     fn clear(&self, memory: &AnyMemory, offset: usize, bytes: usize) {
@@ -174,7 +188,8 @@ impl<D: Device> Erased for D {
         Ok(AnyGraph(Box::new(Device::capture(self, operations)?)))
     }
     fn replay(&self, graph: &AnyGraph) -> Result<(), String> {
-        let graph = graph.0.downcast_ref().expect("a graph goes to the device that has captured it");
+        let graph =
+            graph.0.downcast_ref().expect("a graph goes to the device that has captured it");
         Device::replay(self, graph)
     }
     fn synchronize(&self) {
@@ -229,7 +244,14 @@ impl Device for AnyDevice {
         let _call = call("fetched").with("bytes", bytes.len());
         self.0.fetched(fetch, bytes);
     }
-    fn copy(&self, from: &AnyMemory, from_offset: usize, to: &AnyMemory, to_offset: usize, bytes: usize) {
+    fn copy(
+        &self,
+        from: &AnyMemory,
+        from_offset: usize,
+        to: &AnyMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
         let _call = call("copy").with("bytes", bytes);
         self.0.copy(from, from_offset, to, to_offset, bytes);
     }

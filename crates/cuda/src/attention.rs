@@ -4,8 +4,8 @@ use crate::batch::{CudaBatch, KEYS, ROWS};
 use crate::buffer::CudaBuffer;
 use crate::catalog::{
     ATTENTION, ATTENTION_BACKWARD_KEYS, ATTENTION_BACKWARD_KEYS_TILES, ATTENTION_BACKWARD_QUERIES,
-    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_DECODE, ATTENTION_MERGE, ATTENTION_TILES, COPY_PAGES,
-    PREPARE_QKV, for_head,
+    ATTENTION_BACKWARD_QUERIES_TILES, ATTENTION_DECODE, ATTENTION_MERGE, ATTENTION_TILES,
+    COPY_PAGES, PREPARE_QKV, for_head,
 };
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
@@ -27,7 +27,11 @@ pub(crate) const MOST_FEATURES: usize = 256;
 /// When heads cannot be grouped, or are larger than any model's.
 fn check(shape: Attention) {
     assert!(shape.heads.is_multiple_of(shape.kv_heads) && shape.window != Some(0));
-    assert!(shape.head_dim <= MOST_FEATURES, "heads of {} features, at most {MOST_FEATURES}", shape.head_dim);
+    assert!(
+        shape.head_dim <= MOST_FEATURES,
+        "heads of {} features, at most {MOST_FEATURES}",
+        shape.head_dim
+    );
 }
 
 /// A window as kernels take it: 0 for none.
@@ -45,7 +49,12 @@ pub(crate) fn gradient_workspace(dtype: Dtype, shape: Attention, positions: usiz
 
 impl<D: Device> Cuda<D> {
     /// The start of one layer of a cache, whose pages are checked against the batch.
-    fn layer(shape: Attention, batch: &CudaBatch<D>, cache: &CudaBuffer<D>, layer: usize) -> Pointer {
+    fn layer(
+        shape: Attention,
+        batch: &CudaBatch<D>,
+        cache: &CudaBuffer<D>,
+        layer: usize,
+    ) -> Pointer {
         check(shape);
         let numbers = cache.layout.features;
         batch.check_pages(numbers / page_len(shape));
@@ -130,7 +139,12 @@ impl<D: Device> Cuda<D> {
         );
     }
 
-    pub(crate) fn copy_in_every_layer(&self, shape: Attention, cache: &CudaBuffer<D>, pages: &[(u32, u32)]) {
+    pub(crate) fn copy_in_every_layer(
+        &self,
+        shape: Attention,
+        cache: &CudaBuffer<D>,
+        pages: &[(u32, u32)],
+    ) {
         let words = page_len(shape) * cache.layout.element.bytes() / 4;
         let most = cache.layout.features / page_len(shape).max(1);
         let pairs: Vec<u32> = pages.iter().flat_map(|&(from, to)| [from, to]).collect();
@@ -161,8 +175,8 @@ impl<D: Device> Cuda<D> {
         let kernels = for_head(&ATTENTION_TILES, dim).zip(for_head(&ATTENTION_DECODE, dim));
         let kernels = kernels.filter(|_| self.dtype == Dtype::Bf16);
         if let Some(((padded, by_warp), (_, by_block))) = kernels {
-            let tiles =
-                batch.split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
+            let tiles = batch
+                .split_tiles(shape, self.device.limits().processors, |words| self.uploaded(words));
             let pairs = tiles.places * shape.kv_heads * tiles.rows;
             let partial = self.scratch(4 * pairs * (dim + 2));
             let (sums, extents) = (partial.at(0), partial.at(4 * pairs * dim));
@@ -256,7 +270,8 @@ impl<D: Device> Cuda<D> {
         // shared memory.
         let (tile, queries, keys) = match (queries, keys) {
             (Some((padded, queries)), Some((_, keys))) if self.dtype == Dtype::Bf16 => {
-                let (of_queries, of_keys) = (warps(batch.longest() * group), warps(batch.longest()));
+                let (of_queries, of_keys) =
+                    (warps(batch.longest() * group), warps(batch.longest()));
                 // Two stages of 64 keys and values; two of 32 queries, d_out and statistics, and
                 // the block's values.
                 let shared = 256 * padded + 1024 + 2 * WARP_ROWS * of_keys * padded;

@@ -11,9 +11,9 @@ use crate::layout::{Layout, PAGE};
 use crate::replay::Key;
 use crate::{attention, draw, head, linear, splits};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens, EntropySlopes,
-    Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear, OutOfMemory, QueuedDraws,
-    ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
+    AdamW, Attention, Backend, Buffer, DeviceBatch, DeviceIndex, Draw, Drawn, DrawnTokens,
+    EntropySlopes, Grouped, HeadNorms, HeadScores, HeadStatistics, HostBatch, Kind, Linear,
+    OutOfMemory, QueuedDraws, ReplayKey, Role, SamplingMasks, Turn, Updated, Work,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -166,7 +166,14 @@ impl<D: Device> Backend for Cuda<D> {
     ) {
         self.input_gradient(shape, dy.of(), weights.of(), dx.of_mut(), tokens);
     }
-    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize) {
+    fn linear_backward_weight(
+        &self,
+        shape: Linear,
+        dy: &Buffer,
+        x: &Buffer,
+        dw: &mut Buffer,
+        tokens: usize,
+    ) {
         self.weight_gradient(shape, dy.of(), x.of(), dw.of_mut(), tokens);
     }
     fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize) {
@@ -189,7 +196,15 @@ impl<D: Device> Backend for Cuda<D> {
         self.add_to_embedding(vocabulary, rows.of(), tokens.of(), packed.of_mut());
     }
 
-    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize) {
+    fn rms_norm(
+        &self,
+        layout: Grouped,
+        eps: f32,
+        x: &Buffer,
+        weight: &Buffer,
+        y: &mut Buffer,
+        rows: usize,
+    ) {
         self.norm(layout, eps, x.of(), weight.of(), y.of_mut(), rows);
     }
     fn rms_norm_backward(
@@ -247,7 +262,15 @@ impl<D: Device> Backend for Cuda<D> {
         cache: &mut Buffer,
         layer: usize,
     ) {
-        self.prepare(shape, norms, (cos.of(), sin.of()), qkv.of_mut(), batch.of(), cache.of_mut(), layer);
+        self.prepare(
+            shape,
+            norms,
+            (cos.of(), sin.of()),
+            qkv.of_mut(),
+            batch.of(),
+            cache.of_mut(),
+            layer,
+        );
     }
     fn copy_pages(&self, shape: Attention, cache: &mut Buffer, pages: &[(u32, u32)]) {
         self.copy_in_every_layer(shape, cache.of_mut(), pages);
@@ -277,7 +300,13 @@ impl<D: Device> Backend for Cuda<D> {
     fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
         self.gate(features, gate_up.of(), y.of_mut(), tokens);
     }
-    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize) {
+    fn swiglu_backward(
+        &self,
+        features: usize,
+        dy: &mut Buffer,
+        gate_up: &mut Buffer,
+        tokens: usize,
+    ) {
         self.gate_gradient(features, dy.of_mut(), gate_up.of_mut(), tokens);
     }
 
@@ -347,7 +376,13 @@ impl<D: Device> Backend for Cuda<D> {
         let targets = self.indexed(&targets.of::<CudaIndex<D>>().host);
         self.slopes(shape, x.of(), weights.of(), targets, masks, temperature)
     }
-    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
+    fn draw(
+        &self,
+        shape: Linear,
+        hidden: &Buffer,
+        weights: &Buffer,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>> {
         self.draw_tokens(shape, hidden.of(), weights.of(), draws)
     }
     fn begin_draw(
@@ -382,7 +417,8 @@ impl<D: Device> Backend for Cuda<D> {
         self.add_whole(from.of(), to.of_mut());
     }
     fn square_sums(&self, parts: &[(&Buffer, Range<usize>)]) -> Vec<f32> {
-        let parts: Vec<_> = parts.iter().map(|(part, numbers)| (part.of(), numbers.clone())).collect();
+        let parts: Vec<_> =
+            parts.iter().map(|(part, numbers)| (part.of(), numbers.clone())).collect();
         self.sums_of_squares(&parts)
     }
     fn adamw(&self, settings: AdamW, parameters: &mut [Updated<'_>]) {

@@ -85,7 +85,9 @@ impl<D: Device> CudaBatch<D> {
         let all = || host.runs.iter().chain(&host.copied);
         assert!(all().all(|run| run.row + run.len <= host.tokens.len()), "rows beyond the batch");
         for run in &host.runs {
-            for (row, position) in positions[run.row..run.row + run.len].iter_mut().zip(run.position..) {
+            for (row, position) in
+                positions[run.row..run.row + run.len].iter_mut().zip(run.position..)
+            {
                 *row = word(position);
             }
         }
@@ -107,14 +109,23 @@ impl<D: Device> CudaBatch<D> {
                 };
                 (0..run.len).map(place).collect::<Vec<_>>()
             };
-            let others =
-                (0..host.tokens.len()).filter(|&row| !is_in_run[row]).map(|row| (word(row), NO_SLOT));
-            let all =
-                host.runs.iter().flat_map(places).chain(others).chain(host.copied.iter().flat_map(places));
+            let others = (0..host.tokens.len())
+                .filter(|&row| !is_in_run[row])
+                .map(|row| (word(row), NO_SLOT));
+            let all = host
+                .runs
+                .iter()
+                .flat_map(places)
+                .chain(others)
+                .chain(host.copied.iter().flat_map(places));
             (rows, slots) = all.unzip();
-            let mut sorted: Vec<u32> = slots.iter().copied().filter(|&slot| slot != NO_SLOT).collect();
+            let mut sorted: Vec<u32> =
+                slots.iter().copied().filter(|&slot| slot != NO_SLOT).collect();
             sorted.sort_unstable();
-            assert!(sorted.windows(2).all(|pair| pair[0] < pair[1]), "runs share places in the cache");
+            assert!(
+                sorted.windows(2).all(|pair| pair[0] < pair[1]),
+                "runs share places in the cache"
+            );
         }
         let least_pages = all().flat_map(|run| &host.pages[run.pages.clone()]).max();
         let least_pages = least_pages.map_or(0, |&page| page as usize + 1);
@@ -186,13 +197,18 @@ impl<D: Device> CudaBatch<D> {
     }
 
     /// The tiles of attention with so many query heads per key-value head. Uploaded once.
-    pub(crate) fn tiles(&self, group: usize, upload: impl FnOnce(&[u32]) -> Uploaded<D>) -> Arc<Tiles<D>> {
+    pub(crate) fn tiles(
+        &self,
+        group: usize,
+        upload: impl FnOnce(&[u32]) -> Uploaded<D>,
+    ) -> Arc<Tiles<D>> {
         let mut known = self.tiles.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || {
             let mut words = Vec::new();
             for run in &self.host.runs {
                 for first in (0..run.len * group).step_by(ROWS) {
-                    words.extend([run.row, run.position, run.len, run.pages.start, first].map(word));
+                    words
+                        .extend([run.row, run.position, run.len, run.pages.start, first].map(word));
                 }
             }
             if is_decoding(&self.host.runs) {
@@ -260,7 +276,8 @@ impl<D: Device> CudaBatch<D> {
                 for key in (0..run.len).step_by(tile_keys) {
                     let count = tile_keys.min(run.len - key);
                     keys.extend(
-                        [run.row + key, run.position + key, count, seen_by.start, seen_by.end].map(word),
+                        [run.row + key, run.position + key, count, seen_by.start, seen_by.end]
+                            .map(word),
                     );
                 }
             }
@@ -269,7 +286,11 @@ impl<D: Device> CudaBatch<D> {
         let of_runs: Vec<u32> =
             runs.iter().flat_map(|run| [run.row, run.position, run.len].map(word)).collect();
         let (count, key_count) = (queries.len() / 5, keys.len() / 5);
-        GradientTiles { queries: count, keys: key_count, block: upload(&[queries, keys, of_runs].concat()) }
+        GradientTiles {
+            queries: count,
+            keys: key_count,
+            block: upload(&[queries, keys, of_runs].concat()),
+        }
     }
 }
 

@@ -138,6 +138,7 @@ impl<D: Device> CudaBuffer<D> {
     /// The row in which inputs wait.
     pub(crate) fn waiting_inputs(&self, side: usize, row: usize) -> Pointer {
         let (outputs, inputs) = self.layout.tail_strides();
-        self.block.at(self.layout.tail_at() + (BLOCK * (outputs + side * inputs) + row * inputs) * 2)
+        self.block
+            .at(self.layout.tail_at() + (BLOCK * (outputs + side * inputs) + row * inputs) * 2)
     }
 }

@@ -33,7 +33,12 @@ impl<P: Arguments> Tiled<P> {
     /// small, and where a small one has all rows, more blocks are better at reading the other
     /// operand. Where small tiles leave processors idle, narrow ones, of which more is under way,
     /// keep memory busy. No bit depends on the choice.
-    pub(crate) fn of(&self, rows: usize, columns: usize, processors: usize) -> (&'static Kernel<P>, Grid) {
+    pub(crate) fn of(
+        &self,
+        rows: usize,
+        columns: usize,
+        processors: usize,
+    ) -> (&'static Kernel<P>, Grid) {
         let blocks = |tile: &Tile| rows.div_ceil(tile.rows) * columns.div_ceil(tile.columns);
         let (kernel, tile) = match self.narrow {
             _ if rows > SMALL.rows && blocks(&LARGE) >= processors => (self.large, LARGE),
@@ -74,7 +79,10 @@ pub(crate) type ByHead<P> = [(usize, &'static Kernel<P>); 4];
 
 /// The one for heads of so many features, and the features that it computes with; None where there
 /// are too many.
-pub(crate) fn for_head<P>(kernels: &ByHead<P>, head_dim: usize) -> Option<(usize, &'static Kernel<P>)> {
+pub(crate) fn for_head<P>(
+    kernels: &ByHead<P>,
+    head_dim: usize,
+) -> Option<(usize, &'static Kernel<P>)> {
     kernels.iter().copied().find(|(most, _)| head_dim <= *most)
 }
 

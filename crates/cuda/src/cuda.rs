@@ -110,12 +110,16 @@ impl<D: Device> Cuda<D> {
             // Launching the captured step may free enough memory.
             self.device.carry_on();
         }
-        self.ask(|| self.pool.for_a_moment(bytes)).unwrap_or_else(|refused| Failure::from(refused).end())
+        self.ask(|| self.pool.for_a_moment(bytes))
+            .unwrap_or_else(|refused| Failure::from(refused).end())
     }
 
     /// Asks for memory: where there is none, once more without graphs, which have some of the
     /// device's as well.
-    fn ask(&self, ask: impl Fn() -> Result<Block<D>, OutOfMemory>) -> Result<Block<D>, OutOfMemory> {
+    fn ask(
+        &self,
+        ask: impl Fn() -> Result<Block<D>, OutOfMemory>,
+    ) -> Result<Block<D>, OutOfMemory> {
         ask().or_else(|_| {
             self.graphs.clear();
             ask()
@@ -179,7 +183,11 @@ impl<D: Device> Cuda<D> {
             }
             Element::Bf16 => {
                 let mut halves = vec![0u16; numbers.len()];
-                self.device.download(from.memory(), 2 * first, bytemuck::cast_slice_mut(&mut halves));
+                self.device.download(
+                    from.memory(),
+                    2 * first,
+                    bytemuck::cast_slice_mut(&mut halves),
+                );
                 for (number, half) in numbers.iter_mut().zip(halves) {
                     *number = f32::from_bits(u32::from(half) << 16);
                 }

@@ -143,8 +143,9 @@ impl DataSheet {
     /// That of a GPU by its driver's name, such as `NVIDIA H100 80GB HBM3`, if it is known.
     pub fn of_name(driver: &str) -> Option<&'static Self> {
         // A superchip has another GPU of a like name.
-        let is_other =
-            ["GH200", "GB200", "NVL", "MIG", "Laptop", " D"].iter().any(|word| driver.contains(word));
+        let is_other = ["GH200", "GB200", "NVL", "MIG", "Laptop", " D"]
+            .iter()
+            .any(|word| driver.contains(word));
         let fits = |sheet: &&Self| sheet.words.iter().all(|word| driver.contains(word));
         DATA_SHEETS.iter().find(fits).filter(|_| !is_other)
     }
@@ -187,7 +188,12 @@ mod tests {
         assert!(DATA_SHEETS.iter().all(|sheet| DataSheet::of_key(sheet.key) == Some(sheet)));
         // A GPU sold as N GB never has N GiB or more.
         let shown = |sheet: &DataSheet| (sheet.memory_mib << 20) as f64 / sheet.memory_gb;
-        assert!(DATA_SHEETS.iter().map(shown).all(|each| each <= f64::from(1 << 30) && each > 0.9e9));
-        assert_eq!(DataSheet::of_memory(141.0).map(|sheet| sheet.key).collect::<Vec<_>>(), ["h200"]);
+        assert!(
+            DATA_SHEETS.iter().map(shown).all(|each| each <= f64::from(1 << 30) && each > 0.9e9)
+        );
+        assert_eq!(
+            DataSheet::of_memory(141.0).map(|sheet| sheet.key).collect::<Vec<_>>(),
+            ["h200"]
+        );
     }
 }

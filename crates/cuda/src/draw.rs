@@ -66,13 +66,18 @@ const ANSWERED: usize = 5;
 /// Bytes that draws from so many rows take at most.
 pub(crate) fn workspace(blocks: LogitsBlocks, shape: Linear, rows: usize) -> usize {
     let rows = rounded_up(rows);
-    let logits =
-        blocks.few_sizes(shape, blocks.rows(shape, rows)).saturating_mul(shape.outputs).saturating_mul(4);
+    let logits = blocks
+        .few_sizes(shape, blocks.rows(shape, rows))
+        .saturating_mul(shape.outputs)
+        .saturating_mul(4);
     // All draws may be from rows of one block.
     let parts = Purpose::Draws.bytes(shape.outputs, blocks.few_sizes(shape, rows));
     // As sequences end, rows become fewer: blocks of half the size, of a quarter and so on. The
     // rest is draws, rows, temperatures, statistics and answers.
-    logits.saturating_add(parts).saturating_mul(2).saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
+    logits
+        .saturating_add(parts)
+        .saturating_mul(2)
+        .saturating_add(rows.saturating_mul(24 + 4 + 4 + 12 + 8))
 }
 
 impl<D: Device> Cuda<D> {
@@ -91,7 +96,8 @@ impl<D: Device> Cuda<D> {
         // The last is drawn several times, so that few numbers of draws are told apart.
         let last = all.last().copied();
         all.extend(iter::repeat_n(last, self.rounded_rows(draws.len()) - draws.len()).flatten());
-        let rows = self.rounded_rows(rows(draws)).clamp(rows(draws), hidden.layout.rows.max(rows(draws)));
+        let rows =
+            self.rounded_rows(rows(draws)).clamp(rows(draws), hidden.layout.rows.max(rows(draws)));
         let answered = if all.is_empty() {
             self.scratch(0)
         } else {
@@ -121,11 +127,18 @@ impl<D: Device> Cuda<D> {
         let in_blocks = || draws.chunk_by(|a, b| a.row / block == b.row / block);
         let logits = self.scratch(4 * self.logits_blocks.few_sizes(shape, block) * shape.outputs);
         let most = in_blocks().map(<[&Draw]>::len).max().unwrap_or(0);
-        let parts = self.parts(Purpose::Draws, shape.outputs, self.logits_blocks.few_sizes(shape, most));
+        let parts =
+            self.parts(Purpose::Draws, shape.outputs, self.logits_blocks.few_sizes(shape, most));
         let mut first_wanted = 0;
         for here in in_blocks() {
             let first = here[0].row / block * block;
-            self.logits_of_rows(shape, hidden, weights, first..(first + block).min(rows), logits.at(0));
+            self.logits_of_rows(
+                shape,
+                hidden,
+                weights,
+                first..(first + block).min(rows),
+                logits.at(0),
+            );
             self.draw_block(shape, logits.at(0), &of_device, first_wanted, here.len(), &parts);
             first_wanted += here.len();
         }
@@ -181,7 +194,13 @@ impl<D: Device> Cuda<D> {
         let logits = self.scratch(4 * block * shape.outputs);
         for here in order.chunk_by(|&a, &b| draws[a].row / block == draws[b].row / block) {
             let first = draws[here[0]].row / block * block;
-            self.logits_of_rows(shape, hidden, weights, first..(first + block).min(rows), logits.at(0));
+            self.logits_of_rows(
+                shape,
+                hidden,
+                weights,
+                first..(first + block).min(rows),
+                logits.at(0),
+            );
             for of_row in here.chunk_by(|&a, &b| draws[a].row == draws[b].row) {
                 let mut numbers = vec![0.0f32; shape.outputs];
                 let at = 4 * (draws[of_row[0]].row - first) * shape.outputs;
@@ -217,7 +236,8 @@ impl<D: Device> Cuda<D> {
         count: usize,
         parts: &Parts<D>,
     ) {
-        let (numbers, temperatures) = (draws.rows().by(4 * first), draws.temperatures().by(4 * first));
+        let (numbers, temperatures) =
+            (draws.rows().by(4 * first), draws.temperatures().by(4 * first));
         self.sum_parts(logits, &Rows::Named { numbers, temperatures }, count, parts);
         DRAW.launch(
             &*self.device,
@@ -253,7 +273,11 @@ fn by_row(draws: &[Draw]) -> Vec<usize> {
 fn wanted(draw: &Draw, block: usize) -> Wanted {
     let greedy = draw.adjustments.temperature == 0.0;
     let row = word(draw.row % block);
-    [draw.uniform.to_bits(), u64::from(temperature(draw).to_bits()) | u64::from(row) << 32, u64::from(greedy)]
+    [
+        draw.uniform.to_bits(),
+        u64::from(temperature(draw).to_bits()) | u64::from(row) << 32,
+        u64::from(greedy),
+    ]
 }
 
 /// The temperature that scores refer to.
@@ -276,7 +300,8 @@ impl<D: Device> OfDevice<D> {
         let len = draws.len();
         let all = draws.iter().flat_map(|draw| wanted(draw, block));
         // The low word of a number comes first.
-        let mut words: Vec<u32> = all.flat_map(|number| [number as u32, (number >> 32) as u32]).collect();
+        let mut words: Vec<u32> =
+            all.flat_map(|number| [number as u32, (number >> 32) as u32]).collect();
         words.extend(draws.iter().map(|draw| word(draw.row % block)));
         words.extend(draws.iter().map(|draw| temperature(draw).to_bits()));
         Self { len, asked: cuda.uploaded(&words), answered: cuda.scratch(4 * ANSWERED * len) }

@@ -23,7 +23,8 @@ impl<D: Device> Cuda<D> {
         let Grouped { stride, offset, groups, features } = layout;
         assert!(features.is_multiple_of(2), "pairs of {features}");
         let (rows, half) = (batch.rows(), features / 2);
-        let (cos, sin) = (cos.rows(batch.positions_end(), half), sin.rows(batch.positions_end(), half));
+        let (cos, sin) =
+            (cos.rows(batch.positions_end(), half), sin.rows(batch.positions_end(), half));
         let sign = if turn == Turn::Forward { 1.0 } else { -1.0 };
         ROPE.of(self.dtype).launch(
             &*self.device,
@@ -43,7 +44,13 @@ impl<D: Device> Cuda<D> {
         );
     }
 
-    pub(crate) fn gate(&self, features: usize, gate_up: &CudaBuffer<D>, y: &CudaBuffer<D>, tokens: usize) {
+    pub(crate) fn gate(
+        &self,
+        features: usize,
+        gate_up: &CudaBuffer<D>,
+        y: &CudaBuffer<D>,
+        tokens: usize,
+    ) {
         let (from, to) = (gate_up.rows(tokens, 2 * features), y.rows(tokens, features));
         let strides = (word(gate_up.layout.stride), word(y.layout.stride));
         SWIGLU.of(self.dtype).launch(

@@ -59,7 +59,9 @@ pub(crate) fn workspace(dtype: Dtype, blocks: LogitsBlocks, shape: Linear, rows:
     let backward = match dtype {
         Dtype::F32 => backward,
         Dtype::Bf16 => backward
-            .saturating_add(rows.saturating_mul(2 * blocks.columns(shape, rows).next_multiple_of(8)))
+            .saturating_add(
+                rows.saturating_mul(2 * blocks.columns(shape, rows).next_multiple_of(8)),
+            )
             .saturating_add(rows.saturating_mul(shape.inputs).saturating_mul(4)),
     };
     forward.max(backward)
@@ -71,7 +73,12 @@ pub(crate) fn statistics_bytes(rows: usize) -> usize {
 }
 
 impl<D: Device> Cuda<D> {
-    fn upload_kept(&self, masks: &SamplingMasks, rows: usize, vocabulary: usize) -> Option<Kept<D>> {
+    fn upload_kept(
+        &self,
+        masks: &SamplingMasks,
+        rows: usize,
+        vocabulary: usize,
+    ) -> Option<Kept<D>> {
         if masks.is_whole() {
             return None;
         }
@@ -171,27 +178,33 @@ impl<D: Device> Cuda<D> {
     ) -> EntropySlopes {
         let rows = targets.len();
         let slopes = self.scratch(4 * rows);
-        let slopes_of = |statistics: &CudaStatistics<D>, logits: Pointer, first: usize, count: usize| {
-            let kept = statistics.kept.as_ref();
-            HEAD_SLOPES.launch(
-                &*self.device,
-                Grid::line(count, THREADS).with_shared(word(4 * shape.outputs.div_ceil(SUM_BLOCK))),
-                (
-                    logits,
-                    temperature,
-                    statistics.targets.start(),
-                    Kept::tokens(kept),
-                    Kept::starts(kept),
-                    statistics.numbers.at(0),
-                    slopes.at(0),
-                    word(shape.outputs),
-                    word(first),
-                    word(rows),
-                ),
-            );
-        };
-        let statistics = self.rows_of_head(shape, x, weights, targets, masks, temperature, slopes_of);
-        EntropySlopes { scores: self.read_scores(&statistics), slopes: self.downloaded(&slopes, rows) }
+        let slopes_of =
+            |statistics: &CudaStatistics<D>, logits: Pointer, first: usize, count: usize| {
+                let kept = statistics.kept.as_ref();
+                HEAD_SLOPES.launch(
+                    &*self.device,
+                    Grid::line(count, THREADS)
+                        .with_shared(word(4 * shape.outputs.div_ceil(SUM_BLOCK))),
+                    (
+                        logits,
+                        temperature,
+                        statistics.targets.start(),
+                        Kept::tokens(kept),
+                        Kept::starts(kept),
+                        statistics.numbers.at(0),
+                        slopes.at(0),
+                        word(shape.outputs),
+                        word(first),
+                        word(rows),
+                    ),
+                );
+            };
+        let statistics =
+            self.rows_of_head(shape, x, weights, targets, masks, temperature, slopes_of);
+        EntropySlopes {
+            scores: self.read_scores(&statistics),
+            slopes: self.downloaded(&slopes, rows),
+        }
     }
 
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
@@ -206,9 +219,16 @@ impl<D: Device> Cuda<D> {
         dw: &CudaBuffer<D>,
     ) {
         let rows = statistics.targets.len();
-        assert!(d_logprobs.len() == rows && d_entropies.len() == rows, "coefficients of other rows");
-        assert!(d_log_masses.is_empty() || d_log_masses.len() == rows, "coefficients of other rows");
-        let (x, dx_rows) = (Self::matrix_of(x, rows, shape.inputs), Self::matrix_of(dx, rows, shape.inputs));
+        assert!(
+            d_logprobs.len() == rows && d_entropies.len() == rows,
+            "coefficients of other rows"
+        );
+        assert!(
+            d_log_masses.is_empty() || d_log_masses.len() == rows,
+            "coefficients of other rows"
+        );
+        let (x, dx_rows) =
+            (Self::matrix_of(x, rows, shape.inputs), Self::matrix_of(dx, rows, shape.inputs));
         if rows == 0 {
             return;
         }
@@ -222,14 +242,18 @@ impl<D: Device> Cuda<D> {
         let is_f32 = self.dtype == Dtype::F32;
         let rounded = (!is_f32).then(|| self.scratch(2 * rows * block.next_multiple_of(8)));
         let sums = (!is_f32).then(|| self.scratch(4 * rows * shape.inputs));
-        let into = sums.as_ref().map_or(dx_rows, |sums| Matrix { start: sums.at(0), stride: shape.inputs });
+        let into = sums
+            .as_ref()
+            .map_or(dx_rows, |sums| Matrix { start: sums.at(0), stride: shape.inputs });
         let kept = statistics.kept.as_ref();
         let (mut tail, mut after, goes_on) = (dw.tail(), None, !dw.is_zero());
         for first in (0..shape.outputs).step_by(block) {
             let columns = first..(first + block).min(shape.outputs);
             self.logits(shape, columns.clone(), x, weights, logits.at(0), rows);
             let gradient = match &rounded {
-                Some(rounded) => Matrix { start: rounded.at(0), stride: columns.len().next_multiple_of(8) },
+                Some(rounded) => {
+                    Matrix { start: rounded.at(0), stride: columns.len().next_multiple_of(8) }
+                }
                 None => Matrix { start: logits.at(0), stride: columns.len() },
             };
             LOGIT_GRADIENT.of(self.dtype).launch(
@@ -250,8 +274,18 @@ impl<D: Device> Cuda<D> {
                     word(gradient.stride),
                 ),
             );
-            self.head_input_gradient(shape, columns.clone(), gradient, weights, into, rows, first > 0);
-            after = Some(self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail, goes_on));
+            self.head_input_gradient(
+                shape,
+                columns.clone(),
+                gradient,
+                weights,
+                into,
+                rows,
+                first > 0,
+            );
+            after = Some(
+                self.weight_gradient_part(shape, columns, gradient, x, dw, rows, *tail, goes_on),
+            );
         }
         *tail = after.unwrap_or(*tail);
         if let Some(sums) = &sums {

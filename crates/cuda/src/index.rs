@@ -47,7 +47,14 @@ impl<D: Device> CudaIndex<D> {
         let end = host.iter().filter(|&&n| n != NO_SLOT).max().map_or(0, |&n| n as usize + 1);
         let has_gaps = host.contains(&NO_SLOT);
         let block = upload(host);
-        Self { host: host.to_vec(), block, end, has_gaps, distinct: OnceLock::new(), groups: OnceLock::new() }
+        Self {
+            host: host.to_vec(),
+            block,
+            end,
+            has_gaps,
+            distinct: OnceLock::new(),
+            groups: OnceLock::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {

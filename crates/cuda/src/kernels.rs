@@ -106,7 +106,11 @@ impl Pointer {
     /// # Panics
     /// When that is beyond its end.
     pub fn at(memory: &impl Memory, offset: usize) -> Self {
-        assert!(offset <= memory.bytes(), "offset {offset} of a memory of {} bytes", memory.bytes());
+        assert!(
+            offset <= memory.bytes(),
+            "offset {offset} of a memory of {} bytes",
+            memory.bytes()
+        );
         Self(memory.address() + offset as u64)
     }
 }

@@ -63,14 +63,18 @@ impl Layout {
                 Self { stride, ..Self::plain(own, rows, features) }
             }
             Role::Exact(rows, features) => Self::plain(Element::F32, rows, features),
-            Role::Weight(kind) => {
-                Self::parameter(dtype, kind, if dtype == Dtype::F32 { Element::F32 } else { Element::Split })
-            }
+            Role::Weight(kind) => Self::parameter(
+                dtype,
+                kind,
+                if dtype == Dtype::F32 { Element::F32 } else { Element::Split },
+            ),
             Role::Gradient(kind) => {
                 let layout = Self::parameter(dtype, kind, Element::F32);
                 Self { has_tail: dtype == Dtype::Bf16 && layout.matrix.is_some(), ..layout }
             }
-            Role::Moment(numbers) | Role::OffloadedMoment(numbers) => Self::plain(Element::F32, 1, numbers),
+            Role::Moment(numbers) | Role::OffloadedMoment(numbers) => {
+                Self::plain(Element::F32, 1, numbers)
+            }
             // A row is a layer.
             Role::Cache { shape, layers, pages } => {
                 Self::plain(own, layers, pages.saturating_mul(page_len(shape)))
@@ -90,7 +94,10 @@ impl Layout {
                 let in_panels = dtype == Dtype::F32;
                 let (rows, stride) = match in_panels {
                     // The last panel is padded to a multiple of 16 outputs.
-                    true => (shape.outputs.checked_next_multiple_of(16).unwrap_or(usize::MAX), shape.inputs),
+                    true => (
+                        shape.outputs.checked_next_multiple_of(16).unwrap_or(usize::MAX),
+                        shape.inputs,
+                    ),
                     false => (shape.outputs, padded(shape.inputs)),
                 };
                 let plain = Self::plain(element, rows, shape.inputs);

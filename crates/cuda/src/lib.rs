@@ -56,7 +56,9 @@ pub use dtype::Dtype;
 pub use failure::Failure;
 pub use head::CudaStatistics;
 pub use index::CudaIndex;
-pub use kernels::{Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Pointer, Source};
+pub use kernels::{
+    Argument, Arguments, Dim, Function, Grid, HEADERS, Kernel, Kind, Pointer, Source,
+};
 pub use largest::{LARGEST_SHAPES, LargestShapes};
 pub use operation::{Operation, carry_out};
 pub use planning::{NoMemory, PlanningDevice};

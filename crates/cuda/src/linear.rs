@@ -12,8 +12,8 @@
 use crate::buffer::{CudaBuffer, Tail};
 use crate::catalog::{
     ADD_AND_ROUND, BIAS_GRADIENT, COPY_ROWS, HEAD_BACKWARD_INPUT_BF16, LINEAR_BACKWARD_INPUT_BF16,
-    LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32, LINEAR_BF16,
-    LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
+    LINEAR_BACKWARD_INPUT_F32, LINEAR_BACKWARD_WEIGHT_BF16, LINEAR_BACKWARD_WEIGHT_F32,
+    LINEAR_BF16, LINEAR_F32, LINEAR_SWIGLU_BF16, LOGITS_BF16, Tiled,
 };
 use crate::cuda::{Cuda, lines, word};
 use crate::device::{Device, Product};
@@ -147,7 +147,8 @@ impl<D: Device> Cuda<D> {
             }
             Dtype::Bf16 => {
                 let b = Matrix { start: w, stride: weights.layout.stride };
-                let operands = Operands { a: x, b, d: y, rows: tokens, columns: outputs, depth: inputs };
+                let operands =
+                    Operands { a: x, b, d: y, rows: tokens, columns: outputs, depth: inputs };
                 let sums = Operands { d: Matrix { stride: outputs, ..operands.d }, ..operands };
                 if bias.is_none() && !adds {
                     self.multiply(Direction::Forward(false), operands);
@@ -182,7 +183,8 @@ impl<D: Device> Cuda<D> {
         let of_library = || {
             // Whoever computes it does so wherever the numbers go.
             let whole = Matrix { start: Pointer::NULL, stride: layout.stride };
-            let operands = Operands { a, b, d: whole, rows: tokens, columns: outputs, depth: inputs };
+            let operands =
+                Operands { a, b, d: whole, rows: tokens, columns: outputs, depth: inputs };
             self.is_of_library(Direction::Forward(false), &operands)
         };
         if self.dtype == Dtype::F32 || (bias.is_none() && of_library()) {
@@ -258,7 +260,8 @@ impl<D: Device> Cuda<D> {
                 let stride = weights.layout.stride;
                 let b = Matrix { start: w.by(2 * columns.start * stride), stride };
                 let d = Matrix { start: logits, stride: wanted };
-                let operands = Operands { a: x, b, d, rows: tokens, columns: wanted, depth: shape.inputs };
+                let operands =
+                    Operands { a: x, b, d, rows: tokens, columns: wanted, depth: shape.inputs };
                 self.multiply(Direction::Forward(true), operands);
             }
         }
@@ -276,10 +279,13 @@ impl<D: Device> Cuda<D> {
         let (dy, dx) = (Self::matrix_of(dy, tokens, outputs), Self::matrix_of(dx, tokens, inputs));
         let w = weights.matrix(shape);
         match self.dtype {
-            Dtype::F32 => self.input_gradient_f32(shape, 0..outputs, dy.start, w, dx.start, tokens, false),
+            Dtype::F32 => {
+                self.input_gradient_f32(shape, 0..outputs, dy.start, w, dx.start, tokens, false)
+            }
             Dtype::Bf16 => {
                 let b = Matrix { start: w, stride: weights.layout.stride };
-                let operands = Operands { a: dy, b, d: dx, rows: tokens, columns: inputs, depth: outputs };
+                let operands =
+                    Operands { a: dy, b, d: dx, rows: tokens, columns: inputs, depth: outputs };
                 self.multiply(Direction::Input, operands);
             }
         }
@@ -300,7 +306,9 @@ impl<D: Device> Cuda<D> {
     ) {
         let w = weights.matrix(shape);
         match self.dtype {
-            Dtype::F32 => self.input_gradient_f32(shape, columns, dy.start, w, dx.start, tokens, resumes),
+            Dtype::F32 => {
+                self.input_gradient_f32(shape, columns, dy.start, w, dx.start, tokens, resumes)
+            }
             Dtype::Bf16 => {
                 let stride = weights.layout.stride;
                 let b = Matrix { start: w.by(2 * columns.start * stride), stride };
@@ -404,7 +412,10 @@ impl<D: Device> Cuda<D> {
             let operands = Operands {
                 a: Matrix { start: dy.start.by(2 * filling * dy.stride), ..dy },
                 b: Matrix { start: x.start.by(2 * filling * x.stride), ..x },
-                d: Matrix { start: start.by(4 * columns.start * dw.layout.stride), stride: dw.layout.stride },
+                d: Matrix {
+                    start: start.by(4 * columns.start * dw.layout.stride),
+                    stride: dw.layout.stride,
+                },
                 rows: columns.len(),
                 columns: shape.inputs,
                 depth: whole,
@@ -486,7 +497,13 @@ impl<D: Device> Cuda<D> {
         }
     }
 
-    pub(crate) fn bias_gradient(&self, shape: Linear, dy: &CudaBuffer<D>, db: &CudaBuffer<D>, tokens: usize) {
+    pub(crate) fn bias_gradient(
+        &self,
+        shape: Linear,
+        dy: &CudaBuffer<D>,
+        db: &CudaBuffer<D>,
+        tokens: usize,
+    ) {
         let outputs = shape.outputs;
         BIAS_GRADIENT.of(self.dtype).launch(
             &*self.device,
@@ -502,8 +519,14 @@ impl<D: Device> Cuda<D> {
     }
 
     /// Launches a kernel for a product of so many rows and columns.
-    fn launch_tiles<P: Arguments>(&self, kernels: &Tiled<P>, [rows, columns]: [u32; 2], arguments: P) {
-        let (kernel, grid) = kernels.of(rows as usize, columns as usize, self.device.limits().processors);
+    fn launch_tiles<P: Arguments>(
+        &self,
+        kernels: &Tiled<P>,
+        [rows, columns]: [u32; 2],
+        arguments: P,
+    ) {
+        let (kernel, grid) =
+            kernels.of(rows as usize, columns as usize, self.device.limits().processors);
         kernel.launch(&*self.device, grid, arguments);
     }
 
@@ -526,7 +549,8 @@ impl<D: Device> Cuda<D> {
         }
         let (a, b, d) = (operands.a.start, operands.b.start, operands.d.start);
         let [rows, columns, depth, a_stride, b_stride, d_stride] = operands.sizes();
-        let (size, plain) = ([rows, columns], (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride));
+        let (size, plain) =
+            ([rows, columns], (a, b, d, rows, columns, depth, a_stride, b_stride, d_stride));
         match direction {
             Direction::Forward(true) => self.launch_tiles(&LOGITS_BF16, size, plain),
             Direction::Input => self.launch_tiles(&LINEAR_BACKWARD_INPUT_BF16, size, plain),

@@ -1,7 +1,9 @@
 //! RMSNorm and its gradients.
 
 use crate::buffer::CudaBuffer;
-use crate::catalog::{RMS_NORM, RMS_NORM_INPUT_GRADIENT, RMS_NORM_SCALES, RMS_NORM_WEIGHT_GRADIENT};
+use crate::catalog::{
+    RMS_NORM, RMS_NORM_INPUT_GRADIENT, RMS_NORM_SCALES, RMS_NORM_WEIGHT_GRADIENT,
+};
 use crate::cuda::{Cuda, word};
 use crate::device::Device;
 use crate::kernels::Grid;
@@ -16,7 +18,10 @@ const GROUPS: usize = 8;
 /// # Panics
 /// When they do.
 pub(crate) fn check(layout: Grouped) {
-    assert!(layout.offset + layout.groups * layout.features <= layout.stride, "rows overlap: {layout:?}");
+    assert!(
+        layout.offset + layout.groups * layout.features <= layout.stride,
+        "rows overlap: {layout:?}"
+    );
 }
 
 impl<D: Device> Cuda<D> {
@@ -66,9 +71,11 @@ impl<D: Device> Cuda<D> {
         let (device, adds, dy) = (&*self.device, dy.is_some(), dy.unwrap_or(dx));
         let scales = self.scratch(4 * rows * groups);
         let grid = Grid::line((rows * groups).div_ceil(GROUPS), 128);
-        let (x_at, dy_at, weight_at) = (x.rows(rows, stride), dy.rows(rows, stride), weight.vector(features));
+        let (x_at, dy_at, weight_at) =
+            (x.rows(rows, stride), dy.rows(rows, stride), weight.vector(features));
         let (x_stride, dy_stride) = (word(x.layout.stride), word(dy.layout.stride));
-        let (rows_, offset, groups, features_) = (word(rows), word(offset), word(groups), word(features));
+        let (rows_, offset, groups, features_) =
+            (word(rows), word(offset), word(groups), word(features));
         RMS_NORM_SCALES.of(self.dtype).launch(
             device,
             grid,

@@ -28,8 +28,10 @@ impl PartialEq for Operation {
                 Self::Launch { function, grid, arguments },
                 Self::Launch { function: other_function, grid: other_grid, arguments: others },
             ) => {
-                let same = |(a, b): (&Argument, &Argument)| a.kind() == b.kind() && a.bits() == b.bits();
-                (function.name, function.source.file) == (other_function.name, other_function.source.file)
+                let same =
+                    |(a, b): (&Argument, &Argument)| a.kind() == b.kind() && a.bits() == b.bits();
+                (function.name, function.source.file)
+                    == (other_function.name, other_function.source.file)
                     && grid == other_grid
                     && arguments.len() == others.len()
                     && arguments.iter().zip(others).all(same)

@@ -104,7 +104,16 @@ impl<D: Device> Cuda<D> {
         PART_SUMS.launch(
             &*self.device,
             grid,
-            (logits, numbers, temperatures, temperature, maxima, parts.sums(), parts.masses(), vocabulary),
+            (
+                logits,
+                numbers,
+                temperatures,
+                temperature,
+                maxima,
+                parts.sums(),
+                parts.masses(),
+                vocabulary,
+            ),
         );
     }
 }

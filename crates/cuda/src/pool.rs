@@ -77,8 +77,11 @@ pub(crate) struct Block<D: Device> {
 
 impl<D: Device> Pool<D> {
     pub(crate) fn new(device: Arc<D>) -> Arc<Self> {
-        let of_steps =
-            Mutex::new(OfSteps { waiting: BTreeMap::new(), uploads: BTreeMap::new(), held_by: None });
+        let of_steps = Mutex::new(OfSteps {
+            waiting: BTreeMap::new(),
+            uploads: BTreeMap::new(),
+            held_by: None,
+        });
         let (let_go, most) = (Condvar::new(), AtomicUsize::new(usize::MAX));
         let (total, held) = (device.memory_info().total, Arc::default());
         Arc::new(Self { device, total, waiting: Mutex::default(), of_steps, let_go, held, most })
@@ -164,7 +167,8 @@ impl<D: Device> Pool<D> {
     /// is kept.
     fn trim_steps(&self) {
         let this = thread::current().id();
-        let is_held = |of_steps: &mut OfSteps<D>| of_steps.held_by.is_some_and(|thread| thread != this);
+        let is_held =
+            |of_steps: &mut OfSteps<D>| of_steps.held_by.is_some_and(|thread| thread != this);
         let of_steps = self.let_go.wait_while(self.of_steps(), is_held);
         let mut of_steps = of_steps.unwrap_or_else(PoisonError::into_inner);
         if of_steps.held_by.is_none() {
@@ -182,7 +186,9 @@ impl<D: Device> Pool<D> {
     /// Memory of this size, or of up to a quarter more.
     fn take_waiting(&self, size: usize) -> Option<Held<D::Memory>> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.range_mut(size..=size.saturating_add(size / 4)).find_map(|(_, of_size)| of_size.pop())
+        waiting
+            .range_mut(size..=size.saturating_add(size / 4))
+            .find_map(|(_, of_size)| of_size.pop())
     }
 
     fn ask(&self, bytes: usize) -> Result<Held<D::Memory>, OutOfMemory> {
@@ -190,7 +196,9 @@ impl<D: Device> Pool<D> {
             let why = format!("the device has {} MiB", self.total >> 20);
             return Err(OutOfMemory { asked: bytes, why });
         }
-        if self.held.load(Ordering::Relaxed).saturating_add(bytes) > self.most.load(Ordering::Relaxed) {
+        if self.held.load(Ordering::Relaxed).saturating_add(bytes)
+            > self.most.load(Ordering::Relaxed)
+        {
             self.trim();
         }
         let memory = self.device.allocate(bytes).or_else(|_| {
@@ -349,12 +357,17 @@ mod tests {
             let first = pool.for_a_moment(bytes).unwrap();
             let address = first.memory().address();
             assert!(
-                first.memory().bytes() >= bytes && first.memory().bytes() <= (bytes + bytes / 8).max(512)
+                first.memory().bytes() >= bytes
+                    && first.memory().bytes() <= (bytes + bytes / 8).max(512)
             );
             drop(first);
             let again = pool.for_a_moment(bytes).unwrap();
             assert_eq!(again.memory().address(), address, "{bytes} bytes");
-            assert_ne!(pool.for_a_moment(bytes).unwrap().memory().address(), address, "{bytes} bytes twice");
+            assert_ne!(
+                pool.for_a_moment(bytes).unwrap().memory().address(),
+                address,
+                "{bytes} bytes twice"
+            );
         }
         let small = pool.for_a_moment(10).unwrap().memory().bytes();
         assert!(small < 1000, "{small} bytes for 10: what is far larger waits for others");
@@ -484,7 +497,10 @@ mod tests {
         for bytes in [TOTAL + 1, usize::MAX] {
             for refused in [pool.to_keep(bytes), pool.for_a_moment(bytes)] {
                 let refused = refused.err().unwrap();
-                assert!(refused.asked >= bytes && refused.why == "the device has 1 MiB", "{refused:?}");
+                assert!(
+                    refused.asked >= bytes && refused.why == "the device has 1 MiB",
+                    "{refused:?}"
+                );
             }
         }
     }

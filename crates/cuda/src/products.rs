@@ -105,7 +105,11 @@ fn asked_for(
         let [x, y] = [inputs, outputs].map(padded);
         let what = format!("outputs of layers from {inputs} to {outputs}");
         let stride = if adds { outputs } else { y };
-        all.push((what, operands([tokens, outputs, inputs], [x, x, stride]), Direction::Forward(adds)));
+        all.push((
+            what,
+            operands([tokens, outputs, inputs], [x, x, stride]),
+            Direction::Forward(adds),
+        ));
         if rows == 0 {
             continue;
         }
@@ -116,10 +120,18 @@ fn asked_for(
     }
     let (inputs, x) = (head.inputs, padded(head.inputs));
     let logits = |columns| operands([tokens, columns, inputs], [x, x, columns]);
-    all.push((format!("logits of {} tokens", head.outputs), logits(head.outputs), Direction::Forward(true)));
+    all.push((
+        format!("logits of {} tokens", head.outputs),
+        logits(head.outputs),
+        Direction::Forward(true),
+    ));
     for (first, columns) in head_blocks(head, blocks, rows) {
         let y = padded(columns);
-        all.push((format!("logits of {columns} tokens"), logits(columns), Direction::Forward(true)));
+        all.push((
+            format!("logits of {columns} tokens"),
+            logits(columns),
+            Direction::Forward(true),
+        ));
         if first {
             let what = format!("gradients of the head's inputs by {columns} logits");
             let product = operands([tokens, inputs, columns], [y, x, inputs]);
@@ -154,8 +166,10 @@ mod tests {
     fn the_sentence_says_what_is_left_to_kernels() {
         let none = Products { library: None, kinds: Vec::new() };
         assert!(none.to_string().contains("all products"));
-        let kind =
-            |what: &str, why: Option<&str>| Examined { what: what.into(), why_not: why.map(Into::into) };
+        let kind = |what: &str, why: Option<&str>| Examined {
+            what: what.into(),
+            why_not: why.map(Into::into),
+        };
         let kinds = vec![kind("a", None), kind("b", Some("bits differ")), kind("c", Some("x"))];
         let said = Products { library: Some("cuBLASLt 13.1".into()), kinds }.to_string();
         assert!(said.starts_with("cuBLASLt 13.1 computes 1 of 3 kinds"), "{said}");

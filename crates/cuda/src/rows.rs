@@ -2,7 +2,9 @@
 
 use crate::batch::CudaBatch;
 use crate::buffer::CudaBuffer;
-use crate::catalog::{ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCATTER_ROWS};
+use crate::catalog::{
+    ADD, ADD_EMBEDDING_ROWS, COPY_ROWS, EMBED, EMBED_BACKWARD_BF16, SCATTER_ROWS,
+};
 use crate::cuda::{Cuda, lines, word};
 use crate::device::Device;
 use crate::dtype::Dtype;
@@ -76,8 +78,10 @@ impl<D: Device> Cuda<D> {
             return self.copy_rows(from, Some(rows), to, Some(slots), rows.len());
         }
         let mut taken = HashSet::new();
-        let last: Vec<usize> = (0..slots.len()).rev().filter(|&i| taken.insert(slots.host[i])).collect();
-        let some = |of: &CudaIndex<D>| self.indexed(&last.iter().map(|&i| of.host[i]).collect::<Vec<_>>());
+        let last: Vec<usize> =
+            (0..slots.len()).rev().filter(|&i| taken.insert(slots.host[i])).collect();
+        let some =
+            |of: &CudaIndex<D>| self.indexed(&last.iter().map(|&i| of.host[i]).collect::<Vec<_>>());
         self.copy_rows(from, Some(&some(rows)), to, Some(&some(slots)), last.len());
     }
 
@@ -122,7 +126,11 @@ impl<D: Device> Cuda<D> {
         self.settle(from);
         self.settle(to);
         let count = from.layout.numbers();
-        ADD.of(dtype_of(from)).launch(&*self.device, lines(count), (from.start(), to.start(), count as u64));
+        ADD.of(dtype_of(from)).launch(
+            &*self.device,
+            lines(count),
+            (from.start(), to.start(), count as u64),
+        );
     }
 
     pub(crate) fn look_up(
@@ -134,7 +142,10 @@ impl<D: Device> Cuda<D> {
     ) {
         let rows = batch.rows();
         let Linear { inputs, outputs } = vocabulary;
-        assert!(batch.host_tokens().all(|token| (token as usize) < outputs), "a token beyond the vocabulary");
+        assert!(
+            batch.host_tokens().all(|token| (token as usize) < outputs),
+            "a token beyond the vocabulary"
+        );
         EMBED.of(self.dtype).launch(
             &*self.device,
             lines(rows * inputs),
@@ -153,7 +164,12 @@ impl<D: Device> Cuda<D> {
     }
 
     /// `rows[slots[t]] += dy[t]` in the order of tokens.
-    pub(crate) fn add_embedded(&self, slots: &CudaIndex<D>, dy: &CudaBuffer<D>, rows: &CudaBuffer<D>) {
+    pub(crate) fn add_embedded(
+        &self,
+        slots: &CudaIndex<D>,
+        dy: &CudaBuffer<D>,
+        rows: &CudaBuffer<D>,
+    ) {
         let hidden = rows.layout.features;
         let dy_start = dy.rows(slots.len(), hidden);
         slots.check(rows.layout.rows, "there is no slot");

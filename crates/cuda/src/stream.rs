@@ -95,7 +95,8 @@ impl<D: Device> Stream<D> {
         let recording = recording.as_mut().filter(|recording| recording.is_open())?;
         let size = bytes.len().next_power_of_two().max(ALIGNMENT);
         let start = |region: &Region<D>| region.bytes.len().next_multiple_of(ALIGNMENT);
-        let has_room = recording.regions.last().is_some_and(|region| start(region) + size <= region.size);
+        let has_room =
+            recording.regions.last().is_some_and(|region| start(region) + size <= region.size);
         if !has_room {
             let next = recording.regions.last().map_or(REGION, |region| 2 * region.size).max(size);
             let block = Arc::new(allocate(next)?);
@@ -213,7 +214,14 @@ impl<D: Device> Device for Stream<D> {
         // It was called before whatever is being recorded.
         self.device.fetched(fetch, bytes);
     }
-    fn copy(&self, from: &D::Memory, from_offset: usize, to: &D::Memory, to_offset: usize, bytes: usize) {
+    fn copy(
+        &self,
+        from: &D::Memory,
+        from_offset: usize,
+        to: &D::Memory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
         self.at_once().copy(from, from_offset, to, to_offset, bytes);
     }
     fn clear(&self, memory: &D::Memory, offset: usize, bytes: usize) {
@@ -249,7 +257,8 @@ impl<D: Device> Device for Stream<D> {
         self.at_once().write_host(bytes, to, offset);
     }
     fn launch(&self, function: &Function, grid: Grid, arguments: &[Argument]) {
-        let operation = || Operation::Launch { function: *function, grid, arguments: arguments.to_vec() };
+        let operation =
+            || Operation::Launch { function: *function, grid, arguments: arguments.to_vec() };
         if !self.put_down(operation) {
             self.device.launch(function, grid, arguments);
         }

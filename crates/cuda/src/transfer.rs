@@ -27,7 +27,9 @@ impl<D: Device> Cuda<D> {
         }
         match buffer.layout.element {
             Element::F32 => self.fill_words(buffer.start(), numbers, value.to_bits()),
-            Element::Bf16 => self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits()),
+            Element::Bf16 => {
+                self.fill_halves(buffer.start(), numbers, bf16::from_f32(value).to_bits())
+            }
             Element::Split => {
                 let (upper, rest) = split(value);
                 self.fill_halves(buffer.start(), numbers, upper);
@@ -46,9 +48,16 @@ impl<D: Device> Cuda<D> {
     /// When the buffer is no weight, or numbers are kept as f32.
     pub fn draw_weight(&self, weight: &mut Buffer, seed: u64, range: f32) {
         let weight: &CudaBuffer<D> = weight.of();
-        assert!(weight.layout.element == Element::Split, "only weights that are kept as bf16 are drawn");
+        assert!(
+            weight.layout.element == Element::Split,
+            "only weights that are kept as bf16 are drawn"
+        );
         let halves = weight.layout.numbers();
-        FILL_RANDOM.launch(&*self.device, lines(halves), (weight.start(), halves as u64, seed, range));
+        FILL_RANDOM.launch(
+            &*self.device,
+            lines(halves),
+            (weight.start(), halves as u64, seed, range),
+        );
         self.fill_halves(weight.rest(), halves, 0);
     }
 
@@ -66,7 +75,9 @@ impl<D: Device> Cuda<D> {
             Element::Bf16 => {
                 let mut halves = vec![0u16; count * stride];
                 for (to, from) in halves.chunks_exact_mut(stride).zip(rows.chunks_exact(features)) {
-                    to.iter_mut().zip(from).for_each(|(to, &from)| *to = bf16::from_f32(from).to_bits());
+                    to.iter_mut()
+                        .zip(from)
+                        .for_each(|(to, &from)| *to = bf16::from_f32(from).to_bits());
                 }
                 self.device.upload(bytemuck::cast_slice(&halves), buffer.memory(), at);
             }
@@ -121,13 +132,27 @@ impl<D: Device> Cuda<D> {
             Element::Split => PACK_SPLIT.launch(
                 &*self.device,
                 grid,
-                (uploaded.at(0), packed.start(), packed.rest(), first as u64, count, inputs, stride),
+                (
+                    uploaded.at(0),
+                    packed.start(),
+                    packed.rest(),
+                    first as u64,
+                    count,
+                    inputs,
+                    stride,
+                ),
             ),
             Element::Bf16 => panic!("activations are written, not packed"),
         }
     }
 
-    pub(crate) fn unpack_rows(&self, kind: Kind, first: usize, packed: &CudaBuffer<D>, rows: &mut [f32]) {
+    pub(crate) fn unpack_rows(
+        &self,
+        kind: Kind,
+        first: usize,
+        packed: &CudaBuffer<D>,
+        rows: &mut [f32],
+    ) {
         let Part { inputs, outputs, stride, count } = Part::new(kind, first, rows.len(), packed);
         if rows.is_empty() {
             return;
@@ -144,7 +169,15 @@ impl<D: Device> Cuda<D> {
             Element::Split => UNPACK_SPLIT.launch(
                 &*self.device,
                 grid,
-                (packed.start(), packed.rest(), unpacked.at(0), first as u64, count, inputs, stride),
+                (
+                    packed.start(),
+                    packed.rest(),
+                    unpacked.at(0),
+                    first as u64,
+                    count,
+                    inputs,
+                    stride,
+                ),
             ),
             Element::Bf16 => panic!("activations are read, not unpacked"),
         }
@@ -162,12 +195,18 @@ impl<D: Device> Cuda<D> {
             return;
         }
         match to.layout.element {
-            Element::F32 => self.device.upload(bytemuck::cast_slice(numbers), to.memory(), 4 * first),
+            Element::F32 => {
+                self.device.upload(bytemuck::cast_slice(numbers), to.memory(), 4 * first)
+            }
             Element::Split => {
                 let (upper, rest): (Vec<u16>, Vec<u16>) = numbers.iter().map(|&x| split(x)).unzip();
                 let memory = to.memory();
                 self.device.upload(bytemuck::cast_slice(&upper), memory, 2 * first);
-                self.device.upload(bytemuck::cast_slice(&rest), memory, to.layout.rest_at() + 2 * first);
+                self.device.upload(
+                    bytemuck::cast_slice(&rest),
+                    memory,
+                    to.layout.rest_at() + 2 * first,
+                );
             }
             Element::Bf16 => panic!("activations are written by rows"),
         }
@@ -192,7 +231,12 @@ impl Part {
             // A vector is a column: rows of one number.
             Kind::Vector(_) => {
                 packed.vector(first + numbers);
-                Self { inputs: 1, outputs: word(packed.layout.features), stride: 1, count: word(numbers) }
+                Self {
+                    inputs: 1,
+                    outputs: word(packed.layout.features),
+                    stride: 1,
+                    count: word(numbers),
+                }
             }
             Kind::Matrix(shape) => {
                 packed.matrix(shape);

@@ -57,7 +57,12 @@ impl Case {
         };
         let (x, dy, mut dx) = (activation(x), activation(dy), activation(x));
         let mut db = vector(Role::Gradient, before);
-        backend.linear_backward_bias(Linear { inputs: 1, outputs: layout.stride }, &dy, &mut db, rows);
+        backend.linear_backward_bias(
+            Linear { inputs: 1, outputs: layout.stride },
+            &dy,
+            &mut db,
+            rows,
+        );
         let weight = vector(Role::Weight, &before[..layout.features]);
         let mut dw = vector(Role::Gradient, &before[..layout.features]);
         backend.rms_norm_backward(layout, 1e-5, &x, &weight, Some(&dy), &mut dx, &mut dw, rows);

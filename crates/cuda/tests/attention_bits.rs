@@ -46,10 +46,16 @@ fn shape(heads: usize, kv_heads: usize, head_dim: usize, window: Option<usize>) 
 #[track_caller]
 fn assert_bits(what: &str, got: &[f32], want: &[f32]) {
     let other = got.iter().zip(want).position(|(got, want)| got.to_bits() != want.to_bits());
-    let different = got.iter().zip(want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
+    let different =
+        got.iter().zip(want).filter(|(got, want)| got.to_bits() != want.to_bits()).count();
     assert_eq!(got.len(), want.len(), "{what}");
     if let Some(i) = other {
-        panic!("{what}: {} instead of {} at {i} of {}, {different} in all", got[i], want[i], got.len());
+        panic!(
+            "{what}: {} instead of {} at {i} of {}, {different} in all",
+            got[i],
+            want[i],
+            got.len()
+        );
     }
 }
 
@@ -73,8 +79,13 @@ fn runs(parts: &[(usize, usize)]) -> Vec<Run> {
 fn gradient_is_as_defined<D: Device>(cuda: &Cuda<D>, shape: Attention, parts: &[(usize, usize)]) {
     let runs = runs(parts);
     let rows = runs.iter().map(|run| run.len).sum();
-    let (qkv, d_out) = (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
-    let batch = cuda.batch(&HostBatch { tokens: vec![0; rows], runs: runs.clone(), ..HostBatch::default() });
+    let (qkv, d_out) =
+        (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
+    let batch = cuda.batch(&HostBatch {
+        tokens: vec![0; rows],
+        runs: runs.clone(),
+        ..HostBatch::default()
+    });
     let mut d_qkv = cuda.buffer(Role::Activation(rows, shape.row()));
     let (on_device, d_on_device) = (upload(cuda, rows, &qkv), upload(cuda, rows, &d_out));
     cuda.attention_backward(shape, &on_device, &batch, &d_on_device, &mut d_qkv);
@@ -154,10 +165,17 @@ impl Case {
             host
         };
         let all: Vec<f32> = (0..times).flat_map(|_| qkv.iter().copied()).collect();
-        cuda.store_kv(shape, &upload(cuda, len * times, &all), &cuda.batch(&described(0)), &mut cache, 0);
+        cuda.store_kv(
+            shape,
+            &upload(cuda, len * times, &all),
+            &cuda.batch(&described(0)),
+            &mut cache,
+            0,
+        );
         let last = &qkv[(len - rows) * shape.row()..];
         let some: Vec<f32> = (0..times).flat_map(|_| last.iter().copied()).collect();
-        let (queries, batch) = (upload(cuda, rows * times, &some), cuda.batch(&described(len - rows)));
+        let (queries, batch) =
+            (upload(cuda, rows * times, &some), cuda.batch(&described(len - rows)));
         let mut out = cuda.buffer(Role::Activation(rows * times, width));
         cuda.attention(shape, &queries, &batch, &cache, 0, &mut out);
         let mut got = vec![0.0; rows * times * width];
@@ -250,10 +268,12 @@ fn equals_cpu_rounded<D: Device>(cuda: &Cuda<D>, shape: Attention) {
     const LENGTHS: [usize; 2] = [37, 3];
     let cpu = Cpu::new(Isa::available()[0], 1).unwrap();
     let rows: usize = LENGTHS.iter().sum();
-    let (qkv, d_out) = (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
+    let (qkv, d_out) =
+        (noise(1, rows * shape.row()), noise(2, rows * shape.heads * shape.head_dim));
     let (out, d_qkv) = outputs_and_gradients(cuda, shape, &LENGTHS, &qkv, &d_out);
     let (want_out, want_d_qkv) = outputs_and_gradients(&cpu, shape, &LENGTHS, &qkv, &d_out);
-    let rounded = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x).to_f32()).collect::<Vec<_>>();
+    let rounded =
+        |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x).to_f32()).collect::<Vec<_>>();
     assert_bits(&format!("outputs of {shape:?}"), &out, &rounded(&want_out));
     assert_bits(&format!("gradients of {shape:?}"), &d_qkv, &rounded(&want_d_qkv));
 }
@@ -273,7 +293,8 @@ fn outputs_and_gradients(
         host.push(&vec![0; len], 0, &own);
     }
     let batch = backend.batch(&host);
-    let mut cache = backend.allocate(Role::Cache { shape, layers: 1, pages: host.pages.len() }).unwrap();
+    let mut cache =
+        backend.allocate(Role::Cache { shape, layers: 1, pages: host.pages.len() }).unwrap();
     let written = |features: usize, numbers: &[f32]| {
         let mut buffer = backend.buffer(Role::Activation(rows, features));
         backend.write(&mut buffer, 0, numbers);

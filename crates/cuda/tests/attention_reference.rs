@@ -24,8 +24,9 @@ fn exponential(x: f32) -> f32 {
     let n = magic - 12_582_912.0;
     let r = n.mul_add(2.121_944_4e-4, n.mul_add(-355.0 / 512.0, x));
     let factorials = [720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0];
-    let series =
-        factorials.into_iter().fold(1.0 / 5040.0, |p: f32, factorial: f32| p.mul_add(r, 1.0 / factorial));
+    let series = factorials
+        .into_iter()
+        .fold(1.0 / 5040.0, |p: f32, factorial: f32| p.mul_add(r, 1.0 / factorial));
     // By a power of two that may be below the least normal one: twice, which rounds once.
     series * 2f32.powi(n as i32 / 2) * 2f32.powi(n as i32 - n as i32 / 2)
 }
@@ -77,7 +78,8 @@ impl Reference<'_> {
     ) -> Vec<f32> {
         let score = |key: usize| match rows.get(key) {
             Some(row) if self.is_visible(position, key) => {
-                (self.chain)(0.0, self.query(query_row, head), self.key(row, head)) * self.shape.scale
+                (self.chain)(0.0, self.query(query_row, head), self.key(row, head))
+                    * self.shape.scale
             }
             _ => f32::NEG_INFINITY,
         };
@@ -101,7 +103,8 @@ impl Reference<'_> {
                 let weights: Vec<f32> = z.iter().map(|z| rounded(exponential(z - most))).collect();
                 sum = (self.chain)(sum * factor, &weights, &[1.0; TILE]);
                 for (d, sum) in sums.iter_mut().enumerate() {
-                    let value = |key: usize| rows.get(key).map_or(0.0, |row| self.value(row, head)[d]);
+                    let value =
+                        |key: usize| rows.get(key).map_or(0.0, |row| self.value(row, head)[d]);
                     let values: Vec<f32> = (tile * TILE..(tile + 1) * TILE).map(value).collect();
                     *sum = (self.chain)(*sum * factor, &weights, &values);
                 }
@@ -141,7 +144,11 @@ impl Reference<'_> {
             let (mut more, mut more_dot) = ([0.0f32; 4], [0.0f32; 4]);
             for (i, z) in z.into_iter().enumerate().filter(|(_, z)| *z > f32::NEG_INFINITY) {
                 let e = exponential(z - most);
-                let dp = (self.chain)(0.0, self.query(d_out, head), self.value(rows[tile * TILE + i], head));
+                let dp = (self.chain)(
+                    0.0,
+                    self.query(d_out, head),
+                    self.value(rows[tile * TILE + i], head),
+                );
                 more[i % 8 / 2] += e;
                 more_dot[i % 8 / 2] = e.mul_add(dp, more_dot[i % 8 / 2]);
             }
@@ -166,10 +173,15 @@ impl Reference<'_> {
             // Sums of keys and of values, by row of the batch.
             let mut sums = vec![0.0f32; qkv.len()];
             for run in family {
-                let mut rows: Vec<&[f32]> = (0..run.position).map(|i| at(family[0].row + i)).collect();
+                let mut rows: Vec<&[f32]> =
+                    (0..run.position).map(|i| at(family[0].row + i)).collect();
                 rows.extend((run.row..run.row + run.len).map(at));
                 let place = |key: usize| {
-                    if key < run.position { family[0].row + key } else { run.row + key - run.position }
+                    if key < run.position {
+                        family[0].row + key
+                    } else {
+                        run.row + key - run.position
+                    }
                 };
                 for head in 0..heads {
                     // Weights and gradients of scores, [queries, keys], rounded.
@@ -187,7 +199,11 @@ impl Reference<'_> {
                                 self.key(rows[key], head),
                             ) * scale;
                             let p = exponential(z - of.largest) * of.inverse;
-                            let dp = (self.chain)(0.0, self.query(d_out, head), self.value(rows[key], head));
+                            let dp = (self.chain)(
+                                0.0,
+                                self.query(d_out, head),
+                                self.value(rows[key], head),
+                            );
                             (rounded(p), rounded(p * (dp - of.dot)))
                         };
                         let (p, d): (Vec<f32>, Vec<f32>) = (0..rows.len()).map(pair).unzip();
@@ -195,17 +211,20 @@ impl Reference<'_> {
                             let keys: Vec<f32> =
                                 rows.iter().map(|row| self.key(row, head)[feature]).collect();
                             let sum = (self.chain)(0.0, &d, &keys);
-                            d_qkv[(run.row + i) * row + head * dim + feature] = rounded(sum * scale);
+                            d_qkv[(run.row + i) * row + head * dim + feature] =
+                                rounded(sum * scale);
                         }
                         weights.push(p);
                         slopes.push(d);
                     }
                     for key in 0..rows.len() {
-                        let column = |of: &[Vec<f32>]| of.iter().map(|row| row[key]).collect::<Vec<f32>>();
+                        let column =
+                            |of: &[Vec<f32>]| of.iter().map(|row| row[key]).collect::<Vec<f32>>();
                         let (weights, slopes) = (column(&weights), column(&slopes));
                         for feature in 0..dim {
-                            let of_rows =
-                                |of: &dyn Fn(usize) -> f32| (0..run.len).map(of).collect::<Vec<f32>>();
+                            let of_rows = |of: &dyn Fn(usize) -> f32| {
+                                (0..run.len).map(of).collect::<Vec<f32>>()
+                            };
                             let queries = of_rows(&|i| self.query(at(run.row + i), head)[feature]);
                             let outs = of_rows(&|i| self.query(d_at(run.row + i), head)[feature]);
                             let base = place(key) * row + (heads + head / group) * dim + feature;

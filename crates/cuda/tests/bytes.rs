@@ -116,7 +116,8 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
             let slots = device.words(n[8], rows as usize);
             let stored = slots.iter().filter(|&&slot| slot != u32::MAX).count() as u64;
             let angles = 4 * rows * dim;
-            bytes.activations = 2 * rows * (heads + 2 * kv_heads + written) * dim + angles + 12 * rows;
+            bytes.activations =
+                2 * rows * (heads + 2 * kv_heads + written) * dim + angles + 12 * rows;
             bytes.keys_and_values = 2 * stored * 2 * kv_heads * dim;
             bytes.again = (heads + kv_heads - 1) * angles;
         }
@@ -138,7 +139,8 @@ fn bytes_of(device: &Counts, launch: &Launch) -> Bytes {
                 let pairs = group * kv_heads;
                 bytes.keys_and_values += 4 * seen * kv_heads * dim;
                 bytes.activations += 2 * pairs * dim;
-                bytes.activations += if split == u32::MAX { 2 * pairs * dim } else { pairs * (4 * dim + 8) };
+                bytes.activations +=
+                    if split == u32::MAX { 2 * pairs * dim } else { pairs * (4 * dim + 8) };
             }
         }
         // tiles, sums, extents, out, heads, kv heads, head_dim.
@@ -214,7 +216,9 @@ fn table() -> String {
                      |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for shape in [HALF, SEVEN] {
-        for (sequences, position) in [(1, 1000), (1, 8000), (64, 500), (64, 4000), (256, 500), (256, 4000)] {
+        for (sequences, position) in
+            [(1, 1000), (1, 8000), (64, 500), (64, 4000), (256, 500), (256, 4000)]
+        {
             let (bytes, least) = step(&shape, sequences, position);
             let moved = bytes.moved();
             assert!(moved >= least, "less is moved than must be");

@@ -26,7 +26,11 @@ fn random_chains_are_the_emulators() {
             let random = random();
             let exponent = lowest + (random >> 8) % magnitudes;
             let is_zero = case % 5 == 0 && random >> 50 & 3 == 0;
-            if is_zero { 0 } else { ((random & 1) << 15 | exponent << 7 | random >> 40 & 127) as u16 }
+            if is_zero {
+                0
+            } else {
+                ((random & 1) << 15 | exponent << 7 | random >> 40 & 127) as u16
+            }
         };
         let a: Vec<u16> = (0..1 + case % 40).map(|_| number()).collect();
         let b: Vec<u16> = a.iter().map(|_| number()).collect();

@@ -48,7 +48,10 @@ impl Counts {
         let uploaded = self.uploaded.lock().unwrap();
         let (start, bytes) = uploaded.range(..=address).next_back().unwrap();
         let at = (address - start) as usize;
-        bytes[at..at + 4 * len].chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect()
+        bytes[at..at + 4 * len]
+            .chunks(4)
+            .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
+            .collect()
     }
 }
 

@@ -4,8 +4,8 @@
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
 use isentrope_kernels::{
-    AdamW, Adjustments, Attention, Backend, Buffer, Cpu, Draw, Grouped, HeadNorms, HeadScores, HostBatch,
-    Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
+    AdamW, Adjustments, Attention, Backend, Buffer, Cpu, Draw, Grouped, HeadNorms, HeadScores,
+    HostBatch, Isa, Kind, Linear, Role, Run, SamplingMasks, Turn, Updated,
 };
 use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
 use std::path::Path;
@@ -33,7 +33,10 @@ fn noise(seed: u64, len: usize) -> Vec<f32> {
 }
 
 fn indices(seed: u64, len: usize, bound: usize) -> Vec<u32> {
-    noise(seed, len).iter().map(|x| ((x + 1.5) / 3.0 * bound as f32) as u32 % bound as u32).collect()
+    noise(seed, len)
+        .iter()
+        .map(|x| ((x + 1.5) / 3.0 * bound as f32) as u32 % bound as u32)
+        .collect()
 }
 
 /// Results by their names, as bits.
@@ -121,7 +124,8 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     let mut dx = t.rows(6, rows, inputs);
     backend.linear_backward_input(shape, &dy, &weights, &mut dx, rows);
     t.push_rows("linear_backward_input", &dx, rows, inputs);
-    let (mut dw, mut db) = (t.parameter(Role::Gradient, matrix, 7), t.parameter(Role::Gradient, vector, 8));
+    let (mut dw, mut db) =
+        (t.parameter(Role::Gradient, matrix, 7), t.parameter(Role::Gradient, vector, 8));
     backend.linear_backward_weight(shape, &dy, &x, &mut dw, rows);
     backend.linear_backward_bias(shape, &dy, &mut db, rows);
     t.push_numbers("linear_backward_weight", matrix, &dw);
@@ -157,7 +161,8 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
     t.push_rows("copy", &copy, rows, inputs);
 
     if inputs >= 8 {
-        let layout = Grouped { stride: inputs, offset: 1, groups: 2, features: (inputs - 2) / 4 * 2 };
+        let layout =
+            Grouped { stride: inputs, offset: 1, groups: 2, features: (inputs - 2) / 4 * 2 };
         let of_group = Kind::Vector(layout.features);
         let weight = t.parameter(Role::Weight, of_group, 15);
         let mut normed = t.rows(16, rows, inputs);
@@ -166,17 +171,31 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
         for adds in [false, true] {
             let (d, mut dx) = (t.rows(17, rows, inputs), t.rows(18, rows, inputs));
             let mut dw = t.parameter(Role::Gradient, of_group, 19);
-            backend.rms_norm_backward(layout, 1e-5, &x, &weight, adds.then_some(&d), &mut dx, &mut dw, rows);
+            backend.rms_norm_backward(
+                layout,
+                1e-5,
+                &x,
+                &weight,
+                adds.then_some(&d),
+                &mut dx,
+                &mut dw,
+                rows,
+            );
             t.push_rows("rms_norm_backward", &dx, rows, inputs);
             t.push_numbers("rms_norm_backward's dw", of_group, &dw);
         }
         let half = layout.features / 2;
         let (cos, sin) = (t.exact(20, 50, half), t.exact(21, 50, half));
         let positions = indices(22, rows, 50);
-        let run =
-            |(row, &position): (usize, &u32)| Run { row, len: 1, position: position as usize, pages: 0..0 };
+        let run = |(row, &position): (usize, &u32)| Run {
+            row,
+            len: 1,
+            position: position as usize,
+            pages: 0..0,
+        };
         let runs = positions.iter().enumerate().map(run).collect();
-        let batch = backend.batch(&HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() });
+        let batch =
+            backend.batch(&HostBatch { tokens: vec![0; rows], runs, ..HostBatch::default() });
         for turn in [Turn::Forward, Turn::Backward] {
             backend.rope(layout, &mut normed, &cos, &sin, &batch, turn);
             t.push_rows("rope", &normed, rows, inputs);
@@ -280,9 +299,15 @@ fn on_rows(backend: &dyn Backend, shape: Linear, rows: usize) -> Results {
 #[test]
 fn operations_on_rows() {
     let (cpu, cuda) = (cpu(), cuda(1));
-    for (inputs, outputs, rows) in
-        [(1, 1, 1), (2, 17, 5), (17, 61, 7), (70, 205, 40), (520, 130, 3), (64, 64, 97), (12, 1100, 9)]
-    {
+    for (inputs, outputs, rows) in [
+        (1, 1, 1),
+        (2, 17, 5),
+        (17, 61, 7),
+        (70, 205, 40),
+        (520, 130, 3),
+        (64, 64, 97),
+        (12, 1100, 9),
+    ] {
         let shape = Linear { inputs, outputs };
         let what = format!("{shape:?}, {rows} rows");
         assert_equal(&what, &on_rows(&cuda, shape, rows), &on_rows(&cpu, shape, rows));
@@ -320,7 +345,8 @@ fn on_sequences(backend: &dyn Backend, shape: Attention, lens: &[usize]) -> Resu
     if shape.head_dim.is_multiple_of(2) {
         let (cos, sin) = (t.exact(5, 200, shape.head_dim / 2), t.exact(6, 200, shape.head_dim / 2));
         let (of_head, raw) = (Kind::Vector(shape.head_dim), qkv);
-        let (queries, keys) = (t.parameter(Role::Weight, of_head, 7), t.parameter(Role::Weight, of_head, 8));
+        let (queries, keys) =
+            (t.parameter(Role::Weight, of_head, 7), t.parameter(Role::Weight, of_head, 8));
         let norms = HeadNorms { raw: &raw, rows: total, queries: &queries, keys: &keys, eps: 1e-5 };
         qkv = t.rows(9, total, row);
         backend.prepare_qkv(shape, Some(norms), (&cos, &sin), &mut qkv, &uploaded, &mut cache, 1);
@@ -355,7 +381,8 @@ fn attention() {
         (3, 3, 64, Some(20), &[47, 50]),
         (2, 1, 256, None, &[18, 2]),
     ] {
-        let shape = Attention { heads, kv_heads, head_dim, window, scale: (head_dim as f32).powf(-0.5) };
+        let shape =
+            Attention { heads, kv_heads, head_dim, window, scale: (head_dim as f32).powf(-0.5) };
         assert_equal(
             &format!("{shape:?}"),
             &on_sequences(&cuda, shape, lens),
@@ -366,7 +393,8 @@ fn attention() {
 
 /// Scores of some texts, and every tensor of a gradient by them.
 fn on_model(backend: impl Backend, family: &str) -> Results {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(family);
+    let dir =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(family);
     let model = Model::load(&dir, Arc::new(backend)).unwrap();
     let prompt = indices(1, 9, 61);
     let texts: Vec<Vec<u32>> = [12, 1, 25]

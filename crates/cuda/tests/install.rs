@@ -96,23 +96,30 @@ fn answer(
     }
     log.lock().unwrap().push((path.clone(), offset));
     let head = |status: u16, length: usize, more: &str| {
-        format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n")
+        format!(
+            "HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n{more}\r\n"
+        )
     };
     let sent = match path.as_str() {
         "/simple/nvidia-cuda-nvrtc/" => [head(200, page.len(), "").as_bytes(), page].concat(),
         path if path.starts_with("/files/") && path.ends_with(".whl") => {
             let mut manners = manners.lock().unwrap();
             let manner = if manners.len() > 1 { manners.remove(0) } else { manners[0] };
-            let range = format!("Content-Range: bytes {offset}-{}/{}\r\n", wheel.len() - 1, wheel.len());
+            let range =
+                format!("Content-Range: bytes {offset}-{}/{}\r\n", wheel.len() - 1, wheel.len());
             let part = || match offset {
                 0 => [head(200, wheel.len(), "").as_bytes(), wheel].concat(),
-                _ => [head(206, wheel.len() - offset, &range).as_bytes(), &wheel[offset..]].concat(),
+                _ => {
+                    [head(206, wheel.len() - offset, &range).as_bytes(), &wheel[offset..]].concat()
+                }
             };
             match manner {
                 Manner::Whole => part(),
                 Manner::Cut(bytes) => {
                     let mut part = part();
-                    part.truncate(bytes + part.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4);
+                    part.truncate(
+                        bytes + part.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4,
+                    );
                     part
                 }
                 Manner::Damaged => {
@@ -200,8 +207,10 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     fs::create_dir_all(&left).unwrap();
     fs::write(left.join("libnvrtc.so.13"), "half").unwrap();
     // Parts of wheels of an older version, and of another package.
-    let parts =
-        ["nvidia_cuda_nvrtc-13.4.92-x.whl.incomplete", "nvidia_cuda_nvrtc_cu12-12.9.86-x.whl.incomplete"];
+    let parts = [
+        "nvidia_cuda_nvrtc-13.4.92-x.whl.incomplete",
+        "nvidia_cuda_nvrtc_cu12-12.9.86-x.whl.incomplete",
+    ];
     fs::create_dir_all(cache.join("downloads")).unwrap();
     for part in parts {
         fs::write(cache.join("downloads").join(part), "part").unwrap();
@@ -211,7 +220,10 @@ fn libraries_are_installed_once_and_replace_older_ones() {
     let installed = index.installer(&cache).install(nvrtc(), &heard).unwrap();
     assert_eq!((installed.version.as_str(), installed.was_there), ("13.5.37", false));
     assert_eq!(installed.libraries, ["libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]);
-    assert_eq!(listed(&installed.directory), ["License.txt", "libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]);
+    assert_eq!(
+        listed(&installed.directory),
+        ["License.txt", "libnvrtc-builtins.so.13.5", "libnvrtc.so.13"]
+    );
     assert_eq!(fs::read(installed.directory.join("libnvrtc.so.13")).unwrap(), library());
     assert!(!old.exists() && other.exists() && !left.exists());
     assert_eq!(listed(&cache.join("downloads")), parts[1..]);
@@ -258,10 +270,16 @@ fn what_has_another_hash_is_not_installed() {
     let index = Index::new("13.5.37", usual(), &[Manner::Damaged]);
     let heard = Heard::default();
     let error = index.installer(&cache).install(nvrtc(), &heard).unwrap_err().to_string();
-    assert!(error.contains("SHA-256 is twice not") && error.contains("nothing was installed"), "{error}");
+    assert!(
+        error.contains("SHA-256 is twice not") && error.contains("nothing was installed"),
+        "{error}"
+    );
     assert_eq!(index.offsets(), [0, 0]);
     assert!(heard.0.lock().unwrap()[0].contains("arrived damaged"));
-    assert_eq!((listed(&cache.join("libraries")), listed(&cache.join("downloads"))), (vec![], vec![]));
+    assert_eq!(
+        (listed(&cache.join("libraries")), listed(&cache.join("downloads"))),
+        (vec![], vec![])
+    );
     // A damaged file of an earlier run is fetched anew, too.
     let file = format!("nvidia_cuda_nvrtc-13.5.37-py3-none-{PLATFORM}.whl.incomplete");
     fs::write(cache.join("downloads").join(file), [7; 2000]).unwrap();
@@ -275,7 +293,8 @@ fn archives_that_are_no_wheels_of_libraries_are_refused() {
     let truncated = usual()[..5000].to_vec();
     let without = wheel(&[("nvidia/cu13/include/nvrtc.h", b"header")]);
     let mut link = zip::ZipWriter::new(Cursor::new(Vec::new()));
-    link.add_symlink("nvidia/cu13/lib/libnvrtc.so.13", "/etc/passwd", SimpleFileOptions::default()).unwrap();
+    link.add_symlink("nvidia/cu13/lib/libnvrtc.so.13", "/etc/passwd", SimpleFileOptions::default())
+        .unwrap();
     let link = link.finish().unwrap().into_inner();
     // An entry that says to be longer than it is: 10 bytes more, in both places where a zip says
     // it.
@@ -315,10 +334,17 @@ fn an_index_that_has_nothing_or_is_not_there_is_a_sentence() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nobody = Installer::new(&format!("http://127.0.0.1:{port}/simple"), cache.clone());
     let error = nobody.install(nvrtc(), &()).unwrap_err().to_string();
-    assert!(error.contains(&format!("http://127.0.0.1:{port}")) && error.contains("pip download"), "{error}");
+    assert!(
+        error.contains(&format!("http://127.0.0.1:{port}")) && error.contains("pip download"),
+        "{error}"
+    );
     for index in ["http://pypi.org/simple", "pypi.org", "file:///simple", ""] {
-        let error = Installer::new(index, cache.clone()).install(nvrtc(), &()).unwrap_err().to_string();
-        assert!(error.contains("PIP_INDEX_URL is not the https URL of a package index"), "{index}: {error}");
+        let error =
+            Installer::new(index, cache.clone()).install(nvrtc(), &()).unwrap_err().to_string();
+        assert!(
+            error.contains("PIP_INDEX_URL is not the https URL of a package index"),
+            "{index}: {error}"
+        );
     }
 }
 

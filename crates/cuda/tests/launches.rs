@@ -77,9 +77,13 @@ fn table() -> String {
                      | waits for the one before | of 100 steps one by one |\n\
                      |---|---:|---:|---|---:|---:|---:|---:|---:|---:|\n"
             .to_owned();
-    for (family, sequences, position) in
-        [("qwen2", 1, 1000), ("qwen2", 1, 5000), ("qwen2", 64, 500), ("qwen2", 256, 500), ("qwen3", 64, 500)]
-    {
+    for (family, sequences, position) in [
+        ("qwen2", 1, 1000),
+        ("qwen2", 1, 5000),
+        ("qwen2", 64, 500),
+        ("qwen2", 256, 500),
+        ("qwen3", 64, 500),
+    ] {
         for way in WAYS {
             let (last, one_by_one) = counted(family, sequences, position, way);
             let counts = last.map(|count| count.to_string()).join(" | ");
@@ -97,7 +101,9 @@ fn table() -> String {
 fn plans_keep_room_for_graphs_of_as_many_kernels_as_steps_have() {
     let cuda = Cuda::new(Arc::new(Counts::default()), Dtype::Bf16);
     let kernels_planned = cuda.workspace(Work::Steps(24)) / (64 * (64 << 10));
-    for (family, sequences, position) in [("qwen2", 64, 500), ("qwen3", 64, 500), ("qwen3", 1, 5000)] {
+    for (family, sequences, position) in
+        [("qwen2", 64, 500), ("qwen3", 64, 500), ("qwen3", 1, 5000)]
+    {
         let ([kernels, ..], _) = counted(family, sequences, position, WAYS[0]);
         assert!(kernels <= kernels_planned, "{family}: {kernels} and {kernels_planned}");
         assert!(kernels_planned < 2 * kernels, "{family}: {kernels} and {kernels_planned}");

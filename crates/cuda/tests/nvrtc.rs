@@ -17,7 +17,11 @@ fn nvrtc() -> Option<&'static Nvrtc> {
     let found = NVRTC.get_or_init(|| {
         let (nvrtc, search) = Nvrtc::search(&Surroundings::of_process(), None, None);
         if nvrtc.is_none() {
-            assert!(std::env::var_os("ISENTROPE_TEST_NVRTC").is_none(), "NVRTC: {}", search.missing());
+            assert!(
+                std::env::var_os("ISENTROPE_TEST_NVRTC").is_none(),
+                "NVRTC: {}",
+                search.missing()
+            );
             println!("skipped: no kernel is compiled by NVRTC here: {}", search.missing());
         }
         nvrtc
@@ -32,7 +36,11 @@ fn every_kernel_compiles_for_every_architecture_without_a_spill() {
     let headers: Vec<Source<'_>> = HEADERS.iter().map(Source::from).collect();
     let (mut kernels, mut wrong) = (0, Vec::new());
     for architecture in Architecture::TESTED {
-        assert!(nvrtc.knows(architecture), "NVRTC {} does not know {architecture}", nvrtc.version());
+        assert!(
+            nvrtc.knows(architecture),
+            "NVRTC {} does not know {architecture}",
+            nvrtc.version()
+        );
         for &source in SOURCES {
             let compiled = nvrtc
                 .compile(source.into(), &headers, architecture)
@@ -43,14 +51,18 @@ fn every_kernel_compiles_for_every_architecture_without_a_spill() {
                 .filter(|function| function.source == source)
                 .map(|function| function.name)
                 .collect();
-            let mut there: Vec<&str> = compiled.usage.iter().map(|usage| usage.function.as_str()).collect();
+            let mut there: Vec<&str> =
+                compiled.usage.iter().map(|usage| usage.function.as_str()).collect();
             known.sort_unstable();
             there.sort_unstable();
             assert_eq!(there, known, "kernels of {}", source.file);
             for usage in &compiled.usage {
                 let name = format!("{} in {} for {architecture}", usage.function, source.file);
                 assert!((1..=255).contains(&usage.registers), "{name}: {usage:?}");
-                assert!(usage.shared <= 48 << 10, "{name}: more static shared memory than a block may have");
+                assert!(
+                    usage.shared <= 48 << 10,
+                    "{name}: more static shared memory than a block may have"
+                );
                 if (usage.spill_stores, usage.spill_loads, usage.stack) != (0, 0, 0) {
                     wrong.push(format!("{name} uses memory for registers: {usage:?}"));
                 }
@@ -92,7 +104,8 @@ fn spills_and_local_memory_are_seen() {
             __syncthreads();
             y[threadIdx.x] = tile[63 - threadIdx.x];
         }"#;
-    let compiled = nvrtc.compile(Source { name: "spills.cu", text }, &[], Architecture::new(9, 0)).unwrap();
+    let compiled =
+        nvrtc.compile(Source { name: "spills.cu", text }, &[], Architecture::new(9, 0)).unwrap();
     let of = |name: &str| compiled.usage.iter().find(|usage| usage.function == name).unwrap();
     assert!(of("crowded").spill_stores > 0 && of("crowded").spill_loads > 0, "{}", compiled.log);
     assert!(of("indexed").stack >= 256, "{}", compiled.log);
@@ -117,7 +130,10 @@ fn code_is_for_the_architecture_and_fuses_nothing_by_itself() {
     for architecture in Architecture::TESTED {
         let compiled = nvrtc.compile(source, &[header], architecture).unwrap();
         // An ELF file for machine 190, NVIDIA's.
-        assert_eq!((&compiled.cubin[..4], &compiled.cubin[18..20]), (&b"\x7fELF"[..], &[190, 0][..]));
+        assert_eq!(
+            (&compiled.cubin[..4], &compiled.cubin[18..20]),
+            (&b"\x7fELF"[..], &[190, 0][..])
+        );
         assert!(!compiled.cubin.windows(8).any(|bytes| bytes == b".version"), "PTX");
         assert_eq!(compiled.usage.len(), 1);
     }
@@ -148,15 +164,18 @@ fn the_cache_gives_what_was_compiled_also_to_many_at_once() {
     let text = "#include \"n.h\"\nextern \"C\" __global__ void f(int* x) { x[threadIdx.x] = N; }\n";
     let source = Source { name: "n.cu", text };
     let header = |text| Source { name: "n.h", text };
-    let compile =
-        |text, architecture| nvrtc.cached(Some(&cache), source, &[header(text)], architecture).unwrap();
+    let compile = |text, architecture| {
+        nvrtc.cached(Some(&cache), source, &[header(text)], architecture).unwrap()
+    };
     let hopper = Architecture::new(9, 0);
     let all: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| compile("#define N 1\n", hopper))).collect();
+        let threads: Vec<_> =
+            (0..6).map(|_| scope.spawn(|| compile("#define N 1\n", hopper))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(all.iter().all(|compiled| compiled == &all[0]));
-    let entries = || fs::read_dir(dir.path().join("kernels")).unwrap().map(|entry| entry.unwrap().path());
+    let entries =
+        || fs::read_dir(dir.path().join("kernels")).unwrap().map(|entry| entry.unwrap().path());
     assert_eq!(entries().count(), 1);
     // It is the entry that is given from now on.
     let path = entries().next().unwrap();
@@ -172,5 +191,8 @@ fn the_cache_gives_what_was_compiled_also_to_many_at_once() {
     assert_eq!(entries().count(), 3);
     // Without a directory that can be written to, it is compiled each time.
     let nowhere = KernelCache::new("/proc/none".into());
-    assert_eq!(nvrtc.cached(Some(&nowhere), source, &[header("#define N 1\n")], hopper).unwrap(), all[0]);
+    assert_eq!(
+        nvrtc.cached(Some(&nowhere), source, &[header("#define N 1\n")], hopper).unwrap(),
+        all[0]
+    );
 }

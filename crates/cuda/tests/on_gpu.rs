@@ -17,8 +17,8 @@ pub fn backends(dtype: Dtype) -> Option<Vec<(String, Arc<Cuda<AnyDevice>>)>> {
         return None;
     }
     let backend = |name: &str, prepared: fn(Gpu) -> Gpu| {
-        let gpu =
-            Gpu::open(0, &Surroundings::of_process(), SOURCES).unwrap_or_else(|error| panic!("{error}"));
+        let gpu = Gpu::open(0, &Surroundings::of_process(), SOURCES)
+            .unwrap_or_else(|error| panic!("{error}"));
         (name.to_owned(), Arc::new(Cuda::new(Arc::new(AnyDevice::new(prepared(gpu))), dtype)))
     };
     Some(vec![backend("GPU", |gpu| gpu), backend("GPU without cuBLASLt", Gpu::without_blas)])

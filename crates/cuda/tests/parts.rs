@@ -3,7 +3,9 @@
 
 use isentrope_cuda::{Cuda, Dtype};
 use isentrope_cuda_emulator::{Emulator, Settings};
-use isentrope_kernels::{Backend, Cpu, Draw, Drawn, HeadScores, Isa, Kind, Linear, Role, SamplingMasks};
+use isentrope_kernels::{
+    Backend, Cpu, Draw, Drawn, HeadScores, Isa, Kind, Linear, Role, SamplingMasks,
+};
 use proptest::prelude::*;
 use std::ops::Range;
 use std::sync::Arc;
@@ -74,8 +76,9 @@ impl Case {
         let targets: Vec<u32> = rows.clone().map(|row| (row * 7919 % vocabulary) as u32).collect();
         let mut masks = SamplingMasks::default();
         for (row, &target) in rows.clone().zip(&targets) {
-            let is_kept =
-                |&token: &u32| token == target || token.wrapping_mul(0x9e37_79b9) >> 8 < self.kept * 0x28f5c;
+            let is_kept = |&token: &u32| {
+                token == target || token.wrapping_mul(0x9e37_79b9) >> 8 < self.kept * 0x28f5c
+            };
             masks.push(&if row % 2 == 0 {
                 (0..vocabulary as u32).filter(is_kept).collect()
             } else {
@@ -85,13 +88,21 @@ impl Case {
         let slopes = backend
             .entropy_slopes(shape, &x, &packed, &backend.index(&targets), &masks, self.temperature)
             .slopes;
-        let mut statistics =
-            backend.head(shape, &x, &packed, backend.index(&targets), masks.into(), self.temperature);
+        let mut statistics = backend.head(
+            shape,
+            &x,
+            &packed,
+            backend.index(&targets),
+            masks.into(),
+            self.temperature,
+        );
         let HeadScores { logprobs, entropies, log_masses } = backend.scores(&mut statistics);
-        let draw = |row: usize, temperature, uniform| Draw::at_temperature(temperature, row, uniform);
+        let draw =
+            |row: usize, temperature, uniform| Draw::at_temperature(temperature, row, uniform);
         let draws: Vec<Draw> = (0..rows.len())
             .flat_map(|row| {
-                let sampled = self.uniforms.iter().map(move |&uniform| draw(row, self.temperature, uniform));
+                let sampled =
+                    self.uniforms.iter().map(move |&uniform| draw(row, self.temperature, uniform));
                 sampled.chain([draw(row, 0.0, 0.5)])
             })
             .collect();

@@ -70,7 +70,8 @@ impl Watch for Able {
             self.begun.fetch_add(1, Ordering::Relaxed);
             let words = product.rows * product.columns;
             let fill = FUNCTIONS.iter().find(|function| function.name == "fill_words").unwrap();
-            let arguments = [Argument::Pointer(product.d), Argument::U64(words as u64), Argument::U32(0)];
+            let arguments =
+                [Argument::Pointer(product.d), Argument::U64(words as u64), Argument::U32(0)];
             emulator.launch(fill, Grid::line(words.div_ceil(1024), 256), &arguments);
         }
         false
@@ -100,7 +101,9 @@ fn with_a_library_bits_are_the_same() {
         // of one.
         for lengths in [&[21, 40, 9][..], &[33, 5]] {
             bits.extend(lengths.iter().map(|&length| pass(&model, length, &mut gradient)));
-            for (parameter, buffer) in model.layout.parameters.iter().zip(gradient.finish(&model).buffers()) {
+            for (parameter, buffer) in
+                model.layout.parameters.iter().zip(gradient.finish(&model).buffers())
+            {
                 let rows = match parameter.kind {
                     Kind::Vector(numbers) => numbers,
                     Kind::Matrix(shape) => shape.outputs,
@@ -118,7 +121,8 @@ fn with_a_library_bits_are_the_same() {
         let (bits, backend) = passes(name, Able::default());
         assert!(bits == expected, "{name}");
         let watch = &backend.device().watch;
-        let [exact, begun] = [&watch.exact, &watch.begun].map(|count| count.load(Ordering::Relaxed));
+        let [exact, begun] =
+            [&watch.exact, &watch.begun].map(|count| count.load(Ordering::Relaxed));
         assert!(begun >= 8 && exact > 2 * begun, "{name}: {exact} and {begun}");
     }
 }
@@ -132,19 +136,30 @@ fn passes_ask_for_nothing_that_was_not_examined() {
         let device = Watched { emulator, watch: Library::default() };
         let backend = Arc::new(Cuda::new(Arc::new(device), Dtype::Bf16));
         let model = Model::load(&models.join(name), backend.clone()).unwrap();
-        let layers: Vec<Layer> =
-            model.layout.linear_layers().into_iter().map(|(shape, adds)| Layer { shape, adds }).collect();
-        let head =
-            isentrope_kernels::Linear { inputs: model.config.hidden_size, outputs: model.config.vocab_size };
+        let layers: Vec<Layer> = model
+            .layout
+            .linear_layers()
+            .into_iter()
+            .map(|(shape, adds)| Layer { shape, adds })
+            .collect();
+        let head = isentrope_kernels::Linear {
+            inputs: model.config.hidden_size,
+            outputs: model.config.vocab_size,
+        };
         let products = backend.examine_products(&layers, head, 64);
         assert!(products.kinds.iter().all(|kind| kind.why_not.is_some()));
         backend.device().watch.is_known.store(true, Ordering::Relaxed);
-        assert!(backend.device().watch.asked.lock().unwrap().is_empty(), "loading asks for no product");
+        assert!(
+            backend.device().watch.asked.lock().unwrap().is_empty(),
+            "loading asks for no product"
+        );
 
         let mut gradient = Gradient::zeros(&model).unwrap();
         pass(&model, 40, &mut gradient);
-        let (asked, examined) =
-            (&backend.device().watch.asked.lock().unwrap(), &backend.device().watch.examined.lock().unwrap());
+        let (asked, examined) = (
+            &backend.device().watch.asked.lock().unwrap(),
+            &backend.device().watch.examined.lock().unwrap(),
+        );
         assert!(asked.len() >= 8, "{name}: {} kinds are asked for", asked.len());
         let unknown: Vec<_> = asked.difference(examined).collect();
         assert!(unknown.is_empty(), "{name}: {unknown:#?}");

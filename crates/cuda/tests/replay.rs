@@ -137,7 +137,8 @@ fn sampled<D: Device>(
 ) -> Vec<[u32; 3]> {
     let model = model(cuda, "qwen3");
     let mut cache = KvCache::new(&model, 2 * sequences).unwrap();
-    let pages: Vec<[u32; 2]> = (0..sequences).map(|_| [(); 2].map(|()| cache.take().unwrap())).collect();
+    let pages: Vec<[u32; 2]> =
+        (0..sequences).map(|_| [(); 2].map(|()| cache.take().unwrap())).collect();
     let mut tokens: Vec<u32> = (0..sequences).map(|i| token(i, 0)).collect();
     let mut sampled = Vec::new();
     let mut read = |drawing| -> Vec<u32> {
@@ -161,7 +162,8 @@ fn sampled<D: Device>(
         let hidden = model.step_after(drawn.as_ref(), &step, &mut cache, None);
         drop(drawn);
         let uniform = |row: usize| ((row * 31 + position * 17) % 97) as f64 / 97.0;
-        let draw = |row| Draw::at_temperature(if row % 5 == 4 { 0.0 } else { 1.2 }, row, uniform(row));
+        let draw =
+            |row| Draw::at_temperature(if row % 5 == 4 { 0.0 } else { 1.2 }, row, uniform(row));
         let draws: Vec<Draw> = (0..sequences).rev().map(draw).collect();
         let begun = model.begin_draw(&hidden, &draws);
         if let Some(before) = before {
@@ -185,9 +187,15 @@ fn draws_that_are_one_and_are_fed_on_the_device_are_those_that_are_waited_for() 
         let replays = cuda.replays();
         assert!(replays.replayed >= 2 * (12 - 4), "{sequences} sequences: {replays:?}");
         let apart = Arc::new(emulated(dtype).without_replay());
-        assert!(behind == sampled(&apart, sequences, 12, true), "{sequences} sequences, one by one");
+        assert!(
+            behind == sampled(&apart, sequences, 12, true),
+            "{sequences} sequences, one by one"
+        );
         assert!(behind == sampled(&apart, sequences, 12, false), "{sequences} sequences, at once");
-        assert!(behind == sampled(&cuda, sequences, 12, false), "{sequences} sequences, at once and as one");
+        assert!(
+            behind == sampled(&cuda, sequences, 12, false),
+            "{sequences} sequences, at once and as one"
+        );
     }
 }
 
@@ -217,7 +225,8 @@ impl Watch for Spoils {
 
 fn spoiled(spoil: fn(&mut Vec<Operation>) -> Result<(), String>) -> (Vec<u32>, Replays) {
     let emulator = Emulator::new(Settings::default());
-    let cuda = Arc::new(Cuda::new(Arc::new(Watched { emulator, watch: Spoils(spoil) }), Dtype::F32));
+    let cuda =
+        Arc::new(Cuda::new(Arc::new(Watched { emulator, watch: Spoils(spoil) }), Dtype::F32));
     (decode(&cuda, &Case::new("qwen3", 9, 7, usize::MAX)), cuda.replays())
 }
 
@@ -238,8 +247,9 @@ struct Refuses {
 
 impl Refuses {
     fn refuse(left: &AtomicUsize, why: &str) -> Result<(), String> {
-        let is_over =
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err();
+        let is_over = left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_err();
         if is_over { Ok(()) } else { Err(why.into()) }
     }
 }
@@ -326,7 +336,8 @@ impl Norms {
 
     /// Writes the inputs of a step.
     fn write(&mut self, cuda: &dyn Backend, seed: usize) {
-        let numbers: Vec<f32> = (0..ROWS * FEATURES).map(|i| ((i * seed) % 23) as f32 - 11.5).collect();
+        let numbers: Vec<f32> =
+            (0..ROWS * FEATURES).map(|i| ((i * seed) % 23) as f32 - 11.5).collect();
         cuda.write(&mut self.x, 0, &numbers);
     }
 
@@ -334,8 +345,15 @@ impl Norms {
     fn step(&self, cuda: &dyn Backend, reads_between: bool, panics: bool) -> Vec<u32> {
         let layout = Grouped::rows(FEATURES);
         let mut numbers = [(); 2].map(|()| vec![0.0; ROWS * FEATURES]);
-        let key =
-            ReplayKey { model: 0, rows: 3, wanted: 0, cached_rows: 0, slots: 0, pages: 0, positions: 0 };
+        let key = ReplayKey {
+            model: 0,
+            rows: 3,
+            wanted: 0,
+            cached_rows: 0,
+            slots: 0,
+            pages: 0,
+            positions: 0,
+        };
         let y = cuda.replayed(key, &mut || {
             let mut once = cuda.buffer(Role::Activation(ROWS, FEATURES));
             cuda.rms_norm(layout, 1e-6, &self.x, &self.weight, &mut once, ROWS);
@@ -390,7 +408,8 @@ impl Watch for Keeps {
 #[test]
 fn a_graph_without_its_memory_is_noticed() {
     let kept = Arc::new(Mutex::default());
-    let device = Watched { emulator: Emulator::new(Settings::default()), watch: Keeps(Arc::clone(&kept)) };
+    let device =
+        Watched { emulator: Emulator::new(Settings::default()), watch: Keeps(Arc::clone(&kept)) };
     let cuda = Cuda::new(Arc::new(device), Dtype::F32);
     let mut norms = Norms::new(&cuda);
     norms.write(&cuda, 5);

@@ -87,11 +87,14 @@ fn all_kernels_of_the_tensor_core_are_tried_in_few_launches() {
         "head_backward_input",
         "linear_backward_weight",
     ];
-    let names = of_products.iter().flat_map(|name| [64, 128].map(|side| format!("{name}_bf16_{side}")));
+    let names =
+        of_products.iter().flat_map(|name| [64, 128].map(|side| format!("{name}_bf16_{side}")));
     let narrow = ["linear", "linear_swiglu", "logits"].map(|name| format!("{name}_bf16_narrow"));
-    let of_heads = ["attention", "attention_decode", "attention_backward_queries", "attention_backward_keys"];
     let of_heads =
-        of_heads.iter().flat_map(|name| [16, 32, 64, 128].map(|features| format!("{name}_{features}")));
+        ["attention", "attention_decode", "attention_backward_queries", "attention_backward_keys"];
+    let of_heads = of_heads
+        .iter()
+        .flat_map(|name| [16, 32, 64, 128].map(|features| format!("{name}_{features}")));
     for name in names.chain(narrow).chain(of_heads).chain(["attention_merge".to_owned()]) {
         if !kernels.lock().unwrap().contains(name.as_str()) {
             untried.push(name);
@@ -148,7 +151,10 @@ fn a_graph_that_is_not_its_launches_is_told() {
 const MISTAKES: [(&str, &str); 23] = [
     ("the last number of a row is not copied", "a linear layer in bf16 "),
     ("two matrices of b change places", "a linear layer in bf16 "),
-    ("a warp of a large tile has a small one's columns", "a linear layer in bf16, in tiles of 128,"),
+    (
+        "a warp of a large tile has a small one's columns",
+        "a linear layer in bf16, in tiles of 128,",
+    ),
     (
         "what lies transposed is not transposed",
         "the gradient of a linear layer's input in bf16, in tiles of 64,",
@@ -157,17 +163,35 @@ const MISTAKES: [(&str, &str); 23] = [
         "two matrices of a that lies transposed change places",
         "the gradient of a linear layer's weights in bf16, in tiles",
     ),
-    ("sums begin with other numbers of d", "the gradient of the head's input in bf16, in tiles of 64,"),
-    ("the halves have each other's bias", "what a gated linear layer keeps in bf16, in tiles of 64,"),
+    (
+        "sums begin with other numbers of d",
+        "the gradient of the head's input in bf16, in tiles of 64,",
+    ),
+    (
+        "the halves have each other's bias",
+        "what a gated linear layer keeps in bf16, in tiles of 64,",
+    ),
     ("a gate is not rounded before it is used", "a gated linear layer in bf16, in tiles of 64,"),
     ("up is gated by half of the sigmoid", "SwiGLU in bf16 "),
     ("the pieces of values have not changed places", "attention in bf16, of heads of "),
     ("two lanes of a row do not ask for the maximum", "attention in bf16, of heads of "),
-    ("the last warp's largest score counts nothing", "attention in bf16, in splits that are put together as"),
+    (
+        "the last warp's largest score counts nothing",
+        "attention in bf16, in splits that are put together as",
+    ),
     ("warps have the same features", "decoding attention in bf16, of heads of "),
-    ("earlier splits' sums are another thread's", "attention in bf16, of several rows in two splits,"),
-    ("a split ends one tile early", "attention in bf16, in splits that are put together as if by one block,"),
-    ("a split of its own has a tile of the next", "attention in bf16, in two splits that are put together,"),
+    (
+        "earlier splits' sums are another thread's",
+        "attention in bf16, of several rows in two splits,",
+    ),
+    (
+        "a split ends one tile early",
+        "attention in bf16, in splits that are put together as if by one block,",
+    ),
+    (
+        "a split of its own has a tile of the next",
+        "attention in bf16, in two splits that are put together,",
+    ),
     ("splits are put together with factors the wrong way round", "attention in bf16, of heads of "),
     (
         "the last split is not put together with the others",
@@ -178,7 +202,10 @@ const MISTAKES: [(&str, &str); 23] = [
         "what a shared beginning has is looked for in the run",
         "the gradient of attention's queries in bf16, of heads of ",
     ),
-    ("statistics of the other stage", "the gradient of attention's keys and values in bf16, of heads of "),
+    (
+        "statistics of the other stage",
+        "the gradient of attention's keys and values in bf16, of heads of ",
+    ),
     (
         "weights of two blocks of queries change places",
         "the gradient of attention's keys and values in bf16, of heads of ",
@@ -192,8 +219,10 @@ const MISTAKES: [(&str, &str); 23] = [
 /// The self-test's verdict on kernels with a change.
 fn said_of_kernels_with(change: &Change) -> String {
     let file = change.of.split_once(' ').unwrap().0;
-    let text = SOURCES.iter().copied().chain(HEADERS).find(|source| source.file == file).unwrap().text;
-    let changed = change.applied(text).unwrap_or_else(|| panic!("{} does not apply any more", change.what));
+    let text =
+        SOURCES.iter().copied().chain(HEADERS).find(|source| source.file == file).unwrap().text;
+    let changed =
+        change.applied(text).unwrap_or_else(|| panic!("{} does not apply any more", change.what));
     let emulator = Emulator::new(Settings::default()).with_replaced(file, changed);
     self_test(&Cuda::new(Arc::new(emulator), Dtype::Bf16)).err().unwrap_or_default()
 }
@@ -203,7 +232,8 @@ fn wrong_kernels_are_told_by_the_operation() {
     let changes = Change::all(include_str!("../../cuda-emulator/tests/mutations.txt"));
     let mut missed = Vec::new();
     for (what, operation) in MISTAKES {
-        let change = changes.iter().find(|change| change.what == what).unwrap_or_else(|| panic!("{what}"));
+        let change =
+            changes.iter().find(|change| change.what == what).unwrap_or_else(|| panic!("{what}"));
         let said = said_of_kernels_with(change);
         println!("{what}: {said}");
         if !said.starts_with(operation) {

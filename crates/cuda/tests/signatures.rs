@@ -20,7 +20,11 @@ fn kernels_take_what_their_files_say() {
         let names: BTreeSet<&str> = signatures.keys().map(String::as_str).collect();
         assert_eq!(declared.get(source.file), Some(&names), "the kernels of {}", source.file);
         for function in FUNCTIONS.iter().filter(|function| function.source.file == source.file) {
-            assert_eq!(function.parameters, signatures[function.name], "the parameters of {}", function.name);
+            assert_eq!(
+                function.parameters, signatures[function.name],
+                "the parameters of {}",
+                function.name
+            );
         }
     }
 }

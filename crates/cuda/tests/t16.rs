@@ -19,7 +19,9 @@ impl Step {
 
     /// Blocks in ascending order. What is missing of the last one are zeros, which change nothing.
     pub fn chain(self, start: f32, a: &[f32], b: &[f32]) -> f32 {
-        a.chunks(self.terms).zip(b.chunks(self.terms)).fold(start, |sum, (a, b)| block(self.bits, sum, a, b))
+        a.chunks(self.terms)
+            .zip(b.chunks(self.terms))
+            .fold(start, |sum, (a, b)| block(self.bits, sum, a, b))
     }
 }
 
@@ -48,13 +50,17 @@ fn block(bits: i32, sum: f32, a: &[f32], b: &[f32]) -> f32 {
         let ((p, e), (q, f)) = (parts(a), parts(b));
         terms.push((p * q, e + f, power(a) + power(b)));
     }
-    let largest = terms.iter().filter(|term| term.0 != 0).map(|term| term.2).max().unwrap_or(-133).max(-133);
+    let largest =
+        terms.iter().filter(|term| term.0 != 0).map(|term| term.2).max().unwrap_or(-133).max(-133);
     let unit = largest - bits;
     let cut = |&(significand, exponent, _): &(i128, i32, i32)| {
         let by = exponent - unit;
         let magnitude = significand.unsigned_abs();
-        let kept =
-            if by >= 0 { magnitude << by } else { magnitude.checked_shr(by.unsigned_abs()).unwrap_or(0) };
+        let kept = if by >= 0 {
+            magnitude << by
+        } else {
+            magnitude.checked_shr(by.unsigned_abs()).unwrap_or(0)
+        };
         if significand < 0 { -(kept as i128) } else { kept as i128 }
     };
     let total: i128 = terms.iter().map(cut).sum();

@@ -1,6 +1,8 @@
 //! An emulated device that is looked at, or interfered with, on the way.
 
-use isentrope_cuda::{Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Product, carry_out};
+use isentrope_cuda::{
+    Argument, Device, Function, Grid, Limits, MemoryInfo, Operation, Product, carry_out,
+};
 use isentrope_cuda_emulator::Emulator;
 use isentrope_kernels::OutOfMemory;
 
@@ -94,10 +96,24 @@ impl<W: Watch> Device for Watched<W> {
     fn allocate_host(&self, bytes: usize) -> Result<Self::HostMemory, OutOfMemory> {
         self.emulator.allocate_host(bytes)
     }
-    fn copy_in(&self, from: &Self::HostMemory, at: usize, to: &Self::Memory, to_at: usize, bytes: usize) {
+    fn copy_in(
+        &self,
+        from: &Self::HostMemory,
+        at: usize,
+        to: &Self::Memory,
+        to_at: usize,
+        bytes: usize,
+    ) {
         self.emulator.copy_in(from, at, to, to_at, bytes);
     }
-    fn copy_out(&self, from: &Self::Memory, at: usize, to: &Self::HostMemory, to_at: usize, bytes: usize) {
+    fn copy_out(
+        &self,
+        from: &Self::Memory,
+        at: usize,
+        to: &Self::HostMemory,
+        to_at: usize,
+        bytes: usize,
+    ) {
         self.emulator.copy_out(from, at, to, to_at, bytes);
     }
     fn read_host(&self, from: &Self::HostMemory, offset: usize, bytes: &mut [u8]) {

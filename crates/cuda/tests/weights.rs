@@ -51,14 +51,22 @@ fn operations_see_the_nearest_bf16() {
     cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
     let tokens = (0..weights.len() as u32).collect();
     let mut seen = cuda.buffer(Role::Activation(weights.len(), 1));
-    cuda.embed(shape, &packed, &cuda.batch(&HostBatch { tokens, ..HostBatch::default() }), &mut seen);
+    cuda.embed(
+        shape,
+        &packed,
+        &cuda.batch(&HostBatch { tokens, ..HostBatch::default() }),
+        &mut seen,
+    );
     let mut got = vec![0.0; weights.len()];
     cuda.read(&seen, 0, &mut got);
     for (&weight, got) in weights.iter().zip(got) {
         // Ties go away from zero; all else rounds to the nearest.
         let is_tie = weight.to_bits() & 0xffff == 0x8000;
-        let want =
-            if is_tie { f32::from_bits(weight.to_bits() + 0x8000) } else { bf16::from_f32(weight).to_f32() };
+        let want = if is_tie {
+            f32::from_bits(weight.to_bits() + 0x8000)
+        } else {
+            bf16::from_f32(weight).to_f32()
+        };
         assert_eq!(got.to_bits(), want.to_bits(), "of {weight:e}");
     }
 }
@@ -67,7 +75,8 @@ fn operations_see_the_nearest_bf16() {
 fn what_is_no_number_stays_none() {
     let cuda = cuda();
     // Rounded as an integer, the first two would become zeros.
-    let weights = [0x7fff_ffff, 0xffff_ffff, 0x7fc0_0000, 0x7f80_0001, 0x7fff_8000].map(f32::from_bits);
+    let weights =
+        [0x7fff_ffff, 0xffff_ffff, 0x7fc0_0000, 0x7f80_0001, 0x7fff_8000].map(f32::from_bits);
     let shape = Linear { inputs: 1, outputs: 5 };
     let mut packed = cuda.allocate(Role::Weight(Kind::Matrix(shape))).unwrap();
     cuda.pack(Kind::Matrix(shape), 0, &weights, &mut packed);
@@ -87,7 +96,9 @@ const LENGTHS: [usize; 3] = [5, 9000, 4096];
 /// each. `moment` is what a moment of so many numbers is.
 fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     let noise = |seed: u32, len: usize| -> Vec<f32> {
-        (0..len as u32).map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) as f32 / 2e9) - 1.0).collect()
+        (0..len as u32)
+            .map(|i| ((i ^ seed).wrapping_mul(2_654_435_761) as f32 / 2e9) - 1.0)
+            .collect()
     };
     let packed = |role, seed, len| {
         let mut buffer = backend.allocate(role).unwrap();
@@ -102,10 +113,18 @@ fn updated(backend: &dyn Backend, moment: fn(usize) -> Role) -> Vec<Vec<u32>> {
     // Weights of a checkpoint.
     backend.write_numbers(&mut parameters[1].1, 3, &noise(5, 100));
     for step in 1..=3 {
-        let gradients = LENGTHS.map(|len| packed(Role::Gradient(Kind::Vector(len)), 10 + step, len));
+        let gradients =
+            LENGTHS.map(|len| packed(Role::Gradient(Kind::Vector(len)), 10 + step, len));
         let (learning_rate, weight_decay, gradient_scale) = (3e-4, 0.01, 0.7);
-        let settings =
-            AdamW { learning_rate, beta1: 0.9, beta2: 0.99, eps: 1e-8, weight_decay, step, gradient_scale };
+        let settings = AdamW {
+            learning_rate,
+            beta1: 0.9,
+            beta2: 0.99,
+            eps: 1e-8,
+            weight_decay,
+            step,
+            gradient_scale,
+        };
         let mut together: Vec<_> = parameters
             .iter_mut()
             .zip(&gradients)

@@ -15,12 +15,16 @@ const SEED: u64 = 7;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(task), Some(count), None) = (arguments.next(), arguments.next(), arguments.next()) else {
+    let (Some(task), Some(count), None) = (arguments.next(), arguments.next(), arguments.next())
+    else {
         return Err(USAGE.into());
     };
     let task = serde_json::from_value(json!(task))?;
-    let (mut examples, _) =
-        Examples::open(&DataSettings { task: Some(task), ..DataSettings::default() }, Split::Train, SEED)?;
+    let (mut examples, _) = Examples::open(
+        &DataSettings { task: Some(task), ..DataSettings::default() },
+        Split::Train,
+        SEED,
+    )?;
     for position in 0..count.parse()? {
         if let Content::Response { prompt: Prompt::Text(prompt), response } =
             examples.example(position).content

@@ -17,7 +17,8 @@ use isentrope_reward::{VerifierName, VerifierSettings};
 use serde::Serialize;
 
 use crate::{
-    DataLocation, DataSettings, FileChoice, Format, Problem, Report, Result, TaskName, evaluation_set,
+    DataLocation, DataSettings, FileChoice, Format, Problem, Report, Result, TaskName,
+    evaluation_set,
 };
 
 pub use code_layout::CodeLayout;
@@ -69,7 +70,8 @@ impl Decoding {
 }
 
 /// Instruction of Qwen2.5-Math's evaluation. The paper starts from those models.
-const STEP_BY_STEP: &str = "\nPlease reason step by step, and put your final answer within \\boxed{}.";
+const STEP_BY_STEP: &str =
+    "\nPlease reason step by step, and put your final answer within \\boxed{}.";
 
 /// Longest response, in tokens; the paper's limit in training and evaluation.
 const MAX_TOKENS: usize = 8192;
@@ -81,7 +83,8 @@ const SAMPLED: Decoding = Decoding { samples: 32, temperature: 0.6, max_tokens: 
 const GREEDY: Decoding = Decoding { samples: 1, temperature: 0.0, max_tokens: MAX_TOKENS };
 
 /// The decoding of LiveCodeBench's own runner.
-const LIVE_CODE_BENCH: Decoding = Decoding { samples: 10, temperature: 0.2, max_tokens: MAX_TOKENS };
+const LIVE_CODE_BENCH: Decoding =
+    Decoding { samples: 10, temperature: 0.2, max_tokens: MAX_TOKENS };
 
 /// Base models may never stop. The text after the function is cut off, and this limit exceeds any
 /// function.
@@ -94,7 +97,12 @@ const MATHEMATICS: [(&[&str], &str, &str, Decoding); 8] = [
     (&["amc", "amc23", "amc2023"], "AI-MO/aimo-validation-amc", "data/train", SAMPLED),
     (&["math500"], "HuggingFaceH4/MATH-500", "test", GREEDY),
     (&["omni-math"], "KbsdJames/Omni-MATH", "test", GREEDY),
-    (&["olympiadbench", "olympiad"], "Hothan/OlympiadBench", "OlympiadBench/OE_TO_maths_en_COMP/", GREEDY),
+    (
+        &["olympiadbench", "olympiad"],
+        "Hothan/OlympiadBench",
+        "OlympiadBench/OE_TO_maths_en_COMP/",
+        GREEDY,
+    ),
     (&["minerva", "minervamath"], "math-ai/minervamath", "test", GREEDY),
     (&["gsm8k"], "openai/gsm8k", "main/test", GREEDY),
 ];
@@ -102,9 +110,21 @@ const MATHEMATICS: [(&[&str], &str, &str, Decoding); 8] = [
 /// Code: names, repository and files, decoding, layout.
 const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = [
     (&["humaneval"], HUMAN_EVAL.0, HUMAN_EVAL.1, GREEDY, CodeLayout::HumanEval),
-    (&["humaneval-completion"], HUMAN_EVAL.0, HUMAN_EVAL.1, COMPLETION, CodeLayout::HumanEvalCompletion),
+    (
+        &["humaneval-completion"],
+        HUMAN_EVAL.0,
+        HUMAN_EVAL.1,
+        COMPLETION,
+        CodeLayout::HumanEvalCompletion,
+    ),
     (&["mbpp"], "google-research-datasets/mbpp", "full/test", GREEDY, CodeLayout::Mbpp),
-    (&["mbpp-sanitized"], "google-research-datasets/mbpp", "sanitized/test", GREEDY, CodeLayout::Mbpp),
+    (
+        &["mbpp-sanitized"],
+        "google-research-datasets/mbpp",
+        "sanitized/test",
+        GREEDY,
+        CodeLayout::Mbpp,
+    ),
     (
         &["livecodebench", "lcb"],
         "livecodebench/code_generation_lite",
@@ -112,7 +132,13 @@ const CODE: [(&[&str], &str, &str, Decoding, CodeLayout); 6] = [
         LIVE_CODE_BENCH,
         CodeLayout::LiveCodeBench,
     ),
-    (&["leetcode"], "newfacade/LeetCodeDataset", "LeetCodeDataset-test", GREEDY, CodeLayout::LeetCode),
+    (
+        &["leetcode"],
+        "newfacade/LeetCodeDataset",
+        "LeetCodeDataset-test",
+        GREEDY,
+        CodeLayout::LeetCode,
+    ),
 ];
 
 const HUMAN_EVAL: (&str, &str) = ("openai/openai_humaneval", "openai_humaneval/test");
@@ -143,11 +169,22 @@ impl Benchmark {
         };
         if let Some(&task) = TaskName::ALL.iter().find(|task| is_wanted(&[task.name()])) {
             let verifier = Some(task.verifier());
-            return Some(Self { task: Some(task), decoding: OF_TASK, verifier, ..Self::own(task.name()) });
+            return Some(Self {
+                task: Some(task),
+                decoding: OF_TASK,
+                verifier,
+                ..Self::own(task.name())
+            });
         }
-        if let Some(&(names, repo, files, decoding, layout)) = CODE.iter().find(|row| is_wanted(row.0)) {
+        if let Some(&(names, repo, files, decoding, layout)) =
+            CODE.iter().find(|row| is_wanted(row.0))
+        {
             let verifier = Some(VerifierName::Code);
-            return Some(Self { code: Some(layout), verifier, ..defined(names[0], repo, files, decoding) });
+            return Some(Self {
+                code: Some(layout),
+                verifier,
+                ..defined(names[0], repo, files, decoding)
+            });
         }
         let &(names, repo, files, decoding) = MATHEMATICS.iter().find(|row| is_wanted(row.0))?;
         let verifier = Some(VerifierName::Math);
@@ -191,7 +228,8 @@ impl Benchmark {
         if let Some(layout) = self.code {
             return layout.read(files, n, verifier);
         }
-        let settings = DataSettings { files, deduplicate: false, shuffle: false, ..DataSettings::default() };
+        let settings =
+            DataSettings { files, deduplicate: false, shuffle: false, ..DataSettings::default() };
         let (mut problems, report) = evaluation_set(&settings, n, verifier)?;
         for Problem { prompt, .. } in &mut problems {
             if prompt.question().is_some_and(|question| !question.contains("\\boxed{}")) {
@@ -226,9 +264,10 @@ impl Choice {
         let Some(place) = place else {
             let place = match (benchmark.task, benchmark.published) {
                 (Some(_), _) => None,
-                (None, Some(Published { repo, files })) => {
-                    Some(DataLocation::Hub { id: repo.into(), files: FileChoice::Beginning(files.into()) })
-                }
+                (None, Some(Published { repo, files })) => Some(DataLocation::Hub {
+                    id: repo.into(),
+                    files: FileChoice::Beginning(files.into()),
+                }),
                 (None, None) => return Err(unknown(name)),
             };
             return Ok(Self { benchmark, place });
@@ -240,11 +279,14 @@ impl Choice {
             ));
         }
         if place.is_empty() {
-            return Err(format!("{text:?}: nothing after the =; name a file, as in {name}=FILE.jsonl"));
+            return Err(format!(
+                "{text:?}: nothing after the =; name a file, as in {name}=FILE.jsonl"
+            ));
         }
         let mut place = DataLocation::parse(place);
         // A directory is a copy of the published data set.
-        if let (DataLocation::Hub { files, .. }, Some(published)) = (&mut place, benchmark.published)
+        if let (DataLocation::Hub { files, .. }, Some(published)) =
+            (&mut place, benchmark.published)
             && *files == FileChoice::Parts(Vec::new())
         {
             *files = FileChoice::Beginning(published.files.into());
@@ -259,7 +301,9 @@ fn unknown(name: &str) -> String {
     let what = if Format::of(Path::new(name)).is_ok() {
         format!("{name:?}: give the file a name, as in mine={name}")
     } else {
-        format!("{name:?}: there is no such benchmark; a file of your own is given as {name}=FILE.jsonl")
+        format!(
+            "{name:?}: there is no such benchmark; a file of your own is given as {name}=FILE.jsonl"
+        )
     };
     format!("{what}; built in are {}", names.join(", "))
 }
@@ -339,7 +383,8 @@ mod tests {
     #[test]
     fn a_task_is_measured_on_its_test_problems() {
         let Choice { benchmark, .. } = parse("Countdown");
-        let problems = |n| benchmark.problems::<&Path>(&[], n, &VerifierSettings::default()).unwrap().0;
+        let problems =
+            |n| benchmark.problems::<&Path>(&[], n, &VerifierSettings::default()).unwrap().0;
         let settings = DataSettings { task: benchmark.task, ..DataSettings::default() };
         let (of_recipe, _) = evaluation_set(&settings, 300, &VerifierSettings::default()).unwrap();
         assert_eq!(problems(usize::MAX), of_recipe[..256]);

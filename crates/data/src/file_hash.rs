@@ -17,8 +17,10 @@ pub struct FileHash {
 
 impl FileHash {
     pub(crate) fn of(path: &Path) -> Result<Self> {
-        let failed =
-            |error: isentrope_files::Error| Error::Io { path: path.to_owned(), source: error.into() };
+        let failed = |error: isentrope_files::Error| Error::Io {
+            path: path.to_owned(),
+            source: error.into(),
+        };
         let sha256 = sha256_of_file(path).map_err(failed)?;
         Ok(Self { path: path.to_owned(), sha256 })
     }

@@ -177,7 +177,8 @@ pub(crate) fn read_rows<T: Record>(
                 if let Some(kept) = rows.get(kept) {
                     report.duplicates += 1;
                     if record.contradicts(kept) {
-                        let problem = format!("asks what {} asks, with another ground truth", kept.origin());
+                        let problem =
+                            format!("asks what {} asks, with another ground truth", kept.origin());
                         report.conflicts.push(Finding { origin, problem });
                     }
                     continue;
@@ -185,9 +186,10 @@ pub(crate) fn read_rows<T: Record>(
             }
             report.usable += 1;
             if let Some(problem) = read.unreadable().next() {
-                report
-                    .unread
-                    .push(Finding { origin: record.origin().to_owned(), problem: problem.to_owned() });
+                report.unread.push(Finding {
+                    origin: record.origin().to_owned(),
+                    problem: problem.to_owned(),
+                });
             }
             // Duplicates of later rows are found too, so these are kept until then.
             if settings.deduplicate || rows.len() < most {
@@ -203,11 +205,18 @@ pub(crate) fn read_rows<T: Record>(
 }
 
 /// The error that no row is left, with the reasons.
-fn nothing_left(too_long: usize, longest: &Longest, bad: usize, first_bad: Option<String>) -> Error {
+fn nothing_left(
+    too_long: usize,
+    longest: &Longest,
+    bad: usize,
+    first_bad: Option<String>,
+) -> Error {
     let mut reasons = Vec::new();
     if too_long > 0 {
         let Longest { tokens, allowed_by } = longest;
-        reasons.push(format!("{too_long} are longer than the {tokens} tokens that {allowed_by} allows"));
+        reasons.push(format!(
+            "{too_long} are longer than the {tokens} tokens that {allowed_by} allows"
+        ));
     }
     if let Some(first) = first_bad {
         reasons.push(format!("{bad} cannot be used, the first, {first}"));
@@ -222,6 +231,7 @@ fn nothing_usable(path: &Path, found: &[&str], first_bad: Option<String>, expect
     }
     let columns = if found.is_empty() { "none".into() } else { found.join(", ") };
     let first = first_bad.map_or(String::new(), |bad| format!("; the first, {bad}"));
-    let problem = format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
+    let problem =
+        format!("no row can be used; its columns are: {columns}{first}; expected are: {expected}");
     Error::NoUsableRow { path: path.to_owned(), problem }
 }

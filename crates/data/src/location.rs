@@ -49,8 +49,8 @@ const SHORT: &str = "hf:";
 
 /// Endings of data files that are not supported.
 const OTHERS: [&str; 26] = [
-    "7z", "arrow", "avro", "bin", "bz2", "csv", "db", "feather", "gz", "h5", "ipc", "npy", "npz", "orc",
-    "pickle", "pkl", "pt", "sqlite", "tar", "tgz", "tsv", "txt", "xlsx", "xz", "zip", "zst",
+    "7z", "arrow", "avro", "bin", "bz2", "csv", "db", "feather", "gz", "h5", "ipc", "npy", "npz",
+    "orc", "pickle", "pkl", "pt", "sqlite", "tar", "tgz", "tsv", "txt", "xlsx", "xz", "zip", "zst",
 ];
 
 /// Usual names of splits.
@@ -200,7 +200,11 @@ fn is_like_id(text: &str) -> bool {
 
 /// Whether the ending is that of an unsupported format.
 fn is_other_file(path: &Path) -> bool {
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let ending = path
+        .extension()
+        .and_then(|ending| ending.to_str())
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     OTHERS.contains(&ending.as_str())
 }
 
@@ -222,11 +226,13 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         require_literal_separator: true,
         require_literal_leading_dot: true,
     };
-    let found =
-        glob::glob_with(pattern, options).map_err(|e| failed(format!("it is no pattern of paths: {e}")))?;
+    let found = glob::glob_with(pattern, options)
+        .map_err(|e| failed(format!("it is no pattern of paths: {e}")))?;
     let mut paths = found
         .map(|path| {
-            path.map_err(|e| failed(format!("{} cannot be looked at: {}", e.path().display(), e.error())))
+            path.map_err(|e| {
+                failed(format!("{} cannot be looked at: {}", e.path().display(), e.error()))
+            })
         })
         .collect::<Result<Vec<PathBuf>>>()?;
     paths.retain(|path| !path.is_dir());
@@ -261,7 +267,8 @@ impl FileChoice {
     /// of a named split, all shards that the names count.
     fn tells(&self, chosen: &[String]) -> bool {
         let is_exact = |name: &String, part: &String| labels(name).any(|label| label == part);
-        let shards = |name: &String| name.rsplit_once("-of-")?.1.split(['.', '-']).next()?.parse().ok();
+        let shards =
+            |name: &String| name.rsplit_once("-of-")?.1.split(['.', '-']).next()?.parse().ok();
         match self {
             Self::Beginning(name) => chosen == [name.as_str()],
             Self::Parts(parts) => {
@@ -272,7 +279,12 @@ impl FileChoice {
         }
     }
 
-    fn choose_of_all(&self, id: &str, split: Split, names: &[String]) -> Result<Vec<String>, String> {
+    fn choose_of_all(
+        &self,
+        id: &str,
+        split: Split,
+        names: &[String],
+    ) -> Result<Vec<String>, String> {
         let data = data_files(names);
         let all = shown(&data);
         if data.is_empty() {
@@ -328,7 +340,8 @@ fn names_split(parts: &[String]) -> bool {
 /// The names of data files, sorted. Beside other formats, .json files are not data.
 fn data_files(names: &[String]) -> Vec<&String> {
     let ends_in_json = |name: &str| name.ends_with(".json");
-    let mut data: Vec<&String> = names.iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
+    let mut data: Vec<&String> =
+        names.iter().filter(|name| Format::of(Path::new(name)).is_ok()).collect();
     data.retain(|name| {
         !["dataset_info.json", "dataset_infos.json"].iter().any(|other| name.ends_with(other))
     });
@@ -430,7 +443,10 @@ mod tests {
             ("hf://datasets/org/name", hub("org/name", &[])),
             (
                 "hf://datasets/org/name@v1/data/x",
-                DataLocation::Hub { id: "org/name@v1".into(), files: FileChoice::Beginning("data/x".into()) },
+                DataLocation::Hub {
+                    id: "org/name@v1".into(),
+                    files: FileChoice::Beginning("data/x".into()),
+                },
             ),
             (
                 "hf://datasets/org/name@refs/convert/parquet/default/train",
@@ -480,7 +496,8 @@ mod tests {
 
     #[test]
     fn the_files_of_configurations_and_splits_are_found() {
-        let names = |list: &[&str]| -> Vec<String> { list.iter().map(|&name| name.to_owned()).collect() };
+        let names =
+            |list: &[&str]| -> Vec<String> { list.iter().map(|&name| name.to_owned()).collect() };
         let choose = |parts: &[&str], split, names: &[String]| {
             let DataLocation::Hub { id, files } = hub("org/name", parts) else { unreachable!() };
             files.choose(&id, split, Names::All(names)).map(|names| names.join(" "))
@@ -499,7 +516,11 @@ mod tests {
         assert_eq!(choose(&["socratic", "train"], test, &gsm8k).unwrap(), gsm8k[5]);
         let error = choose(&[], train, &gsm8k).unwrap_err();
         assert!(error.contains("main, socratic; name one, as in org/name:main"), "{error}");
-        assert!(choose(&["secondary"], train, &gsm8k).unwrap_err().contains("no file is of \"secondary\""));
+        assert!(
+            choose(&["secondary"], train, &gsm8k)
+                .unwrap_err()
+                .contains("no file is of \"secondary\"")
+        );
 
         let chat = names(&[
             "data/test_sft-0-of-1.parquet",
@@ -511,8 +532,11 @@ mod tests {
         // The name is no split's, but the user has named the files.
         assert_eq!(choose(&["test_sft"], train, &chat).unwrap(), chat[0]);
 
-        let converted =
-            names(&["default/train/0000.parquet", "default/test/0000.parquet", "trainer/test/0000.parquet"]);
+        let converted = names(&[
+            "default/train/0000.parquet",
+            "default/test/0000.parquet",
+            "trainer/test/0000.parquet",
+        ]);
         assert_eq!(choose(&["default"], train, &converted).unwrap(), converted[0]);
         assert_eq!(choose(&[], train, &converted).unwrap(), converted[0]);
 
@@ -520,7 +544,9 @@ mod tests {
         assert_eq!(choose(&[], train, &shards).unwrap(), "a.jsonl.gz b.jsonl.gz");
         assert!(choose(&[], test, &shards).unwrap_err().contains("hf://datasets/org/name/FILE"));
         assert_eq!(choose(&[], test, &names(&["a.md", "all.json"])).unwrap(), "all.json");
-        assert!(choose(&[], train, &names(&["a.csv"])).unwrap_err().contains("no .parquet, .jsonl"));
+        assert!(
+            choose(&[], train, &names(&["a.csv"])).unwrap_err().contains("no .parquet, .jsonl")
+        );
         assert!(choose(&[], train, &names(&["valid.json", "test.json"])).is_err());
         let beginning = FileChoice::Beginning("main/t".into());
         assert_eq!(beginning.choose("x", train, Names::All(&gsm8k)).unwrap().len(), 2);
@@ -535,12 +561,16 @@ mod tests {
     #[test]
     fn some_of_the_files_are_chosen_only_where_no_others_could_be_meant() {
         let choose = |place: &str, names: &[&str]| {
-            let DataLocation::Hub { id, files } = DataLocation::parse(place) else { unreachable!() };
+            let DataLocation::Hub { id, files } = DataLocation::parse(place) else {
+                unreachable!()
+            };
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
             files.choose(&id, Split::Train, Names::Cached(&names)).map(|names| names.join(" "))
         };
-        let (test, train) = ("main/test-00000-of-00001.parquet", "main/train-00000-of-00001.parquet");
-        let shards = ["main/train-00000-of-00002.parquet", "main/train-00001-of-00002-1a2b.parquet"];
+        let (test, train) =
+            ("main/test-00000-of-00001.parquet", "main/train-00000-of-00001.parquet");
+        let shards =
+            ["main/train-00000-of-00002.parquet", "main/train-00001-of-00002-1a2b.parquet"];
         for (place, names, chosen) in [
             ("org/name:main:train", &[test, train][..], train),
             ("org/name:main:train", &shards, &shards.join(" ")),
@@ -577,8 +607,9 @@ mod tests {
         let found = |pattern: &str| {
             let files = DataLocation::of(&directory.path().join(pattern)).files(Split::Train, &());
             files.map(|files| {
-                let name =
-                    |path: &PathBuf| path.strip_prefix(directory.path()).unwrap().display().to_string();
+                let name = |path: &PathBuf| {
+                    path.strip_prefix(directory.path()).unwrap().display().to_string()
+                };
                 files.iter().map(name).collect::<Vec<_>>().join(" ")
             })
         };
@@ -586,6 +617,11 @@ mod tests {
         assert_eq!(found("**/z*.jsonl").unwrap(), "deep/er.jsonl/z.jsonl");
         assert!(found("deep/*").unwrap_err().to_string().contains("no file matches"));
         assert_eq!(found("x[1].jsonl").unwrap(), "x[1].jsonl", "a file of this very name");
-        assert!(found("*.json").unwrap_err().to_string().contains("*.json: no file matches the pattern"));
+        assert!(
+            found("*.json")
+                .unwrap_err()
+                .to_string()
+                .contains("*.json: no file matches the pattern")
+        );
     }
 }

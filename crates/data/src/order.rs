@@ -36,7 +36,8 @@ impl Order {
         match &self.current {
             Some((current, order)) if *current == epoch => order[place],
             _ => {
-                let order = Draws::of(self.seed, Purpose::Shuffle, epoch, 0).permutation(self.rows.get());
+                let order =
+                    Draws::of(self.seed, Purpose::Shuffle, epoch, 0).permutation(self.rows.get());
                 let index = order[place];
                 self.current = Some((epoch, order));
                 index

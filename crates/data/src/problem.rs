@@ -163,7 +163,9 @@ impl Content {
     pub fn may_fit(&self, tokens: usize) -> bool {
         let bytes = match self {
             Self::Response { prompt, response } => prompt.bytes() + response.len(),
-            Self::Messages { messages, tools } => messages.iter().chain(tools).map(text_bytes).sum(),
+            Self::Messages { messages, tools } => {
+                messages.iter().chain(tools).map(text_bytes).sum()
+            }
         };
         may_fit(bytes, tokens)
     }

@@ -52,7 +52,9 @@ pub(crate) fn program_tests(row: &Map<String, Value>) -> Option<Result<Value, Un
     let there = |column: &str| row.get(column).filter(|value| !value.is_null());
     let mut unusable = None;
     for columns in COLUMNS.iter().filter(|columns| there(columns[0]).is_some()) {
-        let pairs = columns.iter().filter_map(|column| Some(((*column).to_owned(), there(column)?.clone())));
+        let pairs = columns
+            .iter()
+            .filter_map(|column| Some(((*column).to_owned(), there(column)?.clone())));
         let tests = Value::Object(pairs.collect());
         match Tests::from_value(&tests) {
             Ok(_) => return Some(Ok(tests)),
@@ -88,7 +90,10 @@ mod tests {
                 json!({"problem": "p", "tests": {"functional": "assert f()"}, "solution": "s"}),
                 json!({"tests": {"functional": "assert f()"}}),
             ),
-            (json!({"question": "q", "test_cases": ["assert f()"]}), json!({"test_cases": ["assert f()"]})),
+            (
+                json!({"question": "q", "test_cases": ["assert f()"]}),
+                json!({"test_cases": ["assert f()"]}),
+            ),
             (
                 json!({
                     "prompt": "def f():\n", "test": "def check(candidate):\n    assert candidate()", "entry_point": "f", "id": 1
@@ -129,12 +134,16 @@ mod tests {
 
     #[test]
     fn tests_that_cannot_be_used_are_no_absent_ones() {
-        let problem = |row: Value| program_tests(row.as_object().unwrap()).unwrap().unwrap_err().to_string();
+        let problem =
+            |row: Value| program_tests(row.as_object().unwrap()).unwrap().unwrap_err().to_string();
         let said = problem(json!({"test_cases": "12", "input_output": "{", "answer": "5"}));
         assert_eq!(
             said,
             "column test_cases: the tests are a text that is neither JSON nor Python with assertions"
         );
-        assert_eq!(problem(json!({"tests": [], "answer": "5"})), "column tests: there are no tests");
+        assert_eq!(
+            problem(json!({"tests": [], "answer": "5"})),
+            "column tests: there are no tests"
+        );
     }
 }

@@ -90,8 +90,18 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, usable, drawn, duplicates, conflicts, too_long, bad, unread, doubtful, lossy } =
-            self;
+        let Self {
+            rows,
+            usable,
+            drawn,
+            duplicates,
+            conflicts,
+            too_long,
+            bad,
+            unread,
+            doubtful,
+            lossy,
+        } = self;
         write!(
             f,
             "{rows} rows: {usable} usable, {duplicates} duplicates ({} with another ground truth), {} bad",
@@ -108,10 +118,18 @@ impl fmt::Display for Report {
             write!(f, "; of the usable, {} with a column that cannot be read", unread.count())?;
         }
         if doubtful.count() > 0 {
-            write!(f, "; of the usable, {} whose right answers may not be found right", doubtful.count())?;
+            write!(
+                f,
+                "; of the usable, {} whose right answers may not be found right",
+                doubtful.count()
+            )?;
         }
         if lossy.count() > 0 {
-            write!(f, "; of the usable, {} with characters that the tokenizer lacks", lossy.count())?;
+            write!(
+                f,
+                "; of the usable, {} with characters that the tokenizer lacks",
+                lossy.count()
+            )?;
         }
         for findings in [bad, conflicts, unread, doubtful, lossy] {
             for Finding { origin, problem } in findings.first() {

@@ -16,7 +16,8 @@ use crate::settings::Columns;
 use crate::{Content, Example, Problem, Prompt};
 
 /// Usual columns of prompts, by precedence.
-pub const PROMPT: &[&str] = &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
+pub const PROMPT: &[&str] =
+    &["prompt", "problem", "question", "Problem", "Question", "extra_info.question"];
 /// Usual columns of ground truths, by precedence.
 pub const GROUND_TRUTH: &[&str] = &[
     "reward_model.ground_truth",
@@ -28,7 +29,8 @@ pub const GROUND_TRUTH: &[&str] = &[
     "solution",
     "extra_info.answer",
 ];
-const RESPONSE: &[&str] = &["response", "completion", "output", "answer", "solution", "extra_info.answer"];
+const RESPONSE: &[&str] =
+    &["response", "completion", "output", "answer", "solution", "extra_info.answer"];
 
 /// A unit of training data: [`Problem`] or [`Example`].
 pub trait Record: Clone + Sized {
@@ -55,8 +57,7 @@ pub trait Record: Clone + Sized {
 }
 
 impl Record for Problem {
-    const EXPECTED: &'static str =
-        "prompt, problem or question, with reward_model.ground_truth, ground_truth, answer or solution";
+    const EXPECTED: &'static str = "prompt, problem or question, with reward_model.ground_truth, ground_truth, answer or solution";
 
     fn columns() -> Vec<&'static str> {
         [&["data_source"], PROMPT, GROUND_TRUTH].concat()
@@ -178,14 +179,19 @@ impl Example {
     /// Makes an example of a row. An error is the row's defect.
     pub(crate) fn from_row(row: &Row, columns: &Columns, origin: String) -> Result<Self, String> {
         let content = match row.get("messages") {
-            Some(messages) if !messages.is_null() && *columns == Columns::default() => Content::Messages {
-                messages: read_conversation(messages)?,
-                tools: read_tools(row.get("tools"))?,
-            },
+            Some(messages) if !messages.is_null() && *columns == Columns::default() => {
+                Content::Messages {
+                    messages: read_conversation(messages)?,
+                    tools: read_tools(row.get("tools"))?,
+                }
+            }
             _ => {
                 let (_, prompt) = find(row, &columns.prompt, PROMPT)?;
                 let (column, response) = find(row, &columns.answer, RESPONSE)?;
-                Content::Response { prompt: read_prompt(prompt)?, response: read_response(column, response)? }
+                Content::Response {
+                    prompt: read_prompt(prompt)?,
+                    response: read_response(column, response)?,
+                }
             }
         };
         Ok(Self { content, origin })
@@ -229,9 +235,10 @@ pub fn find_ground_truth<'a>(
         _ => {}
     }
     Ok(match find(row, chosen, usual) {
-        Ok((column, value)) => {
-            GroundTruth::Column(column, read_ground_truth(value, column, chosen.is_some(), takes_any)?)
-        }
+        Ok((column, value)) => GroundTruth::Column(
+            column,
+            read_ground_truth(value, column, chosen.is_some(), takes_any)?,
+        ),
         Err(_) if takes_any && chosen.is_none() => GroundTruth::NotNeeded,
         Err(missing) if looks_for_tests => GroundTruth::Missing(without_tests(&missing)),
         Err(missing) => GroundTruth::Missing(missing),
@@ -251,15 +258,17 @@ pub fn find<'a>(
     let there = |name: &str| lookup(row, name).filter(|value| !value.is_null());
     let is_null = |name: &str| lookup(row, name).is_some_and(Value::is_null);
     match chosen {
-        Some(name) => there(name)
-            .map(|value| (&name[..], value))
-            .ok_or_else(|| format!("column {name} is {}", if is_null(name) { "null" } else { "missing" })),
-        None => usual.iter().find_map(|&name| Some((name, there(name)?))).ok_or_else(|| {
-            match usual.iter().find(|name| is_null(name)) {
-                Some(name) => format!("column {name} is null"),
-                None => format!("none of the columns {} is there", usual.join(", ")),
-            }
+        Some(name) => there(name).map(|value| (&name[..], value)).ok_or_else(|| {
+            format!("column {name} is {}", if is_null(name) { "null" } else { "missing" })
         }),
+        None => {
+            usual.iter().find_map(|&name| Some((name, there(name)?))).ok_or_else(|| {
+                match usual.iter().find(|name| is_null(name)) {
+                    Some(name) => format!("column {name} is null"),
+                    None => format!("none of the columns {} is there", usual.join(", ")),
+                }
+            })
+        }
     }
 }
 
@@ -303,7 +312,8 @@ fn check_messages(messages: &[Value]) -> Result<(), String> {
 }
 
 fn is_of_assistant(message: &Value) -> bool {
-    message["role"] == "assistant" && message["content"].as_str().is_some_and(|text| !text.trim().is_empty())
+    message["role"] == "assistant"
+        && message["content"].as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
 fn read_conversation(value: &Value) -> Result<Vec<Value>, String> {
@@ -335,18 +345,29 @@ fn read_response(column: &str, value: &Value) -> Result<String, String> {
         Value::Array(messages) => {
             check_messages(messages)?;
             match &messages[..] {
-                [message] if is_of_assistant(message) => message["content"].as_str().unwrap_or_default(),
+                [message] if is_of_assistant(message) => {
+                    message["content"].as_str().unwrap_or_default()
+                }
                 _ => return Err(format!("column {column} is not one message of the assistant")),
             }
         }
         _ => return Err(format!("column {column} is not text")),
     };
-    if text.trim().is_empty() { Err(format!("column {column} is empty")) } else { Ok(text.to_owned()) }
+    if text.trim().is_empty() {
+        Err(format!("column {column} is empty"))
+    } else {
+        Ok(text.to_owned())
+    }
 }
 
 /// Reads the ground truth of a column: the answer in a text, else the whole value. A verifier that
 /// `takes_any` reads texts by its own rules and gets them whole.
-fn read_ground_truth(value: &Value, column: &str, is_named: bool, takes_any: bool) -> Result<Value, String> {
+fn read_ground_truth(
+    value: &Value,
+    column: &str,
+    is_named: bool,
+    takes_any: bool,
+) -> Result<Value, String> {
     match value {
         Value::String(_) if takes_any => Ok(value.clone()),
         Value::String(text) => Ok(final_answer(text, column, is_named)?.into()),
@@ -367,9 +388,9 @@ const FIRST_INEXACT: f64 = (1_u64 << 53) as f64;
 /// The refusal, as a sentence.
 pub fn check_exact(value: &Value, column: &str) -> Result<(), String> {
     match value.as_f64().filter(|_| value.is_f64()) {
-        Some(number) if number.abs() >= FIRST_INEXACT => {
-            Err(format!("column {column} has a number beyond what can be read exactly: write it as text"))
-        }
+        Some(number) if number.abs() >= FIRST_INEXACT => Err(format!(
+            "column {column} has a number beyond what can be read exactly: write it as text"
+        )),
         _ => Ok(()),
     }
 }
@@ -451,7 +472,8 @@ mod tests {
         ] {
             let error = read(json).unwrap_err();
             assert_eq!(
-                error, "column answer has a number beyond what can be read exactly: write it as text",
+                error,
+                "column answer has a number beyond what can be read exactly: write it as text",
                 "{json}"
             );
         }
@@ -483,11 +505,19 @@ mod tests {
         ] {
             assert_eq!(final_answer(text, "solution", false), Ok(answer), "{text}");
         }
-        for text in ["It is seven.", "We add them.\nSo x = 7", "", "First add, then divide: $7$ is left over"]
-        {
+        for text in [
+            "It is seven.",
+            "We add them.\nSo x = 7",
+            "",
+            "First add, then divide: $7$ is left over",
+        ] {
             let error = final_answer(text, "solution", false).unwrap_err();
             assert!(error.contains("\\boxed") && error.contains("data.columns.answer"), "{error}");
-            assert_eq!(final_answer(text, "solution", true), Ok(text), "a named column is taken as it is");
+            assert_eq!(
+                final_answer(text, "solution", true),
+                Ok(text),
+                "a named column is taken as it is"
+            );
             assert_eq!(final_answer(text, "answer", false), Ok(text));
         }
         assert_eq!(

@@ -213,8 +213,10 @@ impl DataSettings {
             (None, []) => {
                 let tasks: Vec<String> =
                     TaskName::ALL.iter().map(|task| format!("{:?}", task.name())).collect();
-                let expected =
-                    format!("name parquet or JSON files, or set data.task = {}", tasks.join(" or "));
+                let expected = format!(
+                    "name parquet or JSON files, or set data.task = {}",
+                    tasks.join(" or ")
+                );
                 return Err(Error::setting("data.files", "[]", expected));
             }
             (Some(_), [_, ..]) => {
@@ -266,18 +268,29 @@ mod tests {
 
     #[test]
     fn impossible_settings_are_named() {
-        let file = |name: &str| DataSettings { files: vec![name.into()], ..DataSettings::default() };
+        let file =
+            |name: &str| DataSettings { files: vec![name.into()], ..DataSettings::default() };
         let task = DataSettings { task: Some(TaskName::Countdown), ..DataSettings::default() };
-        assert!(file("a.jsonl").check().is_ok() && file("a.parquet").check().is_ok() && task.check().is_ok());
+        assert!(
+            file("a.jsonl").check().is_ok()
+                && file("a.parquet").check().is_ok()
+                && task.check().is_ok()
+        );
         for (settings, says) in [
             (DataSettings::default(), "data.files is []"),
             (DataSettings { files: vec!["a.jsonl".into()], ..task.clone() }, "data.task"),
             (file("a.csv"), "a.csv"),
             (DataSettings { limit: Some(0), ..file("a.jsonl") }, "data.limit is 0"),
-            (DataSettings { max_prompt_tokens: Some(0), ..task.clone() }, "data.max_prompt_tokens is 0"),
+            (
+                DataSettings { max_prompt_tokens: Some(0), ..task.clone() },
+                "data.max_prompt_tokens is 0",
+            ),
             (
                 DataSettings {
-                    template_variables: BTreeMap::from([("tools".into(), TemplateVariable::Boolean(true))]),
+                    template_variables: BTreeMap::from([(
+                        "tools".into(),
+                        TemplateVariable::Boolean(true),
+                    )]),
                     ..task.clone()
                 },
                 "data.template_variables.tools is true",
@@ -301,7 +314,8 @@ mod tests {
             let error = settings.check().unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
-        let error = serde_json::from_str::<DataSettings>(r#"{"task": "chess"}"#).unwrap_err().to_string();
+        let error =
+            serde_json::from_str::<DataSettings>(r#"{"task": "chess"}"#).unwrap_err().to_string();
         assert!(error.contains("countdown"), "{error}");
         assert!(serde_json::from_str::<DataSettings>(r#"{"file": []}"#).is_err());
     }

@@ -44,7 +44,8 @@ impl<T: Record> Records<T> {
             Some(task) => (Supply::Task(of_task(&*task)?), Report::default()),
             None => {
                 let found = settings.found(Split::Train, &())?;
-                let (files, report) = FileRecords::read(&found, seed, &RowReader::usual(from_row, further))?;
+                let (files, report) =
+                    FileRecords::read(&found, seed, &RowReader::usual(from_row, further))?;
                 (Supply::Files(files), report)
             }
         };
@@ -117,9 +118,14 @@ impl Records<Problem> {
     ///
     /// # Errors
     /// Settings that are out of range, files that cannot be read, and files without a usable row.
-    pub fn open(settings: &DataSettings, seed: u64, verifier: &VerifierSettings) -> Result<(Self, Report)> {
+    pub fn open(
+        settings: &DataSettings,
+        seed: u64,
+        verifier: &VerifierSettings,
+    ) -> Result<(Self, Report)> {
         let of_task = |task: &dyn Task| Ok(task.problems(seed));
-        let from_row = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
+        let from_row =
+            |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
         let (source, mut report) =
             Self::read(settings, seed, of_task, &from_row, Problem::further_columns(verifier))?;
         if let Supply::Files(files) = &source.supply {
@@ -172,7 +178,8 @@ pub fn evaluation_set(
         Some(task) => (task.test_problems(n)?, Report::default()),
         None => {
             let found = settings.found(Split::Test, &())?;
-            let read = |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
+            let read =
+                |row: &Row, origin| Problem::from_row(row, &settings.columns, origin, verifier);
             let most = n.min(settings.limit.unwrap_or(usize::MAX));
             read_rows(&found, most, &RowReader::usual(&read, Problem::further_columns(verifier)))?
         }
@@ -196,9 +203,17 @@ fn doubtful(problems: &[Problem], verifier: &VerifierSettings) -> Findings {
 }
 
 /// The worked examples of the task called `name`.
-fn demonstrations(task: &dyn Task, name: &str, (split, seed): (Split, u64)) -> Result<Endless<Example>> {
+fn demonstrations(
+    task: &dyn Task,
+    name: &str,
+    (split, seed): (Split, u64),
+) -> Result<Endless<Example>> {
     task.demonstrations(split, seed).ok_or_else(|| {
-        Error::setting("data.task", name, "it has no worked examples; name files of examples in data.files")
+        Error::setting(
+            "data.task",
+            name,
+            "it has no worked examples; name files of examples in data.files",
+        )
     })
 }
 
@@ -233,7 +248,8 @@ mod tests {
             columns: Row::new(),
             origin: origin.into(),
         };
-        let problems = [problem("\\frac12", "train.jsonl row 1"), problem("\\frac{1}{", "train.jsonl row 2")];
+        let problems =
+            [problem("\\frac12", "train.jsonl row 1"), problem("\\frac{1}{", "train.jsonl row 2")];
         let report = Report {
             rows: 2,
             usable: 2,
@@ -248,14 +264,17 @@ mod tests {
             "{said}"
         );
         assert!(
-            said.ends_with("cannot be read as a formula: only a response with the same text is right"),
+            said.ends_with(
+                "cannot be read as a formula: only a response with the same text is right"
+            ),
             "{said}"
         );
     }
 
     #[test]
     fn a_task_without_worked_examples_is_named() {
-        let error = demonstrations(&Questions, "questions", (Split::Train, 0)).err().unwrap().to_string();
+        let error =
+            demonstrations(&Questions, "questions", (Split::Train, 0)).err().unwrap().to_string();
         assert_eq!(
             error,
             "data.task is questions: it has no worked examples; name files of examples in data.files"

@@ -5,7 +5,11 @@ use crate::{Columns, DataSettings, Template};
 impl DataSettings {
     /// Warns of keys that are set but have no effect. `has_template`: the model has a chat
     /// template. `evaluates_files`: evaluations read files, which use some of these settings.
-    pub fn warnings(&self, has_template: bool, evaluates_files: bool) -> impl Iterator<Item = String> {
+    pub fn warnings(
+        &self,
+        has_template: bool,
+        evaluates_files: bool,
+    ) -> impl Iterator<Item = String> {
         let Self { task, columns, template, .. } = self;
         let its = Self::default();
         let Columns { prompt, answer } = columns;
@@ -13,10 +17,14 @@ impl DataSettings {
         let templated = has_template && *template != Template::None;
         let of_files = "data.task is set, and only rows of files are read by it";
         let others = "it is of another task than data.task";
-        let no_template =
-            if has_template { "data.template is \"none\"" } else { "the model has no chat template" };
-        let tables =
-            self.changed_tables().map(move |table| (table.name(), true, *task == Some(table), others));
+        let no_template = if has_template {
+            "data.template is \"none\""
+        } else {
+            "the model has no chat template"
+        };
+        let tables = self
+            .changed_tables()
+            .map(move |table| (table.name(), true, *task == Some(table), others));
         // Each key, whether it is set, whether it is read, and why not.
         let before = [
             ("limit", self.limit.is_some(), !is_task, of_files),
@@ -61,7 +69,8 @@ mod tests {
 
     #[test]
     fn keys_without_effect_are_named() {
-        let (files, task) = (settings(&["a.jsonl"], None), settings(&[], Some(TaskName::Countdown)));
+        let (files, task) =
+            (settings(&["a.jsonl"], None), settings(&[], Some(TaskName::Countdown)));
         let plain = DataSettings { template: Template::None, ..files.clone() };
         let rows = ["limit", "columns.prompt", "columns.answer", "shuffle", "deduplicate"];
         let (texts, tasks) = (["system", "template_variables"], ["countdown", "programs"]);

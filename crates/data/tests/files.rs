@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isentrope_data::{
-    Columns, Content, DataSettings, Error, Examples, Longest, Problem, Prompt, Report, Source, Split,
-    evaluation_set,
+    Columns, Content, DataSettings, Error, Examples, Longest, Problem, Prompt, Report, Source,
+    Split, evaluation_set,
 };
 use isentrope_random::{Draws, Purpose};
 use isentrope_reward::{Item, Verdict, VerifierName, VerifierSettings};
@@ -41,7 +41,12 @@ fn verl() -> PathBuf {
 }
 
 fn bad(report: &Report) -> Vec<String> {
-    report.bad.first().iter().map(|finding| format!("{}: {}", finding.origin, finding.problem)).collect()
+    report
+        .bad
+        .first()
+        .iter()
+        .map(|finding| format!("{}: {}", finding.origin, finding.problem))
+        .collect()
 }
 
 /// A parquet file of texts, a whole number and a float per row.
@@ -51,7 +56,8 @@ fn flat_parquet(directory: &TempDir, rows: &[(&str, i64, f64)]) -> PathBuf {
     let path = directory.path().join("flat.parquet");
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut writer =
-        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default()).unwrap();
+        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default())
+            .unwrap();
     let mut group = writer.next_row_group().unwrap();
     let texts: Vec<_> = rows.iter().map(|row| ByteArray::from(row.0)).collect();
     let numbers: Vec<_> = rows.iter().map(|row| row.1).collect();
@@ -101,7 +107,9 @@ fn verl_parquet_is_read_and_linted() {
     let problem = source.problem(0);
     let Prompt::Chat(messages) = &problem.prompt else { panic!("{problem:?}") };
     assert_eq!(messages.len(), 1);
-    assert!(problem.prompt.question().unwrap().starts_with("I am playing a walking game with myself."));
+    assert!(
+        problem.prompt.question().unwrap().starts_with("I am playing a walking game with myself.")
+    );
     assert_eq!(problem.ground_truth, "21");
     assert_eq!(problem.data_source, "math");
     assert_eq!(problem.extra_info, json!({"index": 0, "split": "train"}));
@@ -116,10 +124,17 @@ fn verl_parquet_is_read_and_linted() {
             ..Item::default()
         };
         let response = format!("So it is \\boxed{{{}}}.", problem.ground_truth.as_str().unwrap());
-        assert_eq!(VerifierName::Auto.verify(&item, &response).verdict, Verdict::Correct, "{response}");
+        assert_eq!(
+            VerifierName::Auto.verify(&item, &response).verdict,
+            Verdict::Correct,
+            "{response}"
+        );
     }
     // SHA-256 as sha256sum gives it.
-    assert_eq!(source.files()[0].sha256, "a5533914334a34ee76f3b90230e3896e20602d6a644b70ef34c28c697e218bdc");
+    assert_eq!(
+        source.files()[0].sha256,
+        "a5533914334a34ee76f3b90230e3896e20602d6a644b70ef34c28c697e218bdc"
+    );
 }
 
 #[test]
@@ -131,11 +146,17 @@ fn settings_decide_what_is_drawn() {
     let few = DataSettings { limit: Some(3), ..settings(&verl()) };
     assert_eq!(Source::open(&few, 1, &auto()).unwrap().0.len(), Some(3));
 
-    let dressed =
-        DataSettings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&verl()) };
+    let dressed = DataSettings {
+        prompt_prefix: "Q: ".into(),
+        prompt_suffix: "\nA:".into(),
+        ..settings(&verl())
+    };
     let plain = Source::open(&settings(&verl()), 1, &auto()).unwrap().0.problem(4);
     let expected = format!("Q: {}\nA:", plain.prompt.question().unwrap());
-    assert_eq!(Source::open(&dressed, 1, &auto()).unwrap().0.problem(4).prompt.question().unwrap(), expected);
+    assert_eq!(
+        Source::open(&dressed, 1, &auto()).unwrap().0.problem(4).prompt.question().unwrap(),
+        expected
+    );
     let (held_out, _) = evaluation_set(&dressed, 6, &auto()).unwrap();
     assert_eq!((held_out.len(), held_out[4].prompt.question().unwrap()), (6, &expected[..]));
     let mut source = Source::open(&dressed, 1, &auto()).unwrap().0;
@@ -169,11 +190,17 @@ fn settings_decide_what_is_drawn() {
 #[test]
 fn rows_that_a_model_cannot_use_are_counted_and_named() {
     let longest = Longest { tokens: 3, allowed_by: "data.max_prompt_tokens" };
-    let measure =
-        |problem: &Problem| match problem.origin.rsplit(' ').next().unwrap().parse::<usize>().unwrap() {
-            number if number % 4 == 0 => Err(format!("{number} is a multiple of four")),
-            number => Ok(if number % 2 == 0 { 4 } else { 3 }),
-        };
+    let measure = |problem: &Problem| match problem
+        .origin
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .parse::<usize>()
+        .unwrap()
+    {
+        number if number % 4 == 0 => Err(format!("{number} is a multiple of four")),
+        number => Ok(if number % 2 == 0 { 4 } else { 3 }),
+    };
     let all = DataSettings { shuffle: true, ..settings(&verl()) };
     let (mut source, mut report) = Source::open(&all, 1, &auto()).unwrap();
     let numbers = |source: &mut Source, count: u64| -> Vec<usize> {
@@ -181,7 +208,8 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
         (0..count).map(number).collect()
     };
     let before = numbers(&mut source, 20);
-    let count = |wanted: &dyn Fn(&usize) -> bool| before.iter().filter(|number| wanted(number)).count();
+    let count =
+        |wanted: &dyn Fn(&usize) -> bool| before.iter().filter(|number| wanted(number)).count();
     let (usable, bad) = (report.usable, report.bad.count());
     source.retain(&mut report, &longest, measure).unwrap();
     let kept = count(&|number| number % 2 == 1);
@@ -213,11 +241,13 @@ fn rows_that_a_model_cannot_use_are_counted_and_named() {
     let said = found.to_string();
     assert!(said.contains("; drawn are the first 3 of the usable, as data.limit says"), "{said}");
 
-    let error = source.retain(&mut report, &Longest { tokens: 2, ..longest.clone() }, measure).unwrap_err();
+    let error =
+        source.retain(&mut report, &Longest { tokens: 2, ..longest.clone() }, measure).unwrap_err();
     let says = "the 2 tokens that data.max_prompt_tokens allows";
     assert!(error.to_string().contains(says), "{error}");
     let mut source = Source::open(&all, 1, &auto()).unwrap().0;
-    let error = source.retain(&mut report, &longest, |_| Err("of no use".into())).unwrap_err().to_string();
+    let error =
+        source.retain(&mut report, &longest, |_| Err("of no use".into())).unwrap_err().to_string();
     assert!(error.contains("20 cannot be used, the first, verl.parquet row "), "{error}");
     assert!(error.ends_with(": of no use"), "{error}");
 }
@@ -240,7 +270,8 @@ fn the_task_gives_problems_and_examples() {
 #[test]
 fn flat_parquet_is_read() {
     let directory = TempDir::new().unwrap();
-    let path = flat_parquet(&directory, &[("1+1?", 2, 0.5), ("2+2?", 4, f64::NAN), ("1+1?", 2, 1.0)]);
+    let path =
+        flat_parquet(&directory, &[("1+1?", 2, 0.5), ("2+2?", 4, f64::NAN), ("1+1?", 2, 1.0)]);
     let (mut source, report) = Source::open(&settings(&path), 1, &auto()).unwrap();
     assert_eq!((report.rows, report.usable, report.duplicates), (3, 2, 1));
     let problem = source.problem(1);
@@ -293,11 +324,13 @@ fn jsonl_problems_are_read_and_linted() {
         ]
     );
     let lines: Vec<_> = report.bad.first().iter().map(|finding| finding.origin.as_str()).collect();
-    let expected: Vec<_> = [4, 6, 7, 8, 9, 10, 12, 14].map(|line| format!("rows.jsonl line {line}")).into();
+    let expected: Vec<_> =
+        [4, 6, 7, 8, 9, 10, 12, 14].map(|line| format!("rows.jsonl line {line}")).into();
     assert_eq!(lines, expected);
 
     let columns = Columns { prompt: Some("problem".into()), answer: None };
-    let (source, _) = Source::open(&DataSettings { columns, ..settings(&path) }, 1, &auto()).unwrap();
+    let (source, _) =
+        Source::open(&DataSettings { columns, ..settings(&path) }, 1, &auto()).unwrap();
     assert_eq!(source.len(), Some(2));
 }
 
@@ -324,8 +357,10 @@ fn examples_of_every_schema_are_read() {
     let (mut examples, report) = Examples::open(&settings(&path), Split::Train, 1).unwrap();
     assert_eq!((report.rows, report.usable, report.duplicates, report.bad.count()), (11, 5, 1, 5));
     let contents: Vec<_> = (0..5).map(|position| examples.example(position).content).collect();
-    let text =
-        |response: &str| Content::Response { prompt: Prompt::Text("p".into()), response: response.into() };
+    let text = |response: &str| Content::Response {
+        prompt: Prompt::Text("p".into()),
+        response: response.into(),
+    };
     assert_eq!(contents[0], text("r"));
     assert_eq!(contents[1], text("all of it #### 4"));
     assert_eq!(
@@ -360,8 +395,11 @@ fn what_is_put_around_prompts_is_put_into_chats_too() {
             json!({"messages": chat("u"), "tools": "f"}),
         ],
     );
-    let dressed =
-        DataSettings { prompt_prefix: "Q: ".into(), prompt_suffix: "\nA:".into(), ..settings(&path) };
+    let dressed = DataSettings {
+        prompt_prefix: "Q: ".into(),
+        prompt_suffix: "\nA:".into(),
+        ..settings(&path)
+    };
     let (mut examples, report) = Examples::open(&dressed, Split::Train, 1).unwrap();
     assert_eq!(
         bad(&report),
@@ -382,7 +420,8 @@ fn a_column_that_cannot_be_read_and_is_not_needed_is_null() {
     let schema = "message rows { required binary question (UTF8); required binary answer (UTF8); required binary test; }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let mut writer =
-        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default()).unwrap();
+        SerializedFileWriter::new(fs::File::create(&path).unwrap(), schema, Arc::default())
+            .unwrap();
     let mut group = writer.next_row_group().unwrap();
     for value in [&b"2+2?"[..], b"4", b"\xff\xd8"] {
         let mut column = group.next_column().unwrap().unwrap();
@@ -403,7 +442,9 @@ fn a_column_that_cannot_be_read_and_is_not_needed_is_null() {
     assert_eq!((report.usable, report.unread.count()), (1, 1));
     let said = report.to_string();
     assert!(
-        said.contains("1 with a column that cannot be read\n  images.parquet row 1: column test holds bytes"),
+        said.contains(
+            "1 with a column that cannot be read\n  images.parquet row 1: column test holds bytes"
+        ),
         "{said}"
     );
     let (mut source, _) = open(json!({"python": "reward.py:f"}), Columns::default()).unwrap();
@@ -421,8 +462,13 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     let directory = TempDir::new().unwrap();
     let message = |path: &Path| Source::open(&settings(path), 1, &auto()).unwrap_err().to_string();
     let error = message(&jsonl(&directory, &[json!({"text": "a", "label": 1})]));
-    for part in ["rows.jsonl", "label, text", "prompt, problem or question", "data.columns.answer", "line 1"]
-    {
+    for part in [
+        "rows.jsonl",
+        "label, text",
+        "prompt, problem or question",
+        "data.columns.answer",
+        "line 1",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(
@@ -431,15 +477,22 @@ fn files_without_a_usable_row_are_errors_that_say_what_is_expected() {
     );
     assert!(message(&write(&directory, "bytes.jsonl", [0xff; 100])).contains("not UTF-8"));
     assert!(
-        message(&write(&directory, "text.parquet", "no parquet")).contains("not a readable parquet file")
+        message(&write(&directory, "text.parquet", "no parquet"))
+            .contains("not a readable parquet file")
     );
-    assert!(message(&write(&directory, "empty.parquet", "")).contains("not a readable parquet file"));
+    assert!(
+        message(&write(&directory, "empty.parquet", "")).contains("not a readable parquet file")
+    );
     assert!(message(&directory.path().join("missing.jsonl")).contains("missing.jsonl"));
-    assert!(message(&write(&directory, "a.txt", "{}")).contains("must end in .parquet, .jsonl or .json"));
+    assert!(
+        message(&write(&directory, "a.txt", "{}"))
+            .contains("must end in .parquet, .jsonl or .json")
+    );
     let flat = flat_parquet(&directory, &[("q", 1, 1.0)]);
     let error = Examples::open(&settings(&flat), Split::Train, 1).unwrap_err().to_string();
     assert!(
-        error.contains("question, answer, level, raw") && error.contains("column answer is not text"),
+        error.contains("question, answer, level, raw")
+            && error.contains("column answer is not text"),
         "{error}"
     );
     let no_columns = Columns { prompt: Some("nowhere".into()), answer: Some("nothing".into()) };
@@ -455,7 +508,10 @@ fn damaged_parquet_is_an_error_or_rows_but_never_a_panic() {
     let good = fs::read(verl()).unwrap();
     for length in (0..good.len()).step_by(good.len() / 60) {
         let path = write(&directory, "cut.parquet", &good[..length]);
-        assert!(matches!(Source::open(&settings(&path), 1, &auto()), Err(Error::File { .. })), "{length}");
+        assert!(
+            matches!(Source::open(&settings(&path), 1, &auto()), Err(Error::File { .. })),
+            "{length}"
+        );
     }
     let mut draws = Draws::of(1, Purpose::Bootstrap, 0, 0);
     let mut errors = 0;
@@ -505,9 +561,12 @@ fn a_command_takes_any_ground_truth_and_none() {
         null.clone(),
     ];
     assert_eq!(ground_truths(&verifier(command.clone())), all);
-    let sum =
-        json!({"weighted": [{"verifier": command, "weight": 1.0}, {"verifier": "math", "weight": 0.0}]});
-    assert_eq!(ground_truths(&verifier(sum)), [json!("1"), json!("5")], "every part must be able to use it");
+    let sum = json!({"weighted": [{"verifier": command, "weight": 1.0}, {"verifier": "math", "weight": 0.0}]});
+    assert_eq!(
+        ground_truths(&verifier(sum)),
+        [json!("1"), json!("5")],
+        "every part must be able to use it"
+    );
     let sources = json!({"by_data_source": {"sums": command}, "otherwise": "math"});
     assert_eq!(ground_truths(&verifier(sources)), [json!("1"), json!("5"), null]);
 
@@ -554,7 +613,10 @@ fn a_function_takes_the_columns_that_a_problem_has_not_told_otherwise() {
     let sum = json!({"weighted": [{"verifier": function, "weight": 1.0}]});
     let sources = json!({"by_data_source": {"other": sum}, "otherwise": "auto"});
     assert_eq!(columns(&settings(&path), sources), all);
-    assert_eq!(columns(&settings(&path), json!({"command": ["judge"]})), [json!({}), json!({}), json!({})]);
+    assert_eq!(
+        columns(&settings(&path), json!({"command": ["judge"]})),
+        [json!({}), json!({}), json!({})]
+    );
 
     let flat = flat_parquet(&directory, &[("a?", 7, 0.5)]);
     let of_parquet = columns(&settings(&flat), function);

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn rows() -> Vec<Value> {
-    (1..=3).map(|i| json!({"question": format!("{i}+{i}?"), "answer": (2 * i).to_string()})).collect()
+    (1..=3)
+        .map(|i| json!({"question": format!("{i}+{i}?"), "answer": (2 * i).to_string()}))
+        .collect()
 }
 
 fn problems(settings: &DataSettings) -> Vec<Problem> {
@@ -29,7 +31,8 @@ fn every_format_gives_the_same_problems_and_has_a_hash() {
     let directory = TempDir::new().unwrap();
     let lines: String = rows().iter().map(|row| format!("{row}\n")).collect();
     let array = serde_json::to_string_pretty(&rows()).unwrap();
-    let columns = json!({"question": ["1+1?", "2+2?", "3+3?"], "answer": ["2", "4", "6"]}).to_string();
+    let columns =
+        json!({"question": ["1+1?", "2+2?", "3+3?"], "answer": ["2", "4", "6"]}).to_string();
     let nested = json!({"data": rows()}).to_string();
     for (name, contents, unit) in [
         ("a.jsonl", &lines, "line"),
@@ -48,12 +51,14 @@ fn every_format_gives_the_same_problems_and_has_a_hash() {
         std::fs::write(&frames, zstd::encode_all(contents.as_bytes(), 3).unwrap()).unwrap();
         for path in [&path, &packed, &frames] {
             let found = problems(&settings(path));
-            let texts: Vec<_> = found.iter().map(|problem| problem.prompt.question().unwrap()).collect();
+            let texts: Vec<_> =
+                found.iter().map(|problem| problem.prompt.question().unwrap()).collect();
             assert_eq!(texts, ["1+1?", "2+2?", "3+3?"], "{}", path.display());
             assert_eq!(found[2].ground_truth, "6");
             let name = path.file_name().unwrap().to_str().unwrap();
             assert_eq!(found[2].origin, format!("{name} {unit} 3"));
-            let (source, _) = Source::open(&settings(path), 1, &VerifierSettings::default()).unwrap();
+            let (source, _) =
+                Source::open(&settings(path), 1, &VerifierSettings::default()).unwrap();
             assert_eq!(source.files()[0].sha256, isentrope_files::sha256_of_file(path).unwrap());
         }
     }
@@ -63,7 +68,8 @@ fn every_format_gives_the_same_problems_and_has_a_hash() {
 fn patterns_name_files_and_each_is_hashed() {
     let directory = TempDir::new().unwrap();
     for (number, row) in rows().iter().enumerate() {
-        std::fs::write(directory.path().join(format!("part-{number}.jsonl")), row.to_string()).unwrap();
+        std::fs::write(directory.path().join(format!("part-{number}.jsonl")), row.to_string())
+            .unwrap();
     }
     let pattern = settings(&directory.path().join("part-*.jsonl"));
     pattern.check().unwrap();
@@ -73,8 +79,10 @@ fn patterns_name_files_and_each_is_hashed() {
     let error = Source::open(&none, 1, &VerifierSettings::default()).unwrap_err().to_string();
     assert!(error.contains("*.parquet: no file matches the pattern"), "{error}");
     // Places on the hub are set apart without a request.
-    let both =
-        DataSettings { files: vec!["openai/gsm8k".into(), pattern.files[0].clone()], ..pattern.clone() };
+    let both = DataSettings {
+        files: vec!["openai/gsm8k".into(), pattern.files[0].clone()],
+        ..pattern.clone()
+    };
     assert_eq!(both.local().unwrap().files, pattern.files);
     let elsewhere = DataSettings { files: vec!["openai/gsm8k".into()], ..pattern };
     assert!(elsewhere.local().is_none());
@@ -84,8 +92,7 @@ fn patterns_name_files_and_each_is_hashed() {
 #[test]
 fn chats_with_bare_solutions_are_problems() {
     let directory = TempDir::new().unwrap();
-    let chat =
-        |text: &str| json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]);
+    let chat = |text: &str| json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]);
     let rows = [
         json!({"prompt": chat("a"), "solution": "$\\frac{2}{3}$"}),
         json!({"prompt": chat("b"), "solution": "$\\boxed{7}$"}),
@@ -95,7 +102,8 @@ fn chats_with_bare_solutions_are_problems() {
     let path = directory.path().join("a.jsonl");
     std::fs::write(&path, rows.map(|row| format!("{row}\n")).concat()).unwrap();
     let found = problems(&settings(&path));
-    let truths: Vec<_> = found.iter().map(|problem| problem.ground_truth.as_str().unwrap()).collect();
+    let truths: Vec<_> =
+        found.iter().map(|problem| problem.ground_truth.as_str().unwrap()).collect();
     assert_eq!(truths, ["$\\frac{2}{3}$", "7", "12"]);
     assert!(matches!(&found[0].prompt, Prompt::Chat(messages) if messages.len() == 2));
     let columns = Columns { answer: Some("solution".into()), ..Columns::default() };

@@ -25,7 +25,8 @@ use crate::parquet_by_hand::{self as by_hand, Column, GZIP, PLAIN};
 /// Opens a file, which must not take long.
 fn open(path: &Path) -> Result<Report, String> {
     let begun = Instant::now();
-    let settings = DataSettings { files: vec![path.to_owned()], shuffle: false, ..DataSettings::default() };
+    let settings =
+        DataSettings { files: vec![path.to_owned()], shuffle: false, ..DataSettings::default() };
     let opened = Source::open(&settings, 1, &VerifierSettings::default());
     assert!(begun.elapsed() < Duration::from_secs(20), "{}: {:?}", path.display(), begun.elapsed());
     opened.map(|(_, report)| report).map_err(|e| e.to_string())
@@ -51,9 +52,12 @@ fn parquet(
         .set_data_page_row_count_limit(usize::MAX)
         .set_write_batch_size(1 << 20);
     let schema = Arc::new(parse_message_type(schema).unwrap());
-    let mut writer =
-        SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::new(properties.build()))
-            .unwrap();
+    let mut writer = SerializedFileWriter::new(
+        File::create(&path).unwrap(),
+        schema,
+        Arc::new(properties.build()),
+    )
+    .unwrap();
     let mut group = writer.next_row_group().unwrap();
     let mut number = 0;
     while let Some(mut column) = group.next_column().unwrap() {
@@ -66,7 +70,8 @@ fn parquet(
     path
 }
 
-const TEXTS: &str = "message rows { required binary prompt (UTF8); required binary answer (UTF8); }";
+const TEXTS: &str =
+    "message rows { required binary prompt (UTF8); required binary answer (UTF8); }";
 
 fn texts(column: &mut SerializedColumnWriter<'_>, values: &[ByteArray]) {
     column.typed::<ByteArrayType>().write_batch(values, None, None).unwrap();
@@ -98,8 +103,11 @@ fn a_long_text_that_a_dictionary_repeats_is_refused() {
         0 => {
             let repetitions: Vec<i16> = (0..200).map(|value| i16::from(value > 0)).collect();
             let (values, definitions) = (vec![long.clone(); 200], vec![1i16; 200]);
-            let mut column =
-                column.typed::<ByteArrayType>().write_batch(&values, Some(&definitions), Some(&repetitions));
+            let mut column = column.typed::<ByteArrayType>().write_batch(
+                &values,
+                Some(&definitions),
+                Some(&repetitions),
+            );
             column.as_mut().unwrap();
         }
         _ => texts(column, &[ByteArray::from("1")]),
@@ -126,7 +134,10 @@ fn more_rows_than_bytes_can_hold_are_refused() {
     let path = parquet(&directory, schema, &mut |_, column| {
         let repetitions: Vec<i16> = (0..20_000_000).map(|value| i16::from(value > 0)).collect();
         let definitions = vec![1i16; repetitions.len()];
-        column.typed::<ByteArrayType>().write_batch(&[], Some(&definitions), Some(&repetitions)).unwrap();
+        column
+            .typed::<ByteArrayType>()
+            .write_batch(&[], Some(&definitions), Some(&repetitions))
+            .unwrap();
     });
     refused(&path, &["its lists, with column prompt.list.element, have 20000000 values"]);
 }
@@ -143,8 +154,15 @@ fn dates_beyond_the_calendar_make_bad_rows() {
         0 => texts(column, &["a", "b", "c", "d", "e"].map(ByteArray::from)),
         1 => drop(column.typed::<Int32Type>().write_batch(&days, None, None).unwrap()),
         2 => drop(column.typed::<Int64Type>().write_batch(&times, None, None).unwrap()),
-        3 => drop(column.typed::<Int64Type>().write_batch(&[0, 0, 0, i64::MAX, 0], None, None).unwrap()),
-        _ => drop(column.typed::<Int32Type>().write_batch(&[19_000, 0, 0, 0, i32::MIN], None, None).unwrap()),
+        3 => drop(
+            column.typed::<Int64Type>().write_batch(&[0, 0, 0, i64::MAX, 0], None, None).unwrap(),
+        ),
+        _ => drop(
+            column
+                .typed::<Int32Type>()
+                .write_batch(&[19_000, 0, 0, 0, i32::MIN], None, None)
+                .unwrap(),
+        ),
     });
     let report = open(&path).unwrap();
     assert_eq!((report.rows, report.usable), (5, 1));
@@ -184,7 +202,10 @@ fn columns_that_are_nested_without_end_are_refused() {
         refused(&path, &["its columns are nested more than 64 deep"]);
     }
     fs::write(&path, nested(20)).unwrap();
-    assert!(!open(&path).unwrap_err().contains("nested"), "the reader of the format says what is missing");
+    assert!(
+        !open(&path).unwrap_err().contains("nested"),
+        "the reader of the format says what is missing"
+    );
 }
 
 #[test]
@@ -267,7 +288,10 @@ fn told_in_little_memory(test: &str, path: &dyn Fn() -> PathBuf) -> String {
     }
     let path = path();
     let output = Command::new("sh")
-        .args(["-c", "ulimit -v 1048576; exec \"$0\" \"hostile::$1\" --exact --nocapture --test-threads 1"])
+        .args([
+            "-c",
+            "ulimit -v 1048576; exec \"$0\" \"hostile::$1\" --exact --nocapture --test-threads 1",
+        ])
         .arg(std::env::current_exe().unwrap())
         .arg(test)
         .env("TMPDIR", path.parent().unwrap()) // it leaves its own directories behind
@@ -275,14 +299,20 @@ fn told_in_little_memory(test: &str, path: &dyn Fn() -> PathBuf) -> String {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("told: "), "{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        said.contains("told: "),
+        "{}: {said}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     said
 }
 
 /// A file with one column of texts.
 #[cfg(unix)]
 fn column_of_texts(codec: i64, dictionary: Vec<u8>, data: Vec<u8>, groups: usize) -> Vec<u8> {
-    let column = Column { path: vec!["prompt".into()], kind: 6, codec, values: 1, dictionary, data };
+    let column =
+        Column { path: vec!["prompt".into()], kind: 6, codec, values: 1, dictionary, data };
     by_hand::file(&[by_hand::group("rows", 0, 1), by_hand::leaf("prompt", 6, 0)], &[column], groups)
 }
 
@@ -292,8 +322,12 @@ fn numbers_inside_of_a_page_make_no_room() {
     let directory = TempDir::new().unwrap();
     for (encoding, name) in [(6, "DELTA_LENGTH_BYTE_ARRAY"), (7, "DELTA_BYTE_ARRAY")] {
         let path = || {
-            let page =
-                [by_hand::varint(128), by_hand::varint(4), by_hand::varint(1_000_000_000_000), vec![0]];
+            let page = [
+                by_hand::varint(128),
+                by_hand::varint(4),
+                by_hand::varint(1_000_000_000_000),
+                vec![0],
+            ];
             let page = by_hand::data_page(&page.concat(), page.concat().len(), 1, encoding);
             let path = directory.path().join("delta.parquet");
             fs::write(&path, column_of_texts(PLAIN, Vec::new(), page, 1)).unwrap();
@@ -344,7 +378,10 @@ fn a_dictionary_has_no_more_values_than_its_page() {
             path
         };
         let told = told_in_little_memory("a_dictionary_has_no_more_values_than_its_page", &path);
-        assert!(told.contains(&format!("the dictionary of column prompt claims {values} values")), "{told}");
+        assert!(
+            told.contains(&format!("the dictionary of column prompt claims {values} values")),
+            "{told}"
+        );
     }
 }
 
@@ -427,7 +464,8 @@ fn columns_are_counted_together() {
 fn names_that_every_column_repeats_are_refused() {
     let directory = TempDir::new().unwrap();
     let path = || {
-        let mut schema = vec![by_hand::group("rows", 0, 1), by_hand::group(&"a".repeat(1 << 20), 0, 10_000)];
+        let mut schema =
+            vec![by_hand::group("rows", 0, 1), by_hand::group(&"a".repeat(1 << 20), 0, 10_000)];
         schema.extend(vec![by_hand::leaf("b", 1, 0); 10_000]);
         let path = directory.path().join("names.parquet");
         fs::write(&path, by_hand::file(&schema, &[], 0)).unwrap();
@@ -451,21 +489,32 @@ fn json_of_countless_small_values_is_refused() {
     let good = "{\"prompt\": \"a, [b] {c}\", \"answer\": \"1\"}\n";
     let test = "json_of_countless_small_values_is_refused";
     let files: [(&dyn Fn() -> PathBuf, &str); 6] = [
-        (&|| packed("a.json.gz", &["{\"a\": [", &"0,".repeat(16_000_000), "0]}"]), "values and keys"),
+        (
+            &|| packed("a.json.gz", &["{\"a\": [", &"0,".repeat(16_000_000), "0]}"]),
+            "values and keys",
+        ),
         // As rows, these would take ten times the memory.
-        (&|| packed("b.json.gz", &["{\"a\": [", &"0,".repeat(4_000_000), "0]}"]), "unfold into more values"),
+        (
+            &|| packed("b.json.gz", &["{\"a\": [", &"0,".repeat(4_000_000), "0]}"]),
+            "unfold into more values",
+        ),
         (
             &|| packed("c.json.gz", &["{\"data\": [", &"{\"\":0},".repeat(4_000_000), "{}]}"]),
             "values and keys",
         ),
-        (&|| packed("d.json.gz", &["[", row, &"[0],".repeat(8_000_000), "0]}, {}]"]), "values and keys"),
+        (
+            &|| packed("d.json.gz", &["[", row, &"[0],".repeat(8_000_000), "0]}, {}]"]),
+            "values and keys",
+        ),
         // Only the row is bad.
         (&|| packed("e.jsonl.gz", &[row, &"[0],".repeat(8_000_000), "0]}\n", good]), "usable: 1"),
         // Each row is small enough.
         (
             &|| {
-                let rows = format!("{row}{}0]}}\n", "[0],".repeat(100_000)).replace("\"a\"", "\"abc\"");
-                let rows: String = (100..199).map(|i| rows.replace("abc", &i.to_string())).collect();
+                let rows =
+                    format!("{row}{}0]}}\n", "[0],".repeat(100_000)).replace("\"a\"", "\"abc\"");
+                let rows: String =
+                    (100..199).map(|i| rows.replace("abc", &i.to_string())).collect();
                 packed("f.jsonl.gz", &[&rows])
             },
             "unfold into more values",

@@ -74,16 +74,24 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// A data page that claims `unpacked` bytes.
 pub fn data_page(packed: &[u8], unpacked: usize, values: i64, encoding: i64) -> Vec<u8> {
     let of_type = structure(&[int(1, values), int(2, encoding), int(3, 3), int(4, 3)]);
-    let header =
-        structure(&[int(1, 0), int(2, unpacked as i64), int(3, packed.len() as i64), (5, 12, of_type)]);
+    let header = structure(&[
+        int(1, 0),
+        int(2, unpacked as i64),
+        int(3, packed.len() as i64),
+        (5, 12, of_type),
+    ]);
     [header, packed.to_vec()].concat()
 }
 
 /// A page of a dictionary.
 pub fn dictionary_page(packed: &[u8], unpacked: usize, values: i64) -> Vec<u8> {
     let of_type = structure(&[int(1, values), int(2, 0)]);
-    let header =
-        structure(&[int(1, 2), int(2, unpacked as i64), int(3, packed.len() as i64), (7, 12, of_type)]);
+    let header = structure(&[
+        int(1, 2),
+        int(2, unpacked as i64),
+        int(3, packed.len() as i64),
+        (7, 12, of_type),
+    ]);
     [header, packed.to_vec()].concat()
 }
 

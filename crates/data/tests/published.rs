@@ -50,12 +50,21 @@ fn every_benchmark_is_read_and_asked_for_a_box() {
                 Value::Array(accepted) => accepted[0].as_str().unwrap().to_owned(),
                 other => other.to_string(),
             };
-            assert_eq!(verdict(problem, answer.trim()), Verdict::Correct, "{answer} of {}", problem.origin);
+            assert_eq!(
+                verdict(problem, answer.trim()),
+                Verdict::Correct,
+                "{answer} of {}",
+                problem.origin
+            );
             assert_eq!(verdict(problem, "-98765"), Verdict::Wrong, "{}", problem.origin);
         }
     }
     let (_, report) = read("olympiadbench", "olympiadbench-published.jsonl");
-    assert!(report.bad.first()[0].problem.contains("column final_answer is null"), "{:?}", report.bad);
+    assert!(
+        report.bad.first()[0].problem.contains("column final_answer is null"),
+        "{:?}",
+        report.bad
+    );
     assert_eq!(verdict(&read("gsm8k", "gsm8k.jsonl").0[1], "36000"), Verdict::Correct);
 }
 
@@ -74,16 +83,23 @@ fn an_instruction_that_is_there_is_not_given_twice() {
     let (problems, _) = benchmark.problems(&[&path], 9, &VerifierSettings::default()).unwrap();
     assert_eq!(problems[0].prompt.question(), Some(asked));
     assert!(problems[1].prompt.question().unwrap().ends_with("\\boxed{}."));
-    let (own, _) = Benchmark::own("mine").problems(&[&path], 1, &VerifierSettings::default()).unwrap();
+    let (own, _) =
+        Benchmark::own("mine").problems(&[&path], 1, &VerifierSettings::default()).unwrap();
     assert_eq!((own.len(), own[0].prompt.question()), (1, Some(asked)));
 }
 
 #[test]
 fn dapo_is_read_once_per_problem() {
-    let settings =
-        DataSettings { files: vec![fixture("dapo.parquet")], shuffle: false, ..DataSettings::default() };
+    let settings = DataSettings {
+        files: vec![fixture("dapo.parquet")],
+        shuffle: false,
+        ..DataSettings::default()
+    };
     let (mut source, report) = Source::open(&settings, 1, &VerifierSettings::default()).unwrap();
-    assert_eq!((report.rows, report.usable, report.duplicates, report.conflicts.count()), (12, 3, 9, 0));
+    assert_eq!(
+        (report.rows, report.usable, report.duplicates, report.conflicts.count()),
+        (12, 3, 9, 0)
+    );
     let problem = source.problem(1);
     assert!(matches!(&problem.prompt, Prompt::Chat(messages) if messages.len() == 1));
     assert!(problem.prompt.question().unwrap().contains("Answer: $Answer"));
@@ -93,8 +109,11 @@ fn dapo_is_read_once_per_problem() {
 
 #[test]
 fn eurus_has_code_that_is_left_out_of_mathematics_and_said() {
-    let settings =
-        DataSettings { files: vec![fixture("eurus.parquet")], shuffle: false, ..DataSettings::default() };
+    let settings = DataSettings {
+        files: vec![fixture("eurus.parquet")],
+        shuffle: false,
+        ..DataSettings::default()
+    };
     for verifier in [VerifierName::Auto, VerifierName::Code] {
         let (mut source, report) = Source::open(&settings, 1, &verifier.into()).unwrap();
         let all = verifier == VerifierName::Auto;
@@ -156,11 +175,20 @@ fn human_eval_is_asked_in_words_or_by_its_beginning() {
         let (prompt, test) = (row["prompt"].as_str().unwrap(), &row["test"]);
         assert_eq!(begun.prompt, Prompt::Beginning(prompt.into()));
         let question = asked.prompt.question().unwrap();
-        assert!(question.starts_with("Please provide a self-contained Python script"), "{question}");
-        assert!(question.ends_with(&format!("block:\n```\n{}\n```\n", prompt.trim())), "{question}");
+        assert!(
+            question.starts_with("Please provide a self-contained Python script"),
+            "{question}"
+        );
+        assert!(
+            question.ends_with(&format!("block:\n```\n{}\n```\n", prompt.trim())),
+            "{question}"
+        );
         let truth = json!({"prompt": prompt, "entry_point": row["entry_point"], "test": test});
         assert_eq!((&asked.ground_truth, &begun.ground_truth), (&truth, &truth));
-        assert_eq!((&asked.data_source[..], &asked.extra_info["task_id"]), ("humaneval", &row["task_id"]));
+        assert_eq!(
+            (&asked.data_source[..], &asked.extra_info["task_id"]),
+            ("humaneval", &row["task_id"])
+        );
     }
 }
 
@@ -196,22 +224,31 @@ fn mbpp_is_asked_with_its_assertions_and_for_its_test_tasks_alone() {
 fn live_code_bench_keeps_its_tests_as_they_are_published() {
     let rows = rows("livecodebench.jsonl");
     let (problems, _) = read_code("LiveCodeBench", "livecodebench.jsonl");
-    let (first, second) = (problems[0].prompt.question().unwrap(), problems[1].prompt.question().unwrap());
+    let (first, second) =
+        (problems[0].prompt.question().unwrap(), problems[1].prompt.question().unwrap());
     let before = "You are an expert Python programmer. You will be given a question (problem specification) and will generate a \
                   correct Python program that matches the specification and passes all tests.\n\n### Question:\nGiven are two";
     assert!(first.starts_with(before), "{first}");
-    assert!(first.contains("3\n\n### Format: Read the inputs from stdin solve the problem"), "{first}");
+    assert!(
+        first.contains("3\n\n### Format: Read the inputs from stdin solve the problem"),
+        "{first}"
+    );
     assert!(first.contains(
         "\n```python\n# YOUR CODE HERE\n```\n\n### Answer: (use the provided format with backticks)\n\n"
     ));
     assert!(second.contains("### Format: You will use the following starter code"), "{second}");
     assert!(
-        second.contains("```python\nclass Solution:\n    def descending(self, numbers: List[int], limit"),
+        second.contains(
+            "```python\nclass Solution:\n    def descending(self, numbers: List[int], limit"
+        ),
         "{second}"
     );
     for (problem, row) in problems.iter().zip(&rows) {
         let keys = ["public_test_cases", "private_test_cases", "metadata"];
-        assert_eq!(problem.ground_truth, keys.iter().map(|key| (*key, row[*key].clone())).collect::<Value>());
+        assert_eq!(
+            problem.ground_truth,
+            keys.iter().map(|key| (*key, row[*key].clone())).collect::<Value>()
+        );
         assert_eq!(problem.extra_info["contest_date"], "2025-01-11T00:00:00");
     }
     let sources: Vec<&str> = problems.iter().map(|problem| &*problem.data_source).collect();
@@ -228,7 +265,10 @@ fn leet_code_asks_its_query() {
     assert_eq!(sources, ["leetcode-easy", "leetcode-medium"]);
     for (problem, row) in problems.iter().zip(&rows) {
         let keys = ["prompt", "entry_point", "test"];
-        assert_eq!(problem.ground_truth, keys.iter().map(|key| (*key, row[*key].clone())).collect::<Value>());
+        assert_eq!(
+            problem.ground_truth,
+            keys.iter().map(|key| (*key, row[*key].clone())).collect::<Value>()
+        );
     }
 }
 
@@ -240,7 +280,10 @@ fn a_file_in_another_layout_is_explained() {
         benchmark.problems(&[fixture(file)], 5, &any).unwrap_err().to_string()
     };
     let error = of("leetcode", "humaneval.jsonl");
-    assert!(error.contains("the first, humaneval.jsonl line 1: column query is missing"), "{error}");
+    assert!(
+        error.contains("the first, humaneval.jsonl line 1: column query is missing"),
+        "{error}"
+    );
     let error = of("livecodebench", "gsm8k.jsonl");
     assert!(
         error.contains("question_content is missing; expected are: question_id, question_content"),
@@ -262,8 +305,11 @@ fn large_tests_of_live_code_bench_are_read_and_only_as_many_rows_as_are_asked_fo
     let benchmark = Benchmark::built_in("livecodebench").unwrap();
     let (problems, report) = benchmark.problems(&[&path], 1, &any).unwrap();
     assert_eq!((problems.len(), report.rows, report.usable, report.bad.count()), (1, 2, 2, 0));
-    let error =
-        Benchmark::built_in("humaneval").unwrap().problems(&[&path], 1, &any).unwrap_err().to_string();
+    let error = Benchmark::built_in("humaneval")
+        .unwrap()
+        .problems(&[&path], 1, &any)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("the line is longer than 32 MiB"), "{error}");
 }
 
@@ -282,8 +328,9 @@ fn programs_are_judged_by_the_tests_that_are_published() {
         let judgement = verifier.verify_batch(&[(item, response)]).unwrap().remove(0);
         assert_eq!(judgement.verdict, expected, "{response}\n{}", judgement.reason);
     };
-    let fenced =
-        |program: &str| format!("Here it is:\n\n```python\n{program}\n```\n\nIt runs in linear time.");
+    let fenced = |program: &str| {
+        format!("Here it is:\n\n```python\n{program}\n```\n\nIt runs in linear time.")
+    };
     let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
 
     for (problem, row) in read("humaneval", "humaneval.jsonl").iter().zip(rows("humaneval.jsonl")) {
@@ -309,17 +356,37 @@ fn programs_are_judged_by_the_tests_that_are_published() {
         };
         for (problem, row) in read(benchmark, file).iter().zip(rows) {
             judged(problem, &fenced(&text(&row, "code")), Verdict::Correct);
-            judged(problem, &fenced(&text(&row, "code").replace("return", "return 1 and")), Verdict::Correct);
-            judged(problem, &fenced(&text(&row, "code").replace("return", "return [] and")), Verdict::Wrong);
+            judged(
+                problem,
+                &fenced(&text(&row, "code").replace("return", "return 1 and")),
+                Verdict::Correct,
+            );
+            judged(
+                problem,
+                &fenced(&text(&row, "code").replace("return", "return [] and")),
+                Verdict::Wrong,
+            );
         }
     }
     let contest = read("livecodebench", "livecodebench.jsonl");
-    judged(&contest[0], &fenced("a, b = map(int, input().split())\nprint(a + b)"), Verdict::Correct);
-    judged(&contest[0], &fenced("a, b = map(int, input().split())\nprint(abs(a + b) or 1)"), Verdict::Wrong);
+    judged(
+        &contest[0],
+        &fenced("a, b = map(int, input().split())\nprint(a + b)"),
+        Verdict::Correct,
+    );
+    judged(
+        &contest[0],
+        &fenced("a, b = map(int, input().split())\nprint(abs(a + b) or 1)"),
+        Verdict::Wrong,
+    );
     let descending = "class Solution:\n    def descending(self, numbers: List[int], limit: int) -> List[int]:\n        return ";
     let solved = "sorted((n for n in numbers if n >= limit), reverse=True)";
     judged(&contest[1], &fenced(&format!("{descending}{solved}")), Verdict::Correct);
-    judged(&contest[1], &fenced(&format!("{descending}sorted(numbers, reverse=True)")), Verdict::Wrong);
+    judged(
+        &contest[1],
+        &fenced(&format!("{descending}sorted(numbers, reverse=True)")),
+        Verdict::Wrong,
+    );
     for (problem, row) in read("leetcode", "leetcode.jsonl").iter().zip(rows("leetcode.jsonl")) {
         let solution = text(&row, "completion");
         judged(problem, &fenced(&solution), Verdict::Correct);

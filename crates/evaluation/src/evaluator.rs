@@ -8,8 +8,8 @@ use isentrope_model::Model;
 use isentrope_random::Purpose;
 use isentrope_reward::{Judgement, Verdict};
 use isentrope_rollout::{
-    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response, ResponseId,
-    Sampler, Sampling, respond, verifier_item,
+    Groups, Interrupt, Judge, Key, Limits, Phase, ProgressObserver, Prompter, Request, Response,
+    ResponseId, Sampler, Sampling, respond, verifier_item,
 };
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -49,7 +49,8 @@ impl Evaluator<'_> {
             all[problem - first] = responses;
             Ok(())
         };
-        let _: ControlFlow<()> = self.sample(model, set, &problems, Interrupt::Never, keep, observer)?;
+        let _: ControlFlow<()> =
+            self.sample(model, set, &problems, Interrupt::Never, keep, observer)?;
         Ok(all)
     }
 
@@ -115,7 +116,11 @@ impl Evaluator<'_> {
         let question = |&problem: &usize| {
             let (asked, prompt) = &set.problems[problem];
             let request = Request {
-                key: Key { seed: self.seed, step: Purpose::Evaluation.word(), prompt: problem as u64 },
+                key: Key {
+                    seed: self.seed,
+                    step: Purpose::Evaluation.word(),
+                    prompt: problem as u64,
+                },
                 prompt: prompt.clone(),
                 samples: (0..set.decoding.sampled()).collect(),
                 sampling: sampling.clone(),
@@ -183,7 +188,8 @@ impl Faults {
 /// Stands for a response where the prompt, of so many tokens, leaves no room for one in the
 /// context.
 fn unanswered(prompt: usize, context: usize) -> Response {
-    let reason = format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");
+    let reason =
+        format!("the prompt has {prompt} tokens and does not fit the model's context of {context}");
     Response {
         text: String::new(),
         tokens: Vec::new(),

@@ -136,7 +136,8 @@ impl EvaluationSettings {
             changes.push(format!("eval.temperature = {set} instead of {}", defined.temperature));
         }
         if max_tokens != defined.max_tokens {
-            changes.push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
+            changes
+                .push(format!("eval.max_tokens = {max_tokens} instead of {}", defined.max_tokens));
         }
         let Self { top_k, top_p, min_p, .. } = self;
         let mut drawn = Vec::new();
@@ -159,7 +160,8 @@ impl EvaluationSettings {
     pub fn check(&self) -> Result<()> {
         isentrope_settings::check("eval", self)?;
         for text in &self.bench {
-            Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
+            Choice::parse(text)
+                .map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
         }
         check_stop_texts(self.stop.as_deref().unwrap_or_default())
             .map_err(|what| Error::setting("eval.stop", what))?;

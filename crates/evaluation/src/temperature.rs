@@ -51,7 +51,9 @@ impl Temperature {
                 return refused(e.to_string().replacen("temperature ", "", 1));
             }
             if all[..place].contains(&temperature) {
-                return refused(format!("has {temperature} twice, which would be the same evaluation twice"));
+                return refused(format!(
+                    "has {temperature} twice, which would be the same evaluation twice"
+                ));
             }
         }
         Ok(())
@@ -82,8 +84,12 @@ mod tests {
 
     #[test]
     fn temperatures_are_in_range_and_different() {
-        let said = |all: &[f32]| Temperature::Several(all.to_vec()).check().map_err(|e| e.to_string());
-        assert_eq!((said(&[1.0, 0.6, 0.0]), said(&[0.01]), said(&[100.0, 1.0])), (Ok(()), Ok(()), Ok(())));
+        let said =
+            |all: &[f32]| Temperature::Several(all.to_vec()).check().map_err(|e| e.to_string());
+        assert_eq!(
+            (said(&[1.0, 0.6, 0.0]), said(&[0.01]), said(&[100.0, 1.0])),
+            (Ok(()), Ok(()), Ok(()))
+        );
         for (all, what) in [
             (&[][..], "eval.temperature is []: it must be a number, or an array of at least one"),
             (&[1.0, -1.0], "eval.temperature is -1: it must be 0"),

@@ -25,7 +25,10 @@ impl AtomicDirectory {
     /// [`Error::Io`] when its parent cannot be written.
     pub fn create(target: &Path) -> Result<Self> {
         let Some(name) = target.file_name() else {
-            return Err(Error::Refused(format!("{} does not name a new directory", target.display())));
+            return Err(Error::Refused(format!(
+                "{} does not name a new directory",
+                target.display()
+            )));
         };
         refuse_occupied(target)?;
         let parent = parent(target);
@@ -69,7 +72,10 @@ fn refuse_occupied(target: &Path) -> Result<()> {
         Ok(_) => true,
     };
     if occupied {
-        return Err(Error::Refused(format!("{} exists; name a new or an empty directory", target.display())));
+        return Err(Error::Refused(format!(
+            "{} exists; name a new or an empty directory",
+            target.display()
+        )));
     }
     Ok(())
 }

@@ -19,10 +19,15 @@ use crate::{Error, Lock, NewFile, Result};
 /// # Errors
 /// [`Error::Refused`], as a clause that follows "and": place and reason.
 pub fn check_writable(dir: &Path) -> Result<()> {
-    let mut named = dir.ancestors().map(|above| if above == Path::new("") { Path::new(".") } else { above });
+    let mut named =
+        dir.ancestors().map(|above| if above == Path::new("") { Path::new(".") } else { above });
     let Some(existing) = named.find(|above| above.exists()) else { return Ok(()) };
     AtomicFile::create(&existing.join("file")).map(drop).map_err(|error| {
-        Error::Refused(format!("one cannot write in {}: {}", existing.display(), io::Error::from(error)))
+        Error::Refused(format!(
+            "one cannot write in {}: {}",
+            existing.display(),
+            io::Error::from(error)
+        ))
     })
 }
 
@@ -144,7 +149,10 @@ impl AtomicFile {
         self.file.finish()?;
         let named = give_name(self.temporary.path(), target).map_err(|error| {
             let error = io::Error::from(error);
-            let what = format!("{error}; what was to have this name is {}", self.temporary.keep().display());
+            let what = format!(
+                "{error}; what was to have this name is {}",
+                self.temporary.keep().display()
+            );
             Error::at(target)(io::Error::new(error.kind(), what))
         });
         if let Temporary::Unique(mut temporary, _lock) = self.temporary {
@@ -242,7 +250,11 @@ mod tests {
         let at = |name: &str| dir.path().join(name);
         let mut other = AtomicFile::create(&at("other.jsonl")).unwrap();
         let ours = |name: &str| dir.path().join(format!("{}{name}", *PREFIX));
-        let others = at(if cfg!(target_os = "linux") { ".isentrope-01234567x.jsonl" } else { ".isentropes" });
+        let others = at(if cfg!(target_os = "linux") {
+            ".isentrope-01234567x.jsonl"
+        } else {
+            ".isentropes"
+        });
         for path in [&ours("dead.jsonl"), &others, &at("mine")] {
             fs::write(path, "x").unwrap();
         }

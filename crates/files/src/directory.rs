@@ -59,7 +59,9 @@ pub fn sync_directory(dir: &Path) -> Result<()> {
 /// Some network and container file systems cannot sync directories and return one of these errors.
 fn as_far_as_supported(synced: io::Result<()>) -> io::Result<()> {
     match synced {
-        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Ok(())
+        }
         synced => synced,
     }
 }

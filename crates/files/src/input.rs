@@ -35,7 +35,10 @@ pub fn open_regular(path: &Path) -> Result<File> {
 /// more than `max_bytes`.
 pub fn read_regular(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
+    open_regular(path)?
+        .take(max_bytes.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(Error::at(path))?;
     if bytes.len() as u64 > max_bytes {
         let what = format!("larger than the limit of {max_bytes} bytes for such a file");
         return Err(Error::at(path)(io::Error::new(ErrorKind::FileTooLarge, what)));

@@ -63,7 +63,10 @@ pub fn lock_directory(dir: &Path, doing: &str) -> Result<Lock> {
         thread::sleep(MOMENT);
     }
     try_lock_directory(dir)?.ok_or_else(|| {
-        Error::Refused(format!("another process is {doing} in {}; wait for it or end it", dir.display()))
+        Error::Refused(format!(
+            "another process is {doing} in {}; wait for it or end it",
+            dir.display()
+        ))
     })
 }
 

@@ -48,7 +48,9 @@ impl NewFile {
     /// # Errors
     /// [`Error::Io`] naming `from` where it cannot be opened, else this file.
     pub fn copy(&mut self, from: &Path) -> Result<()> {
-        io::copy(&mut open_regular(from)?, &mut self.writer).map(drop).map_err(Error::at(&self.path))
+        io::copy(&mut open_regular(from)?, &mut self.writer)
+            .map(drop)
+            .map_err(Error::at(&self.path))
     }
 
     /// Appends a value as a line of JSON, without spaces.
@@ -74,7 +76,8 @@ impl NewFile {
     /// # Errors
     /// [`Error::Io`].
     pub fn finish(self) -> Result<()> {
-        let file = self.writer.into_inner().map_err(|error| Error::at(&self.path)(error.into_error()))?;
+        let file =
+            self.writer.into_inner().map_err(|error| Error::at(&self.path)(error.into_error()))?;
         file.sync_all().map_err(Error::at(&self.path))
     }
 }

@@ -8,8 +8,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use isentrope_files::{
-    AtomicDirectory, AtomicFile, Digest, Error, Lock, NewFile, lock_directory, lock_file, make_directory,
-    names, put_in_place, remove, sha256_of_file,
+    AtomicDirectory, AtomicFile, Digest, Error, Lock, NewFile, lock_directory, lock_file,
+    make_directory, names, put_in_place, remove, sha256_of_file,
 };
 use serde_json::json;
 use tempfile::tempdir;
@@ -32,7 +32,10 @@ fn a_file_takes_the_place_of_another_only_when_it_is_complete() {
     file.json(&json!({"c": {}, "d": [1]})).unwrap();
     assert_eq!(file.temporary().parent(), target.parent());
     assert_eq!(file.temporary().extension(), target.extension());
-    assert_eq!((fs::read_to_string(&target).unwrap(), listing(dir.path()).len()), ("older".to_owned(), 2));
+    assert_eq!(
+        (fs::read_to_string(&target).unwrap(), listing(dir.path()).len()),
+        ("older".to_owned(), 2)
+    );
     file.commit().unwrap();
     let written = "{\"a\":1.5,\"b\":[1,\"x\"]}\ntext\n{\n  \"c\": {},\n  \"d\": [\n    1\n  ]\n}\n";
     assert_eq!(fs::read_to_string(&target).unwrap(), written);
@@ -105,7 +108,9 @@ fn errors_name_what_could_not_be_made_and_leave_nothing() {
     ] {
         assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::NotFound);
     }
-    assert!(said(AtomicFile::create(&absent).unwrap_err()).starts_with(&absent.display().to_string()));
+    assert!(
+        said(AtomicFile::create(&absent).unwrap_err()).starts_with(&absent.display().to_string())
+    );
     let begun = AtomicFile::create_as(&absent, temporary.clone());
     assert!(said(begun.unwrap_err()).starts_with(&temporary.display().to_string()));
     assert!(listing(dir.path()).is_empty());
@@ -151,7 +156,10 @@ fn a_file_that_grew_elsewhere_is_put_in_place() {
     let (grown, target) = (dir.path().join("a.incomplete"), dir.path().join("a"));
     fs::write(&grown, "all").unwrap();
     put_in_place(&fs::File::open(&grown).unwrap(), &grown, &target).unwrap();
-    assert_eq!((listing(dir.path()), fs::read(&target).unwrap()), (vec!["a".to_owned()], b"all".to_vec()));
+    assert_eq!(
+        (listing(dir.path()), fs::read(&target).unwrap()),
+        (vec!["a".to_owned()], b"all".to_vec())
+    );
 }
 
 #[test]

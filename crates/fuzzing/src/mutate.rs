@@ -67,7 +67,8 @@ impl Mutator {
             }
             7 => {
                 // Replaces a number, if there is one.
-                let start = data[from..].iter().position(u8::is_ascii_digit).map_or(from, |at| from + at);
+                let start =
+                    data[from..].iter().position(u8::is_ascii_digit).map_or(from, |at| from + at);
                 let length = data[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
                 let number = NUMBERS.split(' ').nth(self.below(15)).unwrap_or("0");
                 data.splice(start..start + length, number.bytes());

@@ -43,7 +43,12 @@ const fn plain(name: &'static str, run: fn(&[u8]), executions: u32) -> Target {
     Target { name, run, repair: None, executions }
 }
 
-const fn framed(name: &'static str, run: fn(&[u8]), repair: fn(&mut [u8]), executions: u32) -> Target {
+const fn framed(
+    name: &'static str,
+    run: fn(&[u8]),
+    repair: fn(&mut [u8]),
+    executions: u32,
+) -> Target {
     Target { name, run, repair: Some(repair), executions }
 }
 
@@ -122,7 +127,9 @@ fn template(data: &[u8]) {
         let template = ChatTemplate::read(dir, &SpecialTokens::default(), None);
         match template {
             Ok(Some(template)) => {
-                template.render(&messages, true, &Map::new()).map_or_else(|error| told(&error), drop);
+                template
+                    .render(&messages, true, &Map::new())
+                    .map_or_else(|error| told(&error), drop);
             }
             Ok(None) => {}
             Err(error) => told(&error),
@@ -147,7 +154,8 @@ fn recipe(data: &[u8]) {
             Ok(recipe) => {
                 // The printed recipe equals the one that was read.
                 fs::write(&path, isentrope::recipe::render(&recipe)).expect("a temporary file");
-                let again = isentrope::recipe::load::<rl::Recipe>(&path, &[]).expect("a recipe as printed");
+                let again =
+                    isentrope::recipe::load::<rl::Recipe>(&path, &[]).expect("a recipe as printed");
                 assert_eq!(serde_json::to_value(&again).ok(), serde_json::to_value(&recipe).ok());
             }
             Err(error) => told(&error),
@@ -159,7 +167,8 @@ fn recipe(data: &[u8]) {
 /// Input: a ground truth, and after a zero byte a response.
 fn grader(data: &[u8]) {
     let (ground_truth, response) = parts(data);
-    let (ground_truth, response) = (String::from_utf8_lossy(ground_truth), String::from_utf8_lossy(response));
+    let (ground_truth, response) =
+        (String::from_utf8_lossy(ground_truth), String::from_utf8_lossy(response));
     let options = Options::default();
     match GroundTruth::from_value(&Value::String(ground_truth.to_string())) {
         Ok(read) => drop(isentrope_grader::grade(&read, &response, &options)),

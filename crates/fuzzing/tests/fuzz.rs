@@ -19,7 +19,8 @@ fn number(variable: &str) -> Option<u64> {
 
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
-    let mut paths: Vec<PathBuf> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     assert!(paths.len() > 2, "{}", dir.display());
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
@@ -39,7 +40,12 @@ fn fuzz(name: &str, is_deep: bool) {
         let start = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(|| (target.run)(data)));
         assert!(result.is_ok(), "{name} panics on {}", kept.display());
-        assert!(start.elapsed() < LONGEST, "{name} takes {:?} on {}", start.elapsed(), kept.display());
+        assert!(
+            start.elapsed() < LONGEST,
+            "{name} takes {:?} on {}",
+            start.elapsed(),
+            kept.display()
+        );
     };
     corpus.iter().for_each(|data| run(data));
     let inputs = corpus.len();
@@ -57,7 +63,8 @@ fn every_target_has_a_program_for_cargo_fuzz() {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     for target in TARGETS {
         assert!(manifest.contains(&format!("name = \"{}\"", target.name)), "{}", target.name);
-        let program = fs::read_to_string(root.join(format!("fuzz_targets/{}.rs", target.name))).unwrap();
+        let program =
+            fs::read_to_string(root.join(format!("fuzz_targets/{}.rs", target.name))).unwrap();
         assert!(program.contains(&format!("run(\"{}\", data)", target.name)), "{}", target.name);
     }
     assert_eq!(fs::read_dir(root.join("fuzz_targets")).unwrap().count(), TARGETS.len());

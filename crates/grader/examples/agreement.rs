@@ -22,7 +22,8 @@ fn main() {
             if let Some(allow) = row.get("allow_set_relation_comp").and_then(Value::as_bool) {
                 options.allow_set_relation = allow;
             }
-            let expected = row["expected"].as_i64().map_or(row["expected"] == true, |expected| expected == 1);
+            let expected =
+                row["expected"].as_i64().map_or(row["expected"] == true, |expected| expected == 1);
             let correct = GroundTruth::from_value(&row["gold"])
                 .is_ok_and(|gold| grade(&gold, response, &options).outcome == Outcome::Same);
             count += 1;

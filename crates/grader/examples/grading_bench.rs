@@ -11,7 +11,8 @@ use serde_json::Value;
 fn main() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/benchmark_answers.jsonl");
     let lines = std::fs::read_to_string(sample).expect("the sample of answers");
-    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let rows: Vec<Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let texts = |value: &Value| match value {
         Value::Array(values) => values[0].as_str().unwrap_or_default().to_owned(),
         Value::String(text) => text.clone(),
@@ -32,7 +33,8 @@ fn main() {
     while start.elapsed().as_secs_f64() < 3.0 {
         for (gold, response) in &pairs {
             let gold = GroundTruth::from_value(gold).expect("a ground truth that can be read");
-            correct += u32::from(grade(&gold, response, &Options::default()).outcome == Outcome::Same);
+            correct +=
+                u32::from(grade(&gold, response, &Options::default()).outcome == Outcome::Same);
             graded += 1;
         }
     }

@@ -7,7 +7,8 @@ use super::phrases::statements::{AND, CHOICE_NAMES, OR};
 /// A text that names a second letter chooses none, nor does one that says of the first that it is
 /// wrong.
 pub fn choice(bare: &str) -> Option<(char, Option<&str>)> {
-    let bare = CHOICE_NAMES.iter().find_map(|word| bare.strip_prefix(word)).map_or(bare, str::trim_start);
+    let bare =
+        CHOICE_NAMES.iter().find_map(|word| bare.strip_prefix(word)).map_or(bare, str::trim_start);
     let open = bare.starts_with('(');
     let rest = bare.strip_prefix('(').unwrap_or(bare);
     let letter = rest.chars().next().filter(is_label)?;
@@ -45,20 +46,28 @@ pub fn names_other(text: &str, letter: char) -> bool {
 
 /// The labels of choices in a text.
 fn labels(text: &str) -> impl Iterator<Item = char> {
-    text.char_indices().filter(|(_, character)| is_label(character)).filter_map(|(place, letter)| {
-        let (before, after) = (&text[..place], &text[place + 1..]);
-        let is_label = match (before.strip_suffix('('), after.strip_prefix(')')) {
-            // P(A) is a function's value.
-            (Some(before), Some(_)) => !before.ends_with(char::is_alphabetic),
-            (Some(_), None) => false,
-            (None, _) if before.ends_with(|c: char| c.is_alphanumeric() || "\\_^'".contains(c)) => false,
-            (None, Some(_)) => !before.contains('('),
-            // "Angle B." only ends a sentence.
-            (None, None) if after.starts_with(['.', ':']) && !after[1..].trim().is_empty() => true,
-            (None, None) => is_listed(before, after),
-        };
-        is_label.then_some(letter)
-    })
+    text.char_indices().filter(|(_, character)| is_label(character)).filter_map(
+        |(place, letter)| {
+            let (before, after) = (&text[..place], &text[place + 1..]);
+            let is_label = match (before.strip_suffix('('), after.strip_prefix(')')) {
+                // P(A) is a function's value.
+                (Some(before), Some(_)) => !before.ends_with(char::is_alphabetic),
+                (Some(_), None) => false,
+                (None, _)
+                    if before.ends_with(|c: char| c.is_alphanumeric() || "\\_^'".contains(c)) =>
+                {
+                    false
+                }
+                (None, Some(_)) => !before.contains('('),
+                // "Angle B." only ends a sentence.
+                (None, None) if after.starts_with(['.', ':']) && !after[1..].trim().is_empty() => {
+                    true
+                }
+                (None, None) => is_listed(before, after),
+            };
+            is_label.then_some(letter)
+        },
+    )
 }
 
 /// Whether a letter is one of a list, between commas, "and", "or", or the ends of the text.
@@ -66,9 +75,11 @@ fn is_listed(before: &str, after: &str) -> bool {
     let (before, after) = (before.trim_end(), after.trim_start());
     let last = before.rsplit(char::is_whitespace).next().unwrap_or("");
     let next = after.split(char::is_whitespace).next().unwrap_or("");
-    let starts = before.is_empty() || before.ends_with([',', ';', '/', '&']) || matches!(last, AND | OR);
-    let ends =
-        after.is_empty() || after.starts_with([',', ';', '/', '&', '.', ')']) || matches!(next, AND | OR);
+    let starts =
+        before.is_empty() || before.ends_with([',', ';', '/', '&']) || matches!(last, AND | OR);
+    let ends = after.is_empty()
+        || after.starts_with([',', ';', '/', '&', '.', ')'])
+        || matches!(next, AND | OR);
     starts && ends
 }
 

@@ -51,7 +51,8 @@ pub fn explain(ground_truth: &str, response: &str, options: &Options) -> Explana
     let response = from_response(response, options.extraction);
     let seen = Seen {
         ground_truth: Side::of(gold, origin.describe()),
-        response: response.map_or_else(Side::default, |(answer, origin)| Side::of(answer, origin.describe())),
+        response: response
+            .map_or_else(Side::default, |(answer, origin)| Side::of(answer, origin.describe())),
     };
     Explanation { seen, grade }
 }
@@ -84,13 +85,15 @@ impl fmt::Display for Seen {
 
 /// The normal form of an answer.
 fn form(answer: &Answer) -> String {
-    let joined =
-        |answers: &[Answer], separator: &str| answers.iter().map(form).collect::<Vec<_>>().join(separator);
+    let joined = |answers: &[Answer], separator: &str| {
+        answers.iter().map(form).collect::<Vec<_>>().join(separator)
+    };
     match answer {
         Answer::Quantity(quantity) => quantity_form(quantity),
         Answer::List(answers) => format!("the list {}", joined(answers, ", ")),
         Answer::Sequence(Brackets { closed_left, closed_right }, answers) => {
-            let (open, close) = (if *closed_left { '[' } else { '(' }, if *closed_right { ']' } else { ')' });
+            let (open, close) =
+                (if *closed_left { '[' } else { '(' }, if *closed_right { ']' } else { ')' });
             format!("{open}{}{close}", joined(answers, ", "))
         }
         Answer::Set(answers) => format!("{{{}}}", joined(answers, ", ")),
@@ -115,7 +118,11 @@ fn form(answer: &Answer) -> String {
                 Domain::Kind(name, kind) => format!("every {kind} {name}"),
                 Domain::Condition(condition) => form(condition),
             };
-            format!("{}, for {}", form(answer), domains.iter().map(domain).collect::<Vec<_>>().join(" and "))
+            format!(
+                "{}, for {}",
+                form(answer),
+                domains.iter().map(domain).collect::<Vec<_>>().join(" and ")
+            )
         }
         Answer::Text(text) => format!("the words {text:?}"),
     }

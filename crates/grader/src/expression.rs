@@ -163,9 +163,10 @@ impl Expression {
     pub fn mentions(&self, name: &str) -> bool {
         match self {
             Self::Symbol(symbol) => **symbol == *name,
-            Self::Unknown(_, parts) | Self::Sum(parts) | Self::Product(parts) | Self::Function(_, parts) => {
-                parts.iter().any(|part| part.mentions(name))
-            }
+            Self::Unknown(_, parts)
+            | Self::Sum(parts)
+            | Self::Product(parts)
+            | Self::Function(_, parts) => parts.iter().any(|part| part.mentions(name)),
             Self::Power(power) => power.0.mentions(name) || power.1.mentions(name),
             Self::Number(_) | Self::Decimal(_) | Self::Constant(_) => false,
         }

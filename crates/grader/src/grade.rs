@@ -50,7 +50,9 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
         Ok(given) => Reading { is_boxed: origin == Origin::Box, ..given },
         Err(error) => {
             let origin = origin.describe();
-            return Grade::no_answer(format!("{origin} of the response cannot be read: it {error}"));
+            return Grade::no_answer(format!(
+                "{origin} of the response cannot be read: it {error}"
+            ));
         }
     };
     let mut outcome = Outcome::Different;
@@ -58,7 +60,9 @@ pub fn grade(ground_truth: &GroundTruth, response: &str, options: &Options) -> G
     for gold in &ground_truth.0 {
         match compare(gold, &given, options) {
             Ok(Found::Different) => {}
-            Ok(Found::Undone) => reason = format!("{} leaves arithmetic to be done", origin.describe()),
+            Ok(Found::Undone) => {
+                reason = format!("{} leaves arithmetic to be done", origin.describe())
+            }
             Ok(Found::Same(rule)) => {
                 (outcome, reason) = (Outcome::Same, format!("{} is {rule}", origin.describe()));
                 break;

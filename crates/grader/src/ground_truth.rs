@@ -20,7 +20,11 @@ impl GroundTruth {
             Value::Array(values) => values.iter().map(read).collect::<Result<Vec<_>, _>>()?,
             value => vec![read(value)?],
         };
-        if readings.is_empty() { Err("the ground truth is an empty list".into()) } else { Ok(Self(readings)) }
+        if readings.is_empty() {
+            Err("the ground truth is an empty list".into())
+        } else {
+            Ok(Self(readings))
+        }
     }
 
     /// What keeps right responses from being found right, if anything does, as part of a sentence:
@@ -31,7 +35,9 @@ impl GroundTruth {
             let source = &reading.source;
             let shown: String = source.chars().take(MAX_SHOWN).collect();
             if reading.is_text() && looks_like_formula(source) {
-                return Some(format!("the ground truth {shown:?} cannot be read as a formula: {only_same}"));
+                return Some(format!(
+                    "the ground truth {shown:?} cannot be read as a formula: {only_same}"
+                ));
             }
             None
         })
@@ -62,10 +68,16 @@ const WORD_COMMANDS: [&str; 9] =
 
 fn read(value: &Value) -> Result<Reading, String> {
     let text = match value {
-        Value::String(text) if text.trim().is_empty() => return Err("the ground truth is empty".into()),
+        Value::String(text) if text.trim().is_empty() => {
+            return Err("the ground truth is empty".into());
+        }
         Value::String(text) => from_ground_truth(text).0,
         Value::Number(number) => number.to_string(),
-        _ => return Err("the ground truth is neither a text, nor a number, nor a list of them".into()),
+        _ => {
+            return Err(
+                "the ground truth is neither a text, nor a number, nor a list of them".into()
+            );
+        }
     };
     Reading::of(&text).map_err(|error| format!("the ground truth cannot be read: it {error}"))
 }

@@ -67,7 +67,8 @@ impl fmt::Display for NumberKind {
 impl NumberKind {
     /// Whether two kinds are, or may be, the same: zero is a natural number to some.
     pub fn agrees(self, other: Self) -> bool {
-        let may_be_natural = |kind| matches!(kind, Self::Integers(Part::Positive | Part::NonNegative));
+        let may_be_natural =
+            |kind| matches!(kind, Self::Integers(Part::Positive | Part::NonNegative));
         self == other
             || self == Self::Natural && may_be_natural(other)
             || other == Self::Natural && may_be_natural(self)

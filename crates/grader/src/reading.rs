@@ -66,7 +66,8 @@ impl Reading {
         }
         let bare = without_markup(source);
         let text = normalised(&bare);
-        let (choice, rest) = choice(&bare).map_or((None, None), |(letter, rest)| (Some(letter), rest));
+        let (choice, rest) =
+            choice(&bare).map_or((None, None), |(letter, rest)| (Some(letter), rest));
         let mut answers = meanings(source)?;
         if let Some(rest) = rest {
             answers.extend(meanings(rest)?);
@@ -134,7 +135,8 @@ fn unquoted(source: &str) -> &str {
 
 fn small_integer(source: &str) -> Option<Answer> {
     let digits = source.strip_prefix('-').unwrap_or(source);
-    let is_small = (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let is_small =
+        (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     let value: i64 = is_small.then(|| source.parse().ok()).flatten()?;
     Some(Answer::plain(Expression::integer(value)))
 }
@@ -185,25 +187,34 @@ fn meanings(source: &str) -> Result<Vec<Answer>, Unreadable> {
 fn conventions(source: &str) -> &'static [Commas] {
     let bytes = source.as_bytes();
     let is_digit = |place: usize| bytes.get(place).is_some_and(u8::is_ascii_digit);
-    let joins =
-        |place: &usize| bytes[*place] == b',' && *place > 0 && is_digit(place - 1) && is_digit(place + 1);
+    let joins = |place: &usize| {
+        bytes[*place] == b',' && *place > 0 && is_digit(place - 1) && is_digit(place + 1)
+    };
     let places: Vec<usize> = (0..bytes.len()).filter(joins).collect();
     let digits_after = |place: usize| (place + 1..).take_while(|&place| is_digit(place)).count();
-    let digits_before = |place: usize| (0..place).rev().take_while(|&place| is_digit(place)).count();
+    let digits_before =
+        |place: usize| (0..place).rev().take_while(|&place| is_digit(place)).count();
     let groups = places.iter().any(|&place| digits_after(place) == 3 && digits_before(place) <= 3);
-    let in_brackets = source.contains(['(', '[']) || source.contains("\\{") || source.contains("\\langle");
-    let lone = places.len() == 1 && !source.contains([';', '.']) && source.matches(',').count() == 1;
+    let in_brackets =
+        source.contains(['(', '[']) || source.contains("\\{") || source.contains("\\langle");
+    let lone =
+        places.len() == 1 && !source.contains([';', '.']) && source.matches(',').count() == 1;
     let starts_with_zero = |place: usize| bytes[place - digits_before(place)] == b'0';
     match places[..] {
         [] => &[Commas::Separate],
         _ if in_brackets => &[Commas::Separate],
         [place]
-            if lone && starts_with_zero(place) && digits_before(place) == 1 && digits_after(place) > 1 =>
+            if lone
+                && starts_with_zero(place)
+                && digits_before(place) == 1
+                && digits_after(place) > 1 =>
         {
             &[Commas::Point, Commas::Separate]
         }
         // 080 is no answer by itself, but the rest of a number.
-        _ if groups && places.iter().any(|&place| bytes[place + 1] == b'0' && digits_after(place) == 3) => {
+        _ if groups
+            && places.iter().any(|&place| bytes[place + 1] == b'0' && digits_after(place) == 3) =>
+        {
             &[Commas::Group]
         }
         _ if groups => &[Commas::Group, Commas::Separate],
@@ -228,7 +239,14 @@ fn without_markup(source: &str) -> String {
                     || is_ornament(name)
                     || matches!(
                         name,
-                        "mbox" | "mathrm" | "mathsf" | "left" | "right" | "quad" | "rm" | "operatorname"
+                        "mbox"
+                            | "mathrm"
+                            | "mathsf"
+                            | "left"
+                            | "right"
+                            | "quad"
+                            | "rm"
+                            | "operatorname"
                     );
                 if takes_group_away(name) {
                     rest = after_group(&rest[length..]);
@@ -260,12 +278,15 @@ fn normalised(bare: &str) -> String {
     let mut text: String = bare
         .chars()
         .filter(|character| {
-            !character.is_whitespace() && !matches!(character, '.' | ',' | ';' | ':' | '\'' | '!' | '?' | '~')
+            !character.is_whitespace()
+                && !matches!(character, '.' | ',' | ';' | ':' | '\'' | '!' | '?' | '~')
         })
         .collect();
     // semi-circle, (C)
     if !text.starts_with('-')
-        && text.chars().all(|character| character.is_alphabetic() || matches!(character, '-' | '(' | ')'))
+        && text
+            .chars()
+            .all(|character| character.is_alphabetic() || matches!(character, '-' | '(' | ')'))
     {
         text.retain(char::is_alphabetic);
     }

@@ -98,7 +98,9 @@ impl Relation {
             Self::Greater => Self::LessOrEqual,
             Self::GreaterOrEqual => Self::Less,
             Self::In => Self::Named(Named { name: "in", turned: false, negated: true }),
-            Self::Approximate => Self::Named(Named { name: "approx", turned: false, negated: true }),
+            Self::Approximate => {
+                Self::Named(Named { name: "approx", turned: false, negated: true })
+            }
             Self::Named(Named { name: "in", turned: false, negated: true }) => Self::In,
             Self::Named(Named { name: "approx", .. }) => Self::Approximate,
             Self::Named(named) => Self::Named(Named { negated: !named.negated, ..named }),
@@ -148,7 +150,8 @@ fn affirmative(command: &str) -> Option<Relation> {
         "in" | "isin" => Relation::In,
         "ni" | "owns" => named("in", true),
         _ => {
-            if let Some(spellings) = SYMMETRIC.iter().find(|spellings| spellings.contains(&command)) {
+            if let Some(spellings) = SYMMETRIC.iter().find(|spellings| spellings.contains(&command))
+            {
                 return Some(named(spellings[0], false));
             }
             let (spellings, turned) = DIRECTED.iter().find_map(|(ahead, back)| {
@@ -170,9 +173,14 @@ mod tests {
 
     #[test]
     fn a_relation_is_what_it_is_from_either_side_and_is_not_its_negation() {
-        let all = SYMMETRIC.iter().copied().chain(DIRECTED.iter().flat_map(|(ahead, back)| [*ahead, *back]));
-        let commands =
-            all.flatten().copied().chain(["lt", "leq", "gt", "geq", "ne", "approx", "in", "ni", "notin"]);
+        let all = SYMMETRIC
+            .iter()
+            .copied()
+            .chain(DIRECTED.iter().flat_map(|(ahead, back)| [*ahead, *back]));
+        let commands = all
+            .flatten()
+            .copied()
+            .chain(["lt", "leq", "gt", "geq", "ne", "approx", "in", "ni", "notin"]);
         for command in commands {
             let relation = Relation::of_command(command).unwrap();
             assert_eq!(relation.turned().turned(), relation, "{command}");

@@ -57,7 +57,8 @@ fn judges_responses_as_a_reader_would() {
     let rows = rows(include_str!("fixtures/math_responses.jsonl"));
     let mut open = Vec::new();
     for row in &rows {
-        let (response, expected) = (row["response"].as_str().expect("a response"), row["expected"] == 1);
+        let (response, expected) =
+            (row["response"].as_str().expect("a response"), row["expected"] == 1);
         let correct = is_correct(&row["gold"], response, &Options::default());
         assert!(!correct || expected, "wrong, but graded as correct: {row}");
         if correct != expected {
@@ -65,7 +66,11 @@ fn judges_responses_as_a_reader_would() {
         }
     }
     let (count, all) = (open.len(), rows.len());
-    assert!(count <= MOST_LEFT_OPEN, "{count} right ones of {all} are graded as wrong:\n{}", open.join("\n"));
+    assert!(
+        count <= MOST_LEFT_OPEN,
+        "{count} right ones of {all} are graded as wrong:\n{}",
+        open.join("\n")
+    );
 }
 
 /// The accepted texts of an answer.
@@ -104,18 +109,22 @@ fn every_answer_differs_from_a_perturbed_one() {
             // Each digit in turn; of a number with many only the leading ones count.
             // Those of a unit (cm^2) are left out with it.
             let number = text.find("\\mbox").or(text.find("\\text")).unwrap_or(text.len());
-            for (place, digit) in text[..number].char_indices().filter(|(_, c)| c.is_ascii_digit()).take(6) {
+            for (place, digit) in
+                text[..number].char_indices().filter(|(_, c)| c.is_ascii_digit()).take(6)
+            {
                 let other = (digit as u8 - b'0' + 1) % 10;
                 perturbed.push(format!("{}{other}{}", &text[..place], &text[place + 1..]));
             }
             let is_zero = text.chars().all(|c| matches!(c, '0' | '.'));
             let is_formula = !text.contains("\\text") && !text.contains(" where ") && !is_zero;
             if is_formula {
-                perturbed.push(text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned));
+                perturbed
+                    .push(text.strip_prefix('-').map_or_else(|| format!("-{text}"), str::to_owned));
                 perturbed.push(format!("{text}, 17"));
                 // A ground truth that is itself rounded to three digits is not changed by 1 in
                 // 10^4.
-                let is_large = text.contains("10^") || text.parse::<f64>().is_ok_and(|value| value >= 1e4);
+                let is_large =
+                    text.contains("10^") || text.parse::<f64>().is_ok_and(|value| value >= 1e4);
                 if !(text.contains('.') && is_large) {
                     perturbed.push(format!("{text} + 1"));
                 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use isentrope_grader::{Extraction, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer};
+use isentrope_grader::{
+    Extraction, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -87,16 +89,22 @@ fn matrices_do_not_outgrow_their_text() {
         assert_eq!(judge(matrix, &boxed(&answer)).outcome, Outcome::Different);
     }
     let single = "\\begin{pmatrix}1\\end{pmatrix}";
-    assert_eq!(judge(single, &boxed(&(single.to_owned() + &"/1".repeat(1_900)))).outcome, Outcome::Same);
+    assert_eq!(
+        judge(single, &boxed(&(single.to_owned() + &"/1".repeat(1_900)))).outcome,
+        Outcome::Same
+    );
 }
 
 #[test]
 fn signs_within_sets_do_not_outgrow_their_text() {
     let signed = |levels: usize, innermost: &str| {
-        (0..levels).fold(innermost.to_owned(), |inner, _| format!("x\\pm1\\pm1\\pm1=\\{{{inner}\\}}"))
+        (0..levels)
+            .fold(innermost.to_owned(), |inner, _| format!("x\\pm1\\pm1\\pm1=\\{{{inner}\\}}"))
     };
     for answer in [signed(6, "1"), signed(4, &"x+1".repeat(1_000)), signed(12, "1")] {
-        for (gold, answer) in [("137", boxed(&answer)), ("\\pm 1", format!("The answer is ${answer}$."))] {
+        for (gold, answer) in
+            [("137", boxed(&answer)), ("\\pm 1", format!("The answer is ${answer}$."))]
+        {
             let grade = judge(gold, &answer);
             assert_ne!(grade.outcome, Outcome::Same);
         }
@@ -104,10 +112,15 @@ fn signs_within_sets_do_not_outgrow_their_text() {
         assert!(reason.contains("±"), "{reason}");
     }
     // As many ± next to each other as an answer may hold.
-    let (signs, values) = ((1..400).map(|n| format!("\\pm {n}")), (1..400).map(|n| format!("{n}, -{n}")));
-    let (signs, values) = (signs.collect::<Vec<_>>().join(","), values.collect::<Vec<_>>().join(","));
+    let (signs, values) =
+        ((1..400).map(|n| format!("\\pm {n}")), (1..400).map(|n| format!("{n}, -{n}")));
+    let (signs, values) =
+        (signs.collect::<Vec<_>>().join(","), values.collect::<Vec<_>>().join(","));
     assert_eq!(judge(&values, &boxed(&signs)).outcome, Outcome::Same);
-    assert_eq!(judge("\\pm\\sqrt2\\pm\\sqrt3", &boxed("\\pm\\sqrt3\\pm\\sqrt2")).outcome, Outcome::Same);
+    assert_eq!(
+        judge("\\pm\\sqrt2\\pm\\sqrt3", &boxed("\\pm\\sqrt3\\pm\\sqrt2")).outcome,
+        Outcome::Same
+    );
 }
 
 #[test]
@@ -180,14 +193,19 @@ fn a_comparison_that_takes_too_much_work_says_so_and_is_not_right() {
     let reversed: Vec<String> = waves.iter().rev().cloned().collect();
     let grade = judge(&waves.join("+"), &boxed(&reversed.join("+")));
     assert_eq!(grade.outcome, Outcome::OutOfFuel, "{grade:?}");
-    assert!(grade.reason.contains("more work to compare than is allowed, and is wrong"), "{}", grade.reason);
+    assert!(
+        grade.reason.contains("more work to compare than is allowed, and is wrong"),
+        "{}",
+        grade.reason
+    );
 }
 
 #[test]
 fn long_honest_answers_have_fuel_in_any_order() {
     let numbers: Vec<String> = (0..900).map(|number| (number * 7 % 997).to_string()).collect();
     let reversed: Vec<String> = numbers.iter().rev().cloned().collect();
-    let terms: Vec<String> = (1..120).map(|power| format!("{}x^{{{power}}}", power * power)).collect();
+    let terms: Vec<String> =
+        (1..120).map(|power| format!("{}x^{{{power}}}", power * power)).collect();
     let reversed_terms: Vec<String> = terms.iter().rev().cloned().collect();
     for (gold, response) in [
         (numbers.join(","), reversed.join(", ")),

@@ -36,20 +36,27 @@ fn each_rule_decides_its_cases() {
 /// products, name triangles from another corner, swap the sides of a congruence, or write binomials
 /// as C_5^2.
 fn judge(cases: &str, not_read: usize) {
-    let cases: Vec<Case> = cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
+    let cases: Vec<Case> =
+        cases.lines().map(|line| serde_json::from_str(line).expect("a case")).collect();
     // By kind: wrong ones, wrong ones called right, right ones, right ones refused.
     let mut counts = BTreeMap::<&str, [usize; 4]>::new();
     let mut disagreements = String::new();
     for Case { truth, response, right, kind } in &cases {
-        let gold = GroundTruth::from_value(&truth.as_str().into()).expect("a ground truth that can be read");
+        let gold = GroundTruth::from_value(&truth.as_str().into())
+            .expect("a ground truth that can be read");
         let grade = grade(&gold, response, &Options::default());
-        let (called_right, count) = (grade.outcome == Outcome::Same, counts.entry(kind).or_default());
+        let (called_right, count) =
+            (grade.outcome == Outcome::Same, counts.entry(kind).or_default());
         let place = if *right { 2 } else { 0 };
         count[place] += 1;
         if called_right != *right {
             count[place + 1] += 1;
             let verb = if *right { "refused" } else { "accepted" };
-            let _ = writeln!(disagreements, "{kind}: {verb} {response}   for {truth}   ({})", grade.reason);
+            let _ = writeln!(
+                disagreements,
+                "{kind}: {verb} {response}   for {truth}   ({})",
+                grade.reason
+            );
         }
     }
     let table: String = counts

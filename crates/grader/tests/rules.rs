@@ -26,27 +26,46 @@ fn options_decide_what_is_the_same() {
         ("137", "73 + 64", undone, Same),
         ("137", "73 + 64", default, Different),
     ] {
-        assert_eq!(outcome(&json!(gold), response, &options), found, "{gold} | {response} | {options:?}");
+        assert_eq!(
+            outcome(&json!(gold), response, &options),
+            found,
+            "{gold} | {response} | {options:?}"
+        );
     }
     let gold = GroundTruth::from_value(&json!("137")).unwrap();
-    assert_eq!(grade(&gold, "73 + 64", &default).reason, "the whole text leaves arithmetic to be done");
+    assert_eq!(
+        grade(&gold, "73 + 64", &default).reason,
+        "the whole text leaves arithmetic to be done"
+    );
 }
 
 #[test]
 fn lists_of_ground_truths_are_alternatives() {
     let gold = json!(["9.6\n", "\\frac{t}{m}", 7]);
-    for (answer, found) in [("9.6", true), ("t/m", true), ("7", true), ("9.6, 7", false), ("8", false)] {
+    for (answer, found) in
+        [("9.6", true), ("t/m", true), ("7", true), ("9.6, 7", false), ("8", false)]
+    {
         let found = if found { Outcome::Same } else { Outcome::Different };
-        assert_eq!(outcome(&gold, &format!("\\boxed{{{answer}}}"), &Options::default()), found, "{answer}");
+        assert_eq!(
+            outcome(&gold, &format!("\\boxed{{{answer}}}"), &Options::default()),
+            found,
+            "{answer}"
+        );
     }
 }
 
 #[test]
 fn an_unreadable_text_is_no_answer_and_no_ground_truth() {
     for response in ["", "I do not know what to say.", "\\boxed{}", "\\boxed{ }", "..//,,--", "/"] {
-        assert_eq!(outcome(&json!("34"), response, &Options::default()), Outcome::NoAnswer, "{response}");
+        assert_eq!(
+            outcome(&json!("34"), response, &Options::default()),
+            Outcome::NoAnswer,
+            "{response}"
+        );
     }
-    for gold in [json!(null), json!(""), json!(" "), json!([]), json!([null]), json!({"a": 1}), json!("$$")] {
+    for gold in
+        [json!(null), json!(""), json!(" "), json!([]), json!([null]), json!({"a": 1}), json!("$$")]
+    {
         let reason = GroundTruth::from_value(&gold).expect_err("nothing that can be read");
         assert!(reason.contains("ground truth"), "{gold}: {reason}");
     }
@@ -61,7 +80,8 @@ fn an_explanation_shows_both_answers() {
     }
     assert_eq!(explanation.grade.unwrap().outcome, Outcome::Same);
     let domains = r"\boxed{x = k\pi, k > 0}";
-    let domains = explain(r"x = k\pi, k \in \mathbb{Z}", domains, &Options::default()).seen.to_string();
+    let domains =
+        explain(r"x = k\pi, k \in \mathbb{Z}", domains, &Options::default()).seen.to_string();
     assert!(domains.contains("for every integer k"), "{domains}");
     let seen = explain("5", "no idea at all, sorry", &Options::default()).seen;
     assert!(seen.to_string().contains("no answer"));
@@ -70,9 +90,13 @@ fn an_explanation_shows_both_answers() {
 
 #[test]
 fn votes_count_equal_answers_together() {
-    for (a, b, same) in
-        [("1/2", "0.5", true), ("x=3", "3", true), ("3", "x=3", true), ("2", "3", false), ("", "", false)]
-    {
+    for (a, b, same) in [
+        ("1/2", "0.5", true),
+        ("x=3", "3", true),
+        ("3", "x=3", true),
+        ("2", "3", false),
+        ("", "", false),
+    ] {
         assert_eq!(same_answer(a, b, &Options::default()), same, "{a} {b}");
     }
 }

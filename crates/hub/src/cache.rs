@@ -127,7 +127,9 @@ impl RepoCache {
                 let names: Vec<String> = text.lines().map(str::to_owned).collect();
                 Ok(Some(names).filter(|names| names.iter().all(|name| is_plain_path(name))))
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(Error::io(&path, error)),
@@ -181,12 +183,17 @@ impl RepoCache {
     /// is missing.
     pub fn complete_snapshot(&self, id: &RepoId) -> Result<Result<PathBuf, String>> {
         let Some(commit) = self.commit(&id.revision)? else {
-            return Ok(Err(format!("revision {} is not in the cache {}", id.revision, self.root.display())));
+            return Ok(Err(format!(
+                "revision {} is not in the cache {}",
+                id.revision,
+                self.root.display()
+            )));
         };
         Ok(match self.missing(&commit)? {
-            Some(name) => {
-                Err(format!("{name} is missing from the cache {}", self.snapshot(&commit).display()))
-            }
+            Some(name) => Err(format!(
+                "{name} is missing from the cache {}",
+                self.snapshot(&commit).display()
+            )),
             None => Ok(self.snapshot(&commit)),
         })
     }

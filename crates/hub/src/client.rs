@@ -49,10 +49,13 @@ pub(crate) struct Client<'a> {
 impl<'a> Client<'a> {
     pub fn new(config: &'a HubConfig, id: &'a RepoId, progress: &'a dyn Progress) -> Result<Self> {
         let endpoint = config.endpoint.trim_end_matches('/');
-        let endpoint = parse_url(endpoint)
-            .ok_or_else(|| Error::Hub(format!("HF_ENDPOINT: {endpoint:?} is not an http or https URL")))?;
+        let endpoint = parse_url(endpoint).ok_or_else(|| {
+            Error::Hub(format!("HF_ENDPOINT: {endpoint:?} is not an http or https URL"))
+        })?;
         if config.token.as_ref().is_some_and(|token| !token.bytes().all(|b| b.is_ascii_graphic())) {
-            return Err(Error::Hub("HF_TOKEN: the token holds characters that no token has".into()));
+            return Err(Error::Hub(
+                "HF_TOKEN: the token holds characters that no token has".into(),
+            ));
         }
         let agent = Agent::config_builder()
             .user_agent(concat!("isentrope/", env!("CARGO_PKG_VERSION")))
@@ -98,9 +101,11 @@ impl<'a> Client<'a> {
                 Err(failure) => attempts.pause(failure)?,
             }
         };
-        let foreign =
-            |what: String| self.id.error(format!("{} does not answer as a hub: {what}", self.endpoint));
-        let answer: Answer = serde_json::from_slice(&text).map_err(|error| foreign(error.to_string()))?;
+        let foreign = |what: String| {
+            self.id.error(format!("{} does not answer as a hub: {what}", self.endpoint))
+        };
+        let answer: Answer =
+            serde_json::from_slice(&text).map_err(|error| foreign(error.to_string()))?;
         if !is_commit(&answer.sha) {
             return Err(foreign(format!("sha {:?} is not a commit", answer.sha)).into());
         }
@@ -118,7 +123,10 @@ impl<'a> Client<'a> {
             .read_to_end(&mut text)
             .map_err(|error| Failure::transient(format!("{}: {error}", self.endpoint)))?;
         if text.len() as u64 > LISTING_LIMIT {
-            return Err(self.id.error(format!("the list of files exceeds {LISTING_LIMIT} bytes")).into());
+            return Err(self
+                .id
+                .error(format!("the list of files exceeds {LISTING_LIMIT} bytes"))
+                .into());
         }
         Ok(text)
     }
@@ -137,7 +145,9 @@ impl<'a> Client<'a> {
         let text = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         let foreign = |what: String| {
             let endpoint = &self.endpoint;
-            Failure::from(self.id.error(format!("{name}: {endpoint} does not answer as a hub: {what}")))
+            Failure::from(
+                self.id.error(format!("{name}: {endpoint} does not answer as a hub: {what}")),
+            )
         };
         if text("x-repo-commit") != Some(commit) {
             return Err(foreign("no X-Repo-Commit, or that of another commit".into()));
@@ -149,7 +159,8 @@ impl<'a> Client<'a> {
         if etag.is_empty() || etag.len() > 200 || !etag.chars().all(is_safe) {
             return Err(foreign(format!("ETag {etag:?} cannot name a file")));
         }
-        let own_length = (!response.status().is_redirection()).then(|| text("content-length")).flatten();
+        let own_length =
+            (!response.status().is_redirection()).then(|| text("content-length")).flatten();
         let size = text("x-linked-size").or(own_length).and_then(|size| size.parse().ok());
         let size = size.ok_or_else(|| foreign("the length of the file is missing".into()))?;
         Ok(Metadata { etag: etag.to_owned(), size })
@@ -172,20 +183,31 @@ impl<'a> Client<'a> {
     /// leaves the hub.
     fn request(&self, method: &Method, path: &str, offset: u64) -> Result<Response<Body>, Failure> {
         let url = format!("{}{path}", self.config.endpoint.trim_end_matches('/'));
-        let mut url = parse_url(&url).ok_or_else(|| self.id.error(format!("{url:?} is not a URL")))?;
+        let mut url =
+            parse_url(&url).ok_or_else(|| self.id.error(format!("{url:?} is not a URL")))?;
         for _ in 0..REDIRECT_LIMIT {
             let response = self.exchange(method, &url, offset)?;
             if !response.status().is_redirection() {
                 return self.check(&url, response);
             }
-            let location =
-                response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
+            let location = response
+                .headers()
+                .get(header::LOCATION)
+                .and_then(|location| location.to_str().ok());
             let next = location.and_then(|location| join(&url, location));
             let next = next.ok_or_else(|| {
-                self.id.error(format!("{}: redirects to {:?}", origin(&url), location.unwrap_or_default()))
+                self.id.error(format!(
+                    "{}: redirects to {:?}",
+                    origin(&url),
+                    location.unwrap_or_default()
+                ))
             })?;
             if is_https(&url) && !is_https(&next) {
-                let what = format!("{} redirects to {}, which is not encrypted", origin(&url), origin(&next));
+                let what = format!(
+                    "{} redirects to {}, which is not encrypted",
+                    origin(&url),
+                    origin(&next)
+                );
                 return Err(self.id.error(what).into());
             }
             let leaves = origin(&url) != origin(&next);
@@ -207,7 +229,8 @@ impl<'a> Client<'a> {
         {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(()).map_err(|error| self.id.error(format!("{}: {error}", origin(url))))?;
+        let request =
+            request.body(()).map_err(|error| self.id.error(format!("{}: {error}", origin(url))))?;
         self.agent.run(request).map_err(|error| {
             let what = format!("{}: {error}", origin(url));
             // A name without an address will rarely have one soon.
@@ -236,14 +259,20 @@ impl<'a> Client<'a> {
         let passing = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS];
         if status.is_server_error() || passing.contains(&status) || elsewhere {
             // A content server refuses an expired link; the next attempt gets a fresh one.
-            let pause = response.headers().get(header::RETRY_AFTER).and_then(|seconds| seconds.to_str().ok());
+            let pause = response
+                .headers()
+                .get(header::RETRY_AFTER)
+                .and_then(|seconds| seconds.to_str().ok());
             let pause = pause.and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
             let what = format!("{} answered {status}", origin(url));
             return Err(Failure::Transient { what, pause, limit: u32::MAX });
         }
 
-        let code =
-            response.headers().get("x-error-code").and_then(|code| code.to_str().ok()).unwrap_or_default();
+        let code = response
+            .headers()
+            .get("x-error-code")
+            .and_then(|code| code.to_str().ok())
+            .unwrap_or_default();
         let endpoint = self.config.endpoint.trim_end_matches('/');
         let page = format!("{endpoint}/{}", self.id.repo);
         let what = match (status, code) {
@@ -279,7 +308,9 @@ impl<'a> Client<'a> {
 fn is_unresolved(error: &ureq::Error) -> bool {
     match error {
         ureq::Error::HostNotFound => true,
-        ureq::Error::Io(error) => error.to_string().starts_with("failed to lookup address information"),
+        ureq::Error::Io(error) => {
+            error.to_string().starts_with("failed to lookup address information")
+        }
         _ => false,
     }
 }
@@ -335,7 +366,9 @@ mod tests {
     fn origins_tell_servers_apart() {
         let origin = |url: &str| origin(&url.parse().unwrap());
         assert_eq!(origin("https://Hub.co/a"), origin("https://hub.co:443/b?c"));
-        for other in ["http://hub.co", "https://hub.co:444", "https://hub.co.evil", "https://hub.co@evil"] {
+        for other in
+            ["http://hub.co", "https://hub.co:444", "https://hub.co.evil", "https://hub.co@evil"]
+        {
             assert_ne!(origin("https://hub.co"), origin(other));
         }
     }

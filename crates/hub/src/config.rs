@@ -111,8 +111,9 @@ mod tests {
     use super::*;
 
     fn from(vars: &[(&str, &str)]) -> HubConfig {
-        let var =
-            |name: &str| vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        let var = |name: &str| {
+            vars.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
         HubConfig::from_vars(Some(Path::new("/home/me")), var).unwrap()
     }
 
@@ -121,8 +122,14 @@ mod tests {
         let cache = |vars: &[(&str, &str)]| from(vars).cache;
         assert_eq!(cache(&[]), Path::new("/home/me/.cache/huggingface/hub"));
         assert_eq!(cache(&[("XDG_CACHE_HOME", "/x")]), Path::new("/x/huggingface/hub"));
-        assert_eq!(cache(&[("HF_HOME", "~/hf"), ("XDG_CACHE_HOME", "/x")]), Path::new("/home/me/hf/hub"));
-        assert_eq!(cache(&[("HF_HUB_CACHE", "$S/c"), ("S", "/s"), ("HF_HOME", "/h")]), Path::new("/s/c"));
+        assert_eq!(
+            cache(&[("HF_HOME", "~/hf"), ("XDG_CACHE_HOME", "/x")]),
+            Path::new("/home/me/hf/hub")
+        );
+        assert_eq!(
+            cache(&[("HF_HUB_CACHE", "$S/c"), ("S", "/s"), ("HF_HOME", "/h")]),
+            Path::new("/s/c")
+        );
         assert_eq!(cache(&[("HF_HUB_CACHE", "")]), Path::new("/home/me/.cache/huggingface/hub"));
         assert!(HubConfig::from_vars(None, |_| None).unwrap_err().to_string().contains("HF_HOME"));
     }
@@ -134,8 +141,14 @@ mod tests {
         assert_eq!(from(&[("HF_HOME", home)]).token, None);
         fs::write(dir.path().join("token"), "from-file\n").unwrap();
         assert_eq!(from(&[("HF_HOME", home)]).token.as_deref(), Some("from-file"));
-        assert_eq!(from(&[("HF_HOME", home), ("HF_TOKEN", " mine ")]).token.as_deref(), Some("mine"));
-        assert_eq!(from(&[("HF_TOKEN", "mine"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]).token, None);
+        assert_eq!(
+            from(&[("HF_HOME", home), ("HF_TOKEN", " mine ")]).token.as_deref(),
+            Some("mine")
+        );
+        assert_eq!(
+            from(&[("HF_TOKEN", "mine"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]).token,
+            None
+        );
         assert_eq!(from(&[("HF_HOME", home), ("HF_TOKEN_PATH", "/none")]).token, None);
         let shown = format!("{:?}", from(&[("HF_TOKEN", "secret")]));
         assert!(!shown.contains("secret"), "{shown}");

@@ -37,7 +37,9 @@ pub fn dataset_files(
     let cached = choose_cached(&cache, id, select)?;
     if config.offline || (id.is_pinned() && cached.is_ok()) {
         return cached.map_err(|missing| {
-            id.error(format!("{missing}, and HF_HUB_OFFLINE is set: run once without it to download"))
+            id.error(format!(
+                "{missing}, and HF_HUB_OFFLINE is set: run once without it to download"
+            ))
         });
     }
     let client = Client::new(config, id, progress)?;

@@ -17,11 +17,17 @@ use crate::{Error, Result};
 const CHUNK: usize = 128 << 10;
 
 /// Downloads the commit's file `name` into the cache, unless it is there.
-pub(crate) fn fetch(client: &Client<'_>, cache: &RepoCache, commit: &str, name: &str) -> Result<()> {
+pub(crate) fn fetch(
+    client: &Client<'_>,
+    cache: &RepoCache,
+    commit: &str,
+    name: &str,
+) -> Result<()> {
     if cache.has(commit, name) {
         return Ok(());
     }
-    let metadata = client.metadata(commit, name).map_err(|failure| failure.into_error(client.id))?;
+    let metadata =
+        client.metadata(commit, name).map_err(|failure| failure.into_error(client.id))?;
     let _lock = cache.lock(&metadata.etag, client.progress)?;
     let blob = cache.blob(&metadata.etag);
     // Another commit may have the same contents, or another process wrote them while this one
@@ -51,7 +57,9 @@ impl<'a> Download<'a> {
             }
             self.partial.restart()?;
             if !is_last {
-                self.client.progress.warn(&format!("{}: arrived damaged; downloading it anew", self.name));
+                self.client
+                    .progress
+                    .warn(&format!("{}: arrived damaged; downloading it anew", self.name));
             }
         }
         let Partial { path, metadata, .. } = self.partial;
@@ -101,7 +109,10 @@ impl<'a> Download<'a> {
                 return Err(Failure::transient(what));
             }
         }
-        if response.body().content_length().is_some_and(|left| left.saturating_add(self.partial.len) != size)
+        if response
+            .body()
+            .content_length()
+            .is_some_and(|left| left.saturating_add(self.partial.len) != size)
         {
             return Ok(false);
         }
@@ -122,7 +133,11 @@ impl<'a> Download<'a> {
         }
         // Without a Content-Length a dropped connection looks like an end.
         let ends_early = self.partial.len < size;
-        if ends_early { Err(Failure::transient(format!("{}: ended early", self.name))) } else { Ok(true) }
+        if ends_early {
+            Err(Failure::transient(format!("{}: ended early", self.name)))
+        } else {
+            Ok(true)
+        }
     }
 
     fn report(&self) {
@@ -151,7 +166,8 @@ impl<'a> Partial<'a> {
     /// Opens the file and keeps what an earlier run left in it.
     fn open(path: PathBuf, metadata: &'a Metadata) -> Result<Self> {
         let failed = |error| Error::io(&path, error);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut file = file.map_err(failed)?;
         let mut checksum = Checksum::new(&metadata.etag, metadata.size);
         let mut left = file.metadata().map_err(failed)?.len();

@@ -44,10 +44,9 @@ pub(crate) enum Weights {
 
 /// The [`COMPANIONS`] and chat templates among `names`.
 pub(crate) fn companions(names: &[String]) -> impl Iterator<Item = &str> {
-    names
-        .iter()
-        .map(String::as_str)
-        .filter(|name| COMPANIONS.contains(name) || (name.starts_with(TEMPLATES) && name.ends_with(".jinja")))
+    names.iter().map(String::as_str).filter(|name| {
+        COMPANIONS.contains(name) || (name.starts_with(TEMPLATES) && name.ends_with(".jinja"))
+    })
 }
 
 /// The form of the weights among `names`, or why none can be used. A single file wins over shards,
@@ -63,7 +62,8 @@ pub(crate) fn weights(names: &[String]) -> Result<Weights, String> {
     if has(INDEX) {
         return Ok(Weights::Sharded);
     }
-    let ending = |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
+    let ending =
+        |ends: &[&str]| names.iter().find(|name| ends.iter().any(|end| name.ends_with(end)));
     Err(if let Some(name) = ending(&[".bin", ".pt", ".pth"]) {
         format!(
             "the weights are Python pickles ({name}), which can run code when they are read; a revision or a \
@@ -87,7 +87,10 @@ pub(crate) fn shards(path: &Path) -> Result<BTreeSet<String>> {
     map.iter()
         .map(|(tensor, shard)| match shard.as_str() {
             Some(shard) if is_plain_path(shard) && !shard.contains('/') => Ok(shard.to_owned()),
-            _ => Err(Error::invalid(path, format!("weight_map.{tensor}: {shard} is not a file name"))),
+            _ => Err(Error::invalid(
+                path,
+                format!("weight_map.{tensor}: {shard} is not a file name"),
+            )),
         })
         .collect()
 }
@@ -129,6 +132,9 @@ mod tests {
             "tokenizer.json",
         ]);
         let taken: Vec<_> = companions(&list).collect();
-        assert_eq!(taken, ["config.json", "additional_chat_templates/tool_use.jinja", "tokenizer.json"]);
+        assert_eq!(
+            taken,
+            ["config.json", "additional_chat_templates/tool_use.jinja", "tokenizer.json"]
+        );
     }
 }

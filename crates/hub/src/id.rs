@@ -39,7 +39,9 @@ impl RepoId {
     /// Parses `model`, which is not an existing directory.
     pub fn parse(model: &str) -> Result<Self> {
         if Path::new(model).exists() {
-            return Err(Error::Hub(format!("{model}: is a file; give the directory that holds config.json")));
+            return Err(Error::Hub(format!(
+                "{model}: is a file; give the directory that holds config.json"
+            )));
         }
         Self::split(Kind::Model, model).ok_or_else(|| {
             Error::Hub(format!(

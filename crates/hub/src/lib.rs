@@ -78,7 +78,12 @@ pub fn describe(config: &HubConfig, model: &str, progress: &dyn Progress) -> Res
 ///
 /// # Errors
 /// As [`resolve`]; also when the revision has moved since to a commit with other weights.
-pub fn complete(config: &HubConfig, model: &str, described: &Path, progress: &dyn Progress) -> Result<()> {
+pub fn complete(
+    config: &HubConfig,
+    model: &str,
+    described: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
     if resolve(config, model, progress)? == described {
         return Ok(());
     }
@@ -102,7 +107,12 @@ enum Parts {
     All,
 }
 
-fn fetch_model(config: &HubConfig, model: &str, parts: Parts, progress: &dyn Progress) -> Result<PathBuf> {
+fn fetch_model(
+    config: &HubConfig,
+    model: &str,
+    parts: Parts,
+    progress: &dyn Progress,
+) -> Result<PathBuf> {
     if Path::new(model).is_dir() {
         return Ok(model.into());
     }
@@ -160,8 +170,9 @@ fn fetch_model(config: &HubConfig, model: &str, parts: Parts, progress: &dyn Pro
             let index = cache.snapshot(commit).join(files::INDEX);
             for shard in files::shards(&index)? {
                 if !listing.names.contains(&shard) {
-                    let defect =
-                        format!("weight_map names the shard `{shard}`, which the repository does not have");
+                    let defect = format!(
+                        "weight_map names the shard `{shard}`, which the repository does not have"
+                    );
                     return Err(Error::invalid(&index, defect));
                 }
                 download::fetch(&client, &cache, commit, &shard)?;

@@ -31,7 +31,9 @@ impl Failure {
     /// The error for the user once there are no retries left.
     pub fn into_error(self, id: &RepoId) -> Error {
         match self {
-            Self::Transient { what, .. } => id.error(format!("{what}; run again to go on from here")),
+            Self::Transient { what, .. } => {
+                id.error(format!("{what}; run again to go on from here"))
+            }
             Self::Fatal(error) => error,
         }
     }

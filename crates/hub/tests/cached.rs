@@ -4,8 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use crate::repository::{
-    COMMIT, Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, hub, plain, serve, settings,
-    sharded, weights,
+    COMMIT, Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, hub, plain, serve,
+    settings, sharded, weights,
 };
 use crate::server::{Reply, Server};
 use isentrope_hub::{HubConfig, resolve};
@@ -62,7 +62,8 @@ fn offline_uses_the_cache_and_says_what_it_lacks() {
 /// Once asked, the cache knows that the repository has no tokenizer.
 #[test]
 fn offline_knows_what_a_repository_does_not_have() {
-    let (server, cache) = (hub(vec![config_json(), weights(WEIGHTS)]), tempfile::tempdir().unwrap());
+    let (server, cache) =
+        (hub(vec![config_json(), weights(WEIGHTS)]), tempfile::tempdir().unwrap());
     let offline = HubConfig { offline: true, ..settings(&server, cache.path()) };
     let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     assert_eq!(resolve(&offline, "org/name", &()).unwrap(), snapshot);

@@ -25,7 +25,8 @@ fn hub() -> Server {
         let Some(entry) = entries.iter().find(|entry| name == Some(entry.name)) else {
             return Reply::status(404);
         };
-        let reply = Reply::ranged(request, &entry.body).header("ETag", format!("\"{}\"", entry.etag));
+        let reply =
+            Reply::ranged(request, &entry.body).header("ETag", format!("\"{}\"", entry.etag));
         reply.header("X-Repo-Commit", COMMIT)
     })
 }

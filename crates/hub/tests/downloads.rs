@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use crate::repository::{
-    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, failure, hub, plain, serve, settings,
-    sharded, tokenizer_json, weights,
+    COMMIT, Listener, WEIGHTS, assert_holds, blobs, config_json, failure, hub, plain, serve,
+    settings, sharded, tokenizer_json, weights,
 };
 use crate::server::{Reply, Server};
 use isentrope_hub::{HubConfig, complete, describe, resolve};
@@ -35,12 +35,16 @@ fn downloads_into_the_layout_of_the_hub() {
     for entry in plain() {
         let target = fs::read_link(snapshot.join(entry.name)).unwrap();
         assert_eq!(target, Path::new("../../blobs").join(entry.etag));
-        assert!(cache.path().join(format!(".locks/models--org--name/{}.lock", entry.etag)).exists());
+        assert!(
+            cache.path().join(format!(".locks/models--org--name/{}.lock", entry.etag)).exists()
+        );
     }
     assert_eq!(blobs(cache.path()).len(), 3);
     assert!(root.join(".no_exist").join(COMMIT).join("chat_template.jinja").exists());
     assert!(
-        fs::read_to_string(cache.path().join("CACHEDIR.TAG")).unwrap().starts_with("Signature: 8a477f59")
+        fs::read_to_string(cache.path().join("CACHEDIR.TAG"))
+            .unwrap()
+            .starts_with("Signature: 8a477f59")
     );
 
     for request in server.requests() {
@@ -105,8 +109,9 @@ fn a_revision_is_asked_for_and_recorded() {
 
 #[test]
 fn redirects_within_the_hub_keep_the_token_and_those_to_elsewhere_drop_it() {
-    let content =
-        Server::start(|request| Reply::ranged(request, &weights(WEIGHTS).body).header("ETag", "\"cdn\""));
+    let content = Server::start(|request| {
+        Reply::ranged(request, &weights(WEIGHTS).body).header("ETag", "\"cdn\"")
+    });
     let elsewhere = format!("{}/lfs/object?signature=x", content.url);
     let entries = plain();
     let server = Server::start(move |request| {
@@ -114,7 +119,8 @@ fn redirects_within_the_hub_keep_the_token_and_those_to_elsewhere_drop_it() {
             return Reply::status(307).header("Location", format!("/moved{}", request.path));
         }
         if request.path.starts_with("/moved") {
-            let reply = Reply::status(302).header("Location", &elsewhere).header("X-Repo-Commit", COMMIT);
+            let reply =
+                Reply::status(302).header("Location", &elsewhere).header("X-Repo-Commit", COMMIT);
             let etag = format!("\"{}\"", weights(WEIGHTS).etag);
             return reply.header("X-Linked-ETag", etag).header("X-Linked-Size", 262_144);
         }
@@ -125,7 +131,8 @@ fn redirects_within_the_hub_keep_the_token_and_those_to_elsewhere_drop_it() {
     assert_holds(&snapshot, &plain());
     assert_eq!(blobs(cache.path()).len(), 3);
 
-    let moved: Vec<_> = server.requests().into_iter().filter(|r| r.path.starts_with("/moved")).collect();
+    let moved: Vec<_> =
+        server.requests().into_iter().filter(|r| r.path.starts_with("/moved")).collect();
     assert!(moved.iter().all(|request| request.headers["authorization"] == "Bearer hf_secret"));
     let sent = content.requests();
     assert_eq!(sent.len(), 1, "{sent:?}");

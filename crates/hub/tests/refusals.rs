@@ -25,7 +25,8 @@ fn refusals_say_what_to_do() {
         let server = Server::start(move |_| Reply::status(status).header("X-Error-Code", code));
         let cache = tempfile::tempdir().unwrap();
         let token = token.map(str::to_owned);
-        let message = failure(&HubConfig { token, ..settings(&server, cache.path()) }, "org/name@v9");
+        let message =
+            failure(&HubConfig { token, ..settings(&server, cache.path()) }, "org/name@v9");
         assert!(message.starts_with("org/name@v9: "), "{message}");
         for word in words {
             assert!(message.contains(word), "{status} {code}: {message}");
@@ -37,7 +38,8 @@ fn refusals_say_what_to_do() {
 
 #[test]
 fn pickles_are_refused_by_name() {
-    let server = Server::start(|_| listing(&["config.json", "tokenizer.json", "pytorch_model.bin"]));
+    let server =
+        Server::start(|_| listing(&["config.json", "tokenizer.json", "pytorch_model.bin"]));
     let cache = tempfile::tempdir().unwrap();
     let message = failure(&settings(&server, cache.path()), "org/name");
     assert!(message.contains("pytorch_model.bin") && message.contains("safetensors"), "{message}");
@@ -72,10 +74,13 @@ fn etags_that_are_no_file_names_are_refused() {
 
 #[test]
 fn shards_that_climb_or_do_not_exist_are_refused() {
-    for (shard, word) in [("../../../x", "weight_map.a"), ("model-9.safetensors", "model-9.safetensors")] {
+    for (shard, word) in
+        [("../../../x", "weight_map.a"), ("model-9.safetensors", "model-9.safetensors")]
+    {
         let body = format!("{{\"weight_map\": {{\"a\": \"{shard}\"}}}}");
         let server = Server::start(move |request| {
-            let index = Entry { etag: "unchecked", body: body.clone().into_bytes(), ..index_json() };
+            let index =
+                Entry { etag: "unchecked", body: body.clone().into_bytes(), ..index_json() };
             serve(&[config_json(), tokenizer_json(), index], request)
         });
         let cache = tempfile::tempdir().unwrap();

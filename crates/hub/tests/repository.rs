@@ -62,9 +62,9 @@ pub fn sharded() -> Vec<Entry> {
 }
 
 pub fn listing(names: &[&str]) -> Reply {
-    let siblings: Vec<_> = names.iter().map(|name| serde_json::json!({ "rfilename": name })).collect();
-    let answer =
-        serde_json::json!({ "id": "org/name", "sha": COMMIT, "siblings": siblings, "private": false });
+    let siblings: Vec<_> =
+        names.iter().map(|name| serde_json::json!({ "rfilename": name })).collect();
+    let answer = serde_json::json!({ "id": "org/name", "sha": COMMIT, "siblings": siblings, "private": false });
     Reply::status(200).body(answer.to_string().as_bytes())
 }
 
@@ -145,7 +145,8 @@ pub fn assert_holds(snapshot: &Path, entries: &[Entry]) {
 
 pub fn blobs(cache: &Path) -> Vec<String> {
     let dir = fs::read_dir(cache.join("models--org--name/blobs")).unwrap();
-    let mut names: Vec<_> = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> =
+        dir.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

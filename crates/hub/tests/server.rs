@@ -46,7 +46,8 @@ impl Reply {
     /// The body, or the part of it that the request's Range asks for.
     pub fn ranged(request: &Received, body: &[u8]) -> Self {
         let Some(range) = request.headers.get("range") else { return Self::status(200).body(body) };
-        let start: usize = range.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
+        let start: usize =
+            range.strip_prefix("bytes=").unwrap().strip_suffix('-').unwrap().parse().unwrap();
         if start >= body.len() {
             return Self::status(416).header("Content-Range", format!("bytes */{}", body.len()));
         }
@@ -87,7 +88,10 @@ impl Server {
 
     /// The requests with this method whose path ends so.
     pub fn matching(&self, method: &str, end: &str) -> Vec<Received> {
-        self.requests().into_iter().filter(|r| r.method == method && r.path.ends_with(end)).collect()
+        self.requests()
+            .into_iter()
+            .filter(|r| r.method == method && r.path.ends_with(end))
+            .collect()
     }
 }
 

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::repository::{
-    Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, faulty, hub, plain, serve, settings,
-    tokenizer_json, weights,
+    Listener, WEIGHTS, assert_holds, blob, blobs, config_json, failure, faulty, hub, plain, serve,
+    settings, tokenizer_json, weights,
 };
 use crate::server::{Reply, Server};
 use isentrope_hub::{HubConfig, resolve};
 
 #[test]
 fn a_dropped_connection_is_taken_up_where_it_broke() {
-    let server = faulty(|n, reply| if n == 0 { Reply { cut: Some(100_000), ..reply } } else { reply });
+    let server =
+        faulty(|n, reply| if n == 0 { Reply { cut: Some(100_000), ..reply } } else { reply });
     let cache = tempfile::tempdir().unwrap();
     let snapshot = resolve(&settings(&server, cache.path()), "org/name", &()).unwrap();
     assert_holds(&snapshot, &plain());
@@ -25,10 +26,15 @@ fn a_dropped_connection_is_taken_up_where_it_broke() {
 #[test]
 fn a_silent_connection_is_given_up_and_taken_up() {
     let server = faulty(|n, reply| {
-        if n == 0 { Reply { cut: Some(1000), stall: Duration::from_secs(20), ..reply } } else { reply }
+        if n == 0 {
+            Reply { cut: Some(1000), stall: Duration::from_secs(20), ..reply }
+        } else {
+            reply
+        }
     });
     let cache = tempfile::tempdir().unwrap();
-    let config = HubConfig { timeout: Duration::from_millis(300), ..settings(&server, cache.path()) };
+    let config =
+        HubConfig { timeout: Duration::from_millis(300), ..settings(&server, cache.path()) };
     resolve(&config, "org/name", &()).unwrap();
     assert_eq!(server.matching("GET", WEIGHTS)[1].headers["range"], "bytes=1000-");
 }
@@ -167,12 +173,18 @@ fn lasting_troubles_end_in_an_error() {
         let server = Server::start(move |_| Reply::status(status));
         let cache = tempfile::tempdir().unwrap();
         let message = failure(&settings(&server, cache.path()), "org/name");
-        assert!(message.contains(&status.to_string()) && message.contains(&server.url), "{message}");
+        assert!(
+            message.contains(&status.to_string()) && message.contains(&server.url),
+            "{message}"
+        );
         assert!(message.contains("no directory of this name"), "{message}");
         assert!(message.contains("after 2 retries"), "{message}");
         assert_eq!(server.requests().len(), 3, "one try and two retries");
         let message = failure(&settings(&server, cache.path()), "name");
-        assert!(message.contains("no directory of this name") && message.contains("owner/name"), "{message}");
+        assert!(
+            message.contains("no directory of this name") && message.contains("owner/name"),
+            "{message}"
+        );
         assert_eq!(server.requests().len(), 4, "a mistyped directory is not worth retries");
     }
 }
@@ -183,18 +195,25 @@ fn a_hub_without_an_address_is_asked_twice() {
     let (server, cache) = (hub(plain()), tempfile::tempdir().unwrap());
     let config = settings(&server, cache.path());
     assert!(config.retries > 1);
-    let config =
-        HubConfig { endpoint: "http://hub.invalid".into(), timeout: Duration::from_secs(60), ..config };
+    let config = HubConfig {
+        endpoint: "http://hub.invalid".into(),
+        timeout: Duration::from_secs(60),
+        ..config
+    };
     let listener = Listener::default();
     let message = resolve(&config, "org/name", &listener).unwrap_err().to_string();
-    assert!(message.contains("no directory of this name") && message.contains("hub.invalid"), "{message}");
+    assert!(
+        message.contains("no directory of this name") && message.contains("hub.invalid"),
+        "{message}"
+    );
     let warnings = listener.warnings.lock().unwrap();
     assert!(warnings.len() == 1 && warnings[0].contains("retry 1 of 1"), "{warnings:?}");
 }
 
 #[test]
 fn the_pause_that_the_hub_asks_for_is_kept() {
-    let server = faulty(|n, reply| if n == 0 { Reply::status(429).header("Retry-After", 1) } else { reply });
+    let server =
+        faulty(|n, reply| if n == 0 { Reply::status(429).header("Retry-After", 1) } else { reply });
     let cache = tempfile::tempdir().unwrap();
     let listener = Listener::default();
     resolve(&settings(&server, cache.path()), "org/name", &listener).unwrap();

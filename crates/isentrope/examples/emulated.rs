@@ -46,6 +46,7 @@ const MEMORY: usize = 2 << 30;
 fn main() -> ExitCode {
     let names = std::env::var("ISENTROPE_EMULATED_GPUS").unwrap_or_else(|_| "0".into());
     let names = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    let kib = std::env::var("ISENTROPE_EMULATED_MEMORY").ok().and_then(|text| text.parse::<usize>().ok());
+    let kib =
+        std::env::var("ISENTROPE_EMULATED_MEMORY").ok().and_then(|text| text.parse::<usize>().ok());
     isentrope::main(Box::new(Emulated { names, memory: kib.map_or(MEMORY, |kib| kib << 10) }))
 }

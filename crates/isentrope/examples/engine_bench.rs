@@ -42,14 +42,16 @@ struct Arguments {
 fn main() -> Result<()> {
     let a = Arguments::parse();
     let isa = Isa::from_env().map_err(anyhow::Error::msg)?;
-    let cpu =
-        Cpu::new(isa, thread_count(a.threads).map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)?;
+    let cpu = Cpu::new(isa, thread_count(a.threads).map_err(anyhow::Error::msg)?)
+        .map_err(anyhow::Error::msg)?;
     let model = Model::load(&a.model, Arc::new(cpu))?;
     let vocabulary = model.config.vocab_size as u32;
     // Token ids that are neither special nor beyond the 50 that the opponent draws prompts from.
     let prompts: Vec<Vec<u32>> = (0..a.prompts as u32)
         .map(|p| {
-            (0..a.prompt_tokens as u32).map(|i| 3 + (p * 31 + i * 17) % (vocabulary.min(50) - 3)).collect()
+            (0..a.prompt_tokens as u32)
+                .map(|i| 3 + (p * 31 + i * 17) % (vocabulary.min(50) - 3))
+                .collect()
         })
         .collect();
     let sequences = a.prompts * a.group;
@@ -67,7 +69,8 @@ fn main() -> Result<()> {
     if wanted("train") {
         let tokens: Vec<Vec<u32>> = (0..sequences)
             .map(|s| {
-                let response = (0..a.new_tokens as u32).map(|i| (i * 7919 + s as u32 * 104_729) % vocabulary);
+                let response =
+                    (0..a.new_tokens as u32).map(|i| (i * 7919 + s as u32 * 104_729) % vocabulary);
                 prompts[s / a.group].iter().copied().chain(response).collect()
             })
             .collect();
@@ -77,13 +80,19 @@ fn main() -> Result<()> {
             gradient.reset(&*model.backend);
             let per_batch = (a.micro_batch_tokens / tokens[0].len()).max(1);
             for batch in tokens.chunks(per_batch) {
-                let packed: Vec<Sequence<'_>> =
-                    batch.iter().map(|t| Sequence { tokens: t, score_from: a.prompt_tokens }).collect();
+                let packed: Vec<Sequence<'_>> = batch
+                    .iter()
+                    .map(|t| Sequence { tokens: t, score_from: a.prompt_tokens })
+                    .collect();
                 let packed = Packed::new(&packed);
                 let targets = packed.target_count();
                 let (_, tape) = model.forward(packed, 1.0, keep);
                 let coefficient = vec![-1.0 / (sequences * a.new_tokens) as f32; targets];
-                model.backward(tape, Derivatives::of(&coefficient, &vec![0.0; targets]), &mut gradient);
+                model.backward(
+                    tape,
+                    Derivatives::of(&coefficient, &vec![0.0; targets]),
+                    &mut gradient,
+                );
             }
             gradient.finish(&model);
             Ok(())
@@ -99,7 +108,8 @@ fn main() -> Result<()> {
 }
 
 fn generate(model: &Model, a: &Arguments, prompts: &[Vec<u32>]) -> Result<usize> {
-    let sampling = Arc::new(Sampling { max_tokens: a.new_tokens, ignore_eos: true, ..Sampling::default() });
+    let sampling =
+        Arc::new(Sampling { max_tokens: a.new_tokens, ignore_eos: true, ..Sampling::default() });
     let pages = a.prompts * a.group * KvCache::pages_for(model, a.prompt_tokens + a.new_tokens);
     let limits = Limits { cache_bytes: pages * KvCache::page_bytes(model), ..Limits::default() };
     let mut engine = Engine::new(model, None, limits)?;
@@ -117,7 +127,10 @@ fn generate(model: &Model, a: &Arguments, prompts: &[Vec<u32>]) -> Result<usize>
     while !engine.is_idle() {
         tokens += engine.step()?.iter().filter(|e| matches!(e, Event::Token { .. })).count();
     }
-    anyhow::ensure!(tokens == prompts.len() * a.group * a.new_tokens, "not every token was sampled");
+    anyhow::ensure!(
+        tokens == prompts.len() * a.group * a.new_tokens,
+        "not every token was sampled"
+    );
     Ok(tokens)
 }
 

@@ -62,7 +62,8 @@ pub struct NvidiaGpus;
 impl Gpus for NvidiaGpus {
     fn count(&self) -> Result<usize, NoGpu> {
         let surroundings = Surroundings::of_process();
-        let hidden = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|list| matches!(list.trim(), "" | "-1"));
+        let hidden = std::env::var("CUDA_VISIBLE_DEVICES")
+            .is_ok_and(|list| matches!(list.trim(), "" | "-1"));
         let driver = Driver::find(&surroundings)
             .map_err(|none| NoGpu { is_amiss: none.has_device && !hidden, why: none.why })?;
         Ok(driver.gpus.len())

@@ -164,7 +164,9 @@ mod signals {
                 }
                 let said = match signal {
                     SIGINT => format!("\n{told}; Ctrl-C again ends at once"),
-                    _ => format!("{}: {told}; SIGINT or another SIGTERM ends at once", name(signal)),
+                    _ => {
+                        format!("{}: {told}; SIGINT or another SIGTERM ends at once", name(signal))
+                    }
                 };
                 // Where nobody reads, saying it takes for ever, and the second signal must not wait
                 // for that.

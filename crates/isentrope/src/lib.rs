@@ -83,7 +83,9 @@ pub fn main(gpus: Box<dyn Gpus>) -> ExitCode {
             }
             messages::error(&sentence(&error));
             match () {
-                () if error.is::<interrupt::Interrupted>() => ExitCode::from(interrupt::EXIT_STATUS),
+                () if error.is::<interrupt::Interrupted>() => {
+                    ExitCode::from(interrupt::EXIT_STATUS)
+                }
                 () if ranks::is_setup_error(&error) => ExitCode::from(ranks::EXIT_SETUP),
                 () => ExitCode::FAILURE,
             }
@@ -113,8 +115,9 @@ fn run(command: Command) -> anyhow::Result<()> {
 /// Says what is wrong with the arguments. It may show them, and names of files that a shell has put
 /// there hold anything.
 fn refuse(wrong: &clap::Error) -> ExitCode {
-    let is_plain =
-        |argument: OsString| matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_));
+    let is_plain = |argument: OsString| {
+        matches!(visible::visible(&argument.to_string_lossy()), Cow::Borrowed(_))
+    };
     if std::env::args_os().all(is_plain) {
         let _ = wrong.print(); // in colours
     } else {

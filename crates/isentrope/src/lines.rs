@@ -106,7 +106,11 @@ impl Lines {
 
     /// Reads JSON lines from what comes as it is written.
     fn stream(reader: impl Read + 'static, file: PathBuf) -> Self {
-        Self { current: Rows::lines(BufReader::new(reader), &file), file, others: Vec::new().into_iter() }
+        Self {
+            current: Rows::lines(BufReader::new(reader), &file),
+            file,
+            others: Vec::new().into_iter(),
+        }
     }
 
     /// Opens files, of which there is at least one.
@@ -124,7 +128,8 @@ impl Lines {
                     "line" => format!("{}:{number}", self.file.display()),
                     unit => format!("{} {unit} {number}", self.file.display()),
                 };
-                let object: Row = row.map_err(|what| Unreadable { at: at.clone(), number, what })?;
+                let object: Row =
+                    row.map_err(|what| Unreadable { at: at.clone(), number, what })?;
                 return Ok(Some(Line { at, number, object }));
             }
             let Some(file) = self.others.next() else { return Ok(None) };
@@ -173,9 +178,12 @@ impl<R: Read> Read for Patient<R> {
 fn open_pipe(path: &Path) -> Option<io::Result<File>> {
     use nix::fcntl::OFlag;
     use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-    let number = ["/dev/fd", "/proc/self/fd"].iter().find_map(|fds| path.strip_prefix(fds).ok()?.to_str());
+    let number =
+        ["/dev/fd", "/proc/self/fd"].iter().find_map(|fds| path.strip_prefix(fds).ok()?.to_str());
     let is_descriptor = path == Path::new("/dev/stdin")
-        || number.is_some_and(|text| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit()));
+        || number.is_some_and(|text| {
+            !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
+        });
     if !is_descriptor || !std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()) {
         return None;
     }
@@ -197,7 +205,9 @@ fn plainly(error: Error) -> anyhow::Error {
         Error::Io { path, source } if source.kind() == ErrorKind::InvalidInput => {
             anyhow!("{}: {source}; standard input is given as -", path.display())
         }
-        Error::Io { path, source } => anyhow::Error::new(source).context(path.display().to_string()),
+        Error::Io { path, source } => {
+            anyhow::Error::new(source).context(path.display().to_string())
+        }
         Error::File { path, problem } => anyhow!("{}: {problem}", path.display()),
         other => other.into(),
     }
@@ -298,10 +308,14 @@ impl Line {
     }
 
     pub fn tokens(&self, key: &str) -> Result<Vec<u32>> {
-        let wrong =
-            || self.error(format_args!("\"{key}\" must be a list of token ids (whole numbers from 0)"));
+        let wrong = || {
+            self.error(format_args!("\"{key}\" must be a list of token ids (whole numbers from 0)"))
+        };
         let Some(Value::Array(values)) = self.object.get(key) else { return Err(wrong()) };
-        values.iter().map(|v| v.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(wrong)).collect()
+        values
+            .iter()
+            .map(|v| v.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(wrong))
+            .collect()
     }
 
     pub fn messages(&self, key: &str) -> Result<&[Value]> {

@@ -90,7 +90,9 @@ pub fn file_hashes(dir: &Path) -> Result<Map<String, Value>> {
     for entry in std::fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_file() && [".safetensors", ".json", ".jinja"].iter().any(|ending| name.ends_with(ending)) {
+        if path.is_file()
+            && [".safetensors", ".json", ".jinja"].iter().any(|ending| name.ends_with(ending))
+        {
             hashes.insert(name, Value::from(sha256_of_file(&path)?));
         }
     }
@@ -113,7 +115,12 @@ fn load(model: &str, backend: Arc<dyn Backend>, device: &Device) -> Result<Loade
     if device.is_gpu() {
         // Weights come by way of the host's memory.
         let free = usize::try_from(Memory::now().available).unwrap_or(usize::MAX);
-        fits(&dir, "loading the weights takes", (layout.loading_bytes(), free), "the host's memory")?;
+        fits(
+            &dir,
+            "loading the weights takes",
+            (layout.loading_bytes(), free),
+            "the host's memory",
+        )?;
     }
     let products = device.products(&layout, &config, 0);
     products.iter().for_each(|products| messages::say(&products.to_string()));

@@ -30,11 +30,13 @@ pub fn note(text: &str) {
 /// them can be taken for a message of its own.
 pub fn labelled(label: &str, text: &str) {
     let text = capped(text.trim_end());
-    let lines: Vec<String> = text
-        .split('\n')
-        .enumerate()
-        .map(|(i, line)| if i > 0 && !line.starts_with("  ") { format!("  {line}") } else { line.to_owned() })
-        .collect();
+    let lines: Vec<String> =
+        text.split('\n')
+            .enumerate()
+            .map(|(i, line)| {
+                if i > 0 && !line.starts_with("  ") { format!("  {line}") } else { line.to_owned() }
+            })
+            .collect();
     write(&format!("{label}: {}", lines.join("\n")));
 }
 
@@ -118,7 +120,10 @@ mod tests {
         let line = "error: the quick brown fox jumps over the lazy dog";
         assert_eq!(wrapped(line, 80), line);
         assert_eq!(wrapped(line, 24), "error: the quick brown\n  fox jumps over the\n  lazy dog");
-        assert_eq!(wrapped("    a bb ccc dddd eeeee ffffff", 20), "    a bb ccc dddd\n      eeeee ffffff");
+        assert_eq!(
+            wrapped("    a bb ccc dddd eeeee ffffff", 20),
+            "    a bb ccc dddd\n      eeeee ffffff"
+        );
         assert_eq!(
             wrapped("to /a/very/long/path/that/stays/whole it", 20),
             "to\n  /a/very/long/path/that/stays/whole\n  it"
@@ -129,8 +134,10 @@ mod tests {
 
     #[test]
     fn what_backquotes_enclose_stays_on_one_line() {
-        let line = "  MPI               yes: `/usr/bin/mpirun -n 2 isentrope doctor` shows the ranks";
-        let broken = "  MPI               yes:\n    `/usr/bin/mpirun -n 2 isentrope doctor` shows the ranks";
+        let line =
+            "  MPI               yes: `/usr/bin/mpirun -n 2 isentrope doctor` shows the ranks";
+        let broken =
+            "  MPI               yes:\n    `/usr/bin/mpirun -n 2 isentrope doctor` shows the ranks";
         assert_eq!(wrapped(line, 60), broken);
         assert_eq!(
             wrapped(
@@ -140,7 +147,10 @@ mod tests {
             "it is fetched by\n  `isentrope doctor --install-cuda`,\n  or by `pip install x`; then\n  try again"
         );
         // One that has no partner.
-        assert_eq!(wrapped("`a b` the quick ` brown fox jumps", 20), "`a b` the quick `\n  brown fox jumps");
+        assert_eq!(
+            wrapped("`a b` the quick ` brown fox jumps", 20),
+            "`a b` the quick `\n  brown fox jumps"
+        );
     }
 
     proptest! {

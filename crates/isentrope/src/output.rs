@@ -53,7 +53,9 @@ impl Output {
         // A private file stays private, from the first byte on.
         if let Ok(older) = fs::metadata(&path) {
             let kept = fs::set_permissions(file.temporary(), older.permissions());
-            kept.with_context(|| format!("{}: the new file cannot have its permissions", path.display()))?;
+            kept.with_context(|| {
+                format!("{}: the new file cannot have its permissions", path.display())
+            })?;
         }
         Ok(Self::File { path, file })
     }

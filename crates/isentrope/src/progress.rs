@@ -3,7 +3,9 @@
 
 use crate::messages;
 use crate::visible::capped;
-use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{
+    HumanBytes, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle,
+};
 use isentrope_hub as hub;
 use std::cell::RefCell;
 use std::fmt;
@@ -34,8 +36,11 @@ impl Work {
 
     fn start(what: &'static str, total: Option<u64>, hidden: bool) -> Self {
         let terminal = stderr().is_terminal();
-        let target =
-            if hidden || !terminal { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let target = if hidden || !terminal {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
         let lines = (!hidden && !terminal).then(Instant::now);
         Self { bar: bar(total, target), what, total, lines }
     }

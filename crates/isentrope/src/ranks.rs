@@ -119,13 +119,16 @@ fn end(world: &World, error: &Error, is_settled: bool) -> Silent {
     let is_heard = error.chain().any(|cause| {
         matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Rank { rank, .. }) if *rank != world.rank())
     });
-    let may_help = if is_over { may_help } else { world.any(may_help && !is_heard).unwrap_or(may_help) };
+    let may_help =
+        if is_over { may_help } else { world.any(may_help && !is_heard).unwrap_or(may_help) };
     Silent(if is_setup_error(error) || !may_help { EXIT_SETUP } else { 1 })
 }
 
 /// Whether launcher, library and recipe do not fit together, so that starting again does not help.
 pub fn is_setup_error(error: &Error) -> bool {
-    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
+    error
+        .chain()
+        .any(|cause| matches!(cause.downcast_ref(), Some(isentrope_ranks::Error::Start(_))))
 }
 
 /// Whether a network, a memory or a disk has failed, which may do better the next time.

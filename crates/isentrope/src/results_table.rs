@@ -9,13 +9,27 @@ use std::path::Path;
 pub fn report(report: &Report, dir: &Path) -> String {
     let mut text = String::new();
     for (name, summary) in &report.benchmarks {
-        let BenchmarkSummary { problems, samples, decoding, estimates, is_graded, verdicts, metrics, note } =
-            summary;
-        let each = if *samples == 1 { "1 response each".into() } else { format!("{samples} responses each") };
-        let decoding = decoding.as_ref().map_or_else(String::new, |decoding| format!(", {decoding}"));
+        let BenchmarkSummary {
+            problems,
+            samples,
+            decoding,
+            estimates,
+            is_graded,
+            verdicts,
+            metrics,
+            note,
+        } = summary;
+        let each = if *samples == 1 {
+            "1 response each".into()
+        } else {
+            format!("{samples} responses each")
+        };
+        let decoding =
+            decoding.as_ref().map_or_else(String::new, |decoding| format!(", {decoding}"));
         let _ = writeln!(text, "\n  {name}: {problems} problems, {each}{decoding}");
         for row in rows(*samples, *is_graded) {
-            let number = estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
+            let number =
+                estimates.get(&row).map_or_else(|| format!("{:>8}", "n/a"), |e| shown(&row, e));
             let _ = writeln!(text, "    {row:20} {number}");
         }
         // Parts of the set; results.json has their other numbers.
@@ -41,7 +55,8 @@ pub fn report(report: &Report, dir: &Path) -> String {
     }
     if let Some(mean) = &report.mean_of_benchmarks {
         let count = report.benchmarks.len();
-        let _ = writeln!(text, "\n  mean of the {count} benchmarks' mean@k, each weighing the same");
+        let _ =
+            writeln!(text, "\n  mean of the {count} benchmarks' mean@k, each weighing the same");
         let _ = writeln!(text, "    {:20} {}", "mean_of_benchmarks", shown("mean", mean));
     }
     let _ = writeln!(text, "\n  in brackets: 95 % intervals, bootstrap over problems");
@@ -68,7 +83,9 @@ fn rows(samples: usize, is_graded: bool) -> Vec<String> {
 fn shown(name: &str, estimate: &Estimate) -> String {
     let value = estimate.value;
     match name {
-        "length_mean" => format!("{value:8.1}    {}", interval(estimate, |end| format!("{end:.1}"))),
+        "length_mean" => {
+            format!("{value:8.1}    {}", interval(estimate, |end| format!("{end:.1}")))
+        }
         "entropy" | "score" => plain(estimate),
         _ => {
             let interval = interval(estimate, |end| format!("{:.2}", 100.0 * end));
@@ -129,7 +146,11 @@ fn in_two_lines(text: &mut String, name: &str, comparison: &PairedTest) {
     let interval = interval(difference, |end| format!("{:+.2}", 100.0 * end));
     let how = if *exact { ", exact" } else { "" };
     let _ = writeln!(text, "    {name:20} {old:8.2} % -> {new:.2} %");
-    let _ = writeln!(text, "    {:20} {value:+8.2} points  {interval}, p-value {p:.4}{how}", "difference");
+    let _ = writeln!(
+        text,
+        "    {:20} {value:+8.2} points  {interval}, p-value {p:.4}{how}",
+        "difference"
+    );
 }
 
 /// The lines of a comparison of numbers, shown as multiples of 1/`scale` with so many digits and

@@ -15,8 +15,12 @@ pub fn refuse_as_model(dir: &Path) -> Result<()> {
     }
     let shown = dir.display();
     match latest_checkpoint(&dir.join("checkpoints")).or_else(|| latest_checkpoint(dir)) {
-        Some(latest) => bail!("{shown}: is a run's, and no model; its latest model is {}", latest.display()),
-        None if dir.join(VALUES).exists() => bail!("{shown}: is a run, which has saved no model yet"),
+        Some(latest) => {
+            bail!("{shown}: is a run's, and no model; its latest model is {}", latest.display())
+        }
+        None if dir.join(VALUES).exists() => {
+            bail!("{shown}: is a run, which has saved no model yet")
+        }
         None => Ok(()),
     }
 }
@@ -28,7 +32,11 @@ pub fn refuse_as_model(dir: &Path) -> Result<()> {
 pub fn refuse_as_recipe(dir: &Path) -> Result<()> {
     let recipe = dir.join(RECIPE);
     if recipe.is_file() {
-        bail!("{}: is a directory, and no recipe; its recipe is {}", dir.display(), recipe.display());
+        bail!(
+            "{}: is a directory, and no recipe; its recipe is {}",
+            dir.display(),
+            recipe.display()
+        );
     }
     Ok(())
 }
@@ -62,7 +70,8 @@ mod tests {
             let said = said(&dir).unwrap_err();
             assert!(said.starts_with(&dir.display().to_string()), "{said}");
             assert!(
-                said.contains("its latest model is ") && said.ends_with("run/checkpoints/step-1000000"),
+                said.contains("its latest model is ")
+                    && said.ends_with("run/checkpoints/step-1000000"),
                 "{said}"
             );
         }

@@ -62,7 +62,10 @@ pub fn check_open() -> Result<()> {
 pub fn print(text: &str) -> Result<()> {
     check_open()?;
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|e| failed("standard output", e))
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|e| failed("standard output", e))
 }
 
 /// Writes text for people at once. On a terminal, what is hidden in it is shown escaped; a file or

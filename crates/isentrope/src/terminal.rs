@@ -186,7 +186,9 @@ const PARTS_TOLD: usize = 8;
 fn evaluation_lines(step: &StepReport<'_>) -> Vec<String> {
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut parts: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, value) in step.metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix("eval/")?, v))) {
+    for (name, value) in
+        step.metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix("eval/")?, v)))
+    {
         let (set, what) = name.split_once('/').unwrap_or(("held-out", name));
         if let Some((part, what)) = what.rsplit_once('/') {
             if !what.starts_with("mean@") {
@@ -243,13 +245,15 @@ fn table(summary: &RunSummary) -> String {
     };
     let _ = writeln!(text, "\n{done} after step {} in {}", summary.step, duration(summary.elapsed));
     for last in &summary.last {
-        let first = summary.first.iter().find(|first| first.name == last.name && summary.last_step > 0);
+        let first =
+            summary.first.iter().find(|first| first.name == last.name && summary.last_step > 0);
         let column = |step: u64| format!("{:>12}", format!("step {step}"));
         let heads = first.map(|_| column(0)).unwrap_or_default() + &column(summary.last_step);
         let _ = writeln!(text, "\n{:32}{heads}", format!("  {}", last.name));
         for (name, value) in rows(last) {
             let before = first.map(|f| rows(f).into_iter().find(|(n, _)| *n == name));
-            let before = before.map(|b| format!("{:>12}", b.map_or_else(|| "-".into(), |(_, v)| v)));
+            let before =
+                before.map(|b| format!("{:>12}", b.map_or_else(|| "-".into(), |(_, v)| v)));
             let _ = writeln!(text, "    {name:28}{}{value:>12}", before.unwrap_or_default());
         }
     }
@@ -272,15 +276,19 @@ fn table(summary: &RunSummary) -> String {
         let _ = writeln!(text, "\n  tokens/s: {}", speeds.join(", "));
     }
     let dir = summary.directory.display();
-    let _ = writeln!(text, "  run:      {dir} (metrics.jsonl, tensorboard/, rollouts/, evaluations/)");
+    let _ =
+        writeln!(text, "  run:      {dir} (metrics.jsonl, tensorboard/, rollouts/, evaluations/)");
     if let Some(checkpoint) = &summary.checkpoint {
         let _ = writeln!(text, "  model:    {}", checkpoint.display());
     }
     if let Some((step, score)) = summary.best
         && step != summary.step
     {
-        let _ =
-            writeln!(text, "  best:     {dir}/checkpoints/step-{step:06}, accuracy {:.1} %", 100.0 * score);
+        let _ = writeln!(
+            text,
+            "  best:     {dir}/checkpoints/step-{step:06}, accuracy {:.1} %",
+            100.0 * score
+        );
     }
     text
 }
@@ -294,13 +302,19 @@ fn what_next(summary: &RunSummary, command: &str, width: Option<usize>) -> Strin
     let (dir, more) = (summary.directory.display(), 2 * summary.step);
     let mut text = "\n  what next:\n".to_owned();
     if let Some(example) = &summary.example {
-        let _ = writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
+        let _ =
+            writeln!(text, "    isentrope generate {} {}", checkpoint.display(), example.flags());
     }
     let run = format!("isentrope {command} {dir}/recipe.toml");
-    text += &explained(&format!("isentrope report {dir}"), "what happened, as a web page to share", width);
+    text += &explained(
+        &format!("isentrope report {dir}"),
+        "what happened, as a web page to share",
+        width,
+    );
     let _ = writeln!(text, "    {run} --resume --set run.steps={more}");
     text += &explained(&format!("{run} --dry-run"), "shows every setting", width);
-    text += &explained(&format!("isentrope {command} --keys"), "says what each setting means", width);
+    text +=
+        &explained(&format!("isentrope {command} --keys"), "says what each setting means", width);
     text
 }
 
@@ -318,7 +332,11 @@ fn explained(command: &str, does: &str, width: Option<usize>) -> String {
 fn theory_lines(run: &Path) -> String {
     let tracked = RunLog::open(run).ok().as_ref().and_then(TheoryOfRun::of);
     tracked.map_or_else(String::new, |theory| {
-        format!("\n{}    `isentrope lab theory {}` has more\n", of_predictions(&theory), run.display())
+        format!(
+            "\n{}    `isentrope lab theory {}` has more\n",
+            of_predictions(&theory),
+            run.display()
+        )
     })
 }
 

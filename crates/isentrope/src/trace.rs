@@ -58,15 +58,23 @@ impl TraceFile {
 
     fn write(&self, trace: &Trace, device: &Device) -> Result<()> {
         let mut output = Output::create(Some(&self.path))?;
-        let process =
-            if self.ranks > 1 { format!("isentrope, rank {}", self.rank) } else { "isentrope".to_owned() };
+        let process = if self.ranks > 1 {
+            format!("isentrope, rank {}", self.rank)
+        } else {
+            "isentrope".to_owned()
+        };
         let origin = Origin { rank: self.rank, process: &process, device: &device.name() };
         trace.write(origin, &mut |text| output.text(text))?;
         output.finish()
     }
 
     /// Records a piece of work, and writes that if it has not failed.
-    pub fn record<T>(&self, what: &str, device: &Device, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn record<T>(
+        &self,
+        what: &str,
+        device: &Device,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         Self::begin();
         let done = work()?;
         self.end(what, device).iter().for_each(|said| messages::note(said));
@@ -128,7 +136,8 @@ impl StepTrace {
     /// Says so where the step was not made.
     pub fn finish(&self) {
         if !self.is_made && self.file.rank == 0 {
-            let which = self.wanted.map(|step| format!(": step {step} was not made")).unwrap_or_default();
+            let which =
+                self.wanted.map(|step| format!(": step {step} was not made")).unwrap_or_default();
             messages::warning(&format!("there is no trace in {}{which}", self.file.path.display()));
         }
     }

@@ -35,7 +35,11 @@ fn the_fixture_of_the_tests_is_made_by_its_recipe() {
             fs::copy(entry.path(), temporary.path().join(entry.file_name())).unwrap();
         }
     }
-    assert_made_by("crates/isentrope/tests/fixtures/base-model.toml", model, Some(temporary.path()));
+    assert_made_by(
+        "crates/isentrope/tests/fixtures/base-model.toml",
+        model,
+        Some(temporary.path()),
+    );
 }
 
 fn root() -> PathBuf {
@@ -47,7 +51,12 @@ fn assert_made_by(recipe: &str, model: &str, start: Option<&Path>) {
     let temporary = tempfile::tempdir().unwrap();
     let out = temporary.path().join("run");
     let mut command = Command::new(env!("CARGO_BIN_EXE_isentrope"));
-    command.current_dir(root()).env("ISENTROPE_DEVICE", "cpu").args(["sft", recipe, "--set", "eval.every=0"]);
+    command.current_dir(root()).env("ISENTROPE_DEVICE", "cpu").args([
+        "sft",
+        recipe,
+        "--set",
+        "eval.every=0",
+    ]);
     command.args(["--set", &format!("run.out={}", out.display())]);
     if let Some(start) = start {
         command.args(["--set", &format!("model.path={}", start.display())]);

@@ -12,13 +12,16 @@ fn main() {
         std::process::exit(2);
     };
     let backward = std::env::args().any(|a| a == "--backward");
-    let cpu = Isa::from_env().and_then(|isa| Cpu::new(isa, thread_count(None)?)).unwrap_or_else(|e| {
-        eprintln!("{e}");
-        std::process::exit(1);
-    });
+    let cpu =
+        Isa::from_env().and_then(|isa| Cpu::new(isa, thread_count(None)?)).unwrap_or_else(|e| {
+            eprintln!("{e}");
+            std::process::exit(1);
+        });
     let shape = Linear { inputs, outputs };
     let noise = |len: usize| -> Vec<f32> {
-        (0..len as u32).map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / 16_777_216.0 - 0.5).collect()
+        (0..len as u32)
+            .map(|i| (i.wrapping_mul(2_654_435_769) >> 8) as f32 / 16_777_216.0 - 0.5)
+            .collect()
     };
     let activations = |rows: usize, features: usize| {
         let mut buffer = cpu.buffer(Role::Activation(rows, features));
@@ -53,7 +56,10 @@ fn main() {
     };
     report("forward", median(&mut || cpu.linear(shape, &x, &weights, None, &mut y, rows)));
     if backward {
-        report("input", median(&mut || cpu.linear_backward_input(shape, &y, &weights, &mut dx, rows)));
+        report(
+            "input",
+            median(&mut || cpu.linear_backward_input(shape, &y, &weights, &mut dx, rows)),
+        );
         report("weight", median(&mut || cpu.linear_backward_weight(shape, &y, &x, &mut dw, rows)));
     }
 }

@@ -176,8 +176,9 @@ pub trait Backend: Send + Sync + 'static {
         tokens: usize,
     ) {
         let mut for_a_moment = None;
-        let gate_up = gate_up
-            .unwrap_or_else(|| for_a_moment.insert(self.buffer(Role::Activation(tokens, shape.outputs))));
+        let gate_up = gate_up.unwrap_or_else(|| {
+            for_a_moment.insert(self.buffer(Role::Activation(tokens, shape.outputs)))
+        });
         self.linear(shape, x, weights, bias, gate_up, tokens);
         self.swiglu(shape.outputs / 2, gate_up, y, tokens);
     }
@@ -191,7 +192,14 @@ pub trait Backend: Send + Sync + 'static {
         tokens: usize,
     );
     /// `dW += dy^T x`, packed; the sums go on from what `dw` holds.
-    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize);
+    fn linear_backward_weight(
+        &self,
+        shape: Linear,
+        dy: &Buffer,
+        x: &Buffer,
+        dw: &mut Buffer,
+        tokens: usize,
+    );
     /// `db += sum of dy over tokens`, `db: [outputs]`; the sums go on from what `db` holds.
     fn linear_backward_bias(&self, shape: Linear, dy: &Buffer, db: &mut Buffer, tokens: usize);
 
@@ -212,7 +220,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// `y = x / rms(x) * w` over each group of `rows` rows; writes nothing between groups.
     /// `weight: [features of a group]`.
-    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize);
+    fn rms_norm(
+        &self,
+        layout: Grouped,
+        eps: f32,
+        x: &Buffer,
+        weight: &Buffer,
+        y: &mut Buffer,
+        rows: usize,
+    );
     /// Adds the gradients of [`rms_norm`](Self::rms_norm) to `dx` and `dw`. Without `dy`, `dx`
     /// holds it on entry and is replaced.
     #[allow(clippy::too_many_arguments, reason = "the operands of one gradient")]
@@ -242,7 +258,14 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Copies the keys and values of the batch into one layer of the cache.
     /// `qkv: [rows, heads + 2 kv_heads, head_dim]`.
-    fn store_kv(&self, shape: Attention, qkv: &Buffer, batch: &DeviceBatch, cache: &mut Buffer, layer: usize);
+    fn store_kv(
+        &self,
+        shape: Attention,
+        qkv: &Buffer,
+        batch: &DeviceBatch,
+        cache: &mut Buffer,
+        layer: usize,
+    );
     /// Prepares a batch's queries, keys and values for [`attention`](Self::attention): norms
     /// queries and keys by their heads, if there are norms; turns them; copies keys and values into
     /// one layer of the cache. The rows are in `qkv`, or in `norms.raw`. The bits are those of the
@@ -295,7 +318,13 @@ pub trait Backend: Send + Sync + 'static {
     /// `y = silu(gate) * up`. `gate_up: [tokens, 2 features]`, `y: [tokens, features]`.
     fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize);
     /// Replaces `gate_up` by its gradient and `dy` by the forward pass's `y`.
-    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize);
+    fn swiglu_backward(
+        &self,
+        features: usize,
+        dy: &mut Buffer,
+        gate_up: &mut Buffer,
+        tokens: usize,
+    );
 
     /// `to[i] = from[rows[i]]`.
     fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer);
@@ -348,7 +377,13 @@ pub trait Backend: Send + Sync + 'static {
     ) -> EntropySlopes;
     /// Draws a token for each of `draws` from rows of hidden states, `[rows, hidden]`, normed; None
     /// if logits are not finite. Log-probs and entropies have the bits of [`scores`](Self::scores).
-    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>>;
+    fn draw(
+        &self,
+        shape: Linear,
+        hidden: &Buffer,
+        weights: &Buffer,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>>;
     /// Begins to draw without waiting. [`drawn`](Self::drawn) then returns what
     /// [`draw`](Self::draw) would. The tokens can be fed to a step at once; if logits are not
     /// finite, some token of the vocabulary is fed.

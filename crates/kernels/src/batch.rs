@@ -70,7 +70,8 @@ impl HostBatch {
         let mut batch = self.clone();
         for token in batch.tokens.iter_mut().filter(|token| **token & DRAWN != 0) {
             let draw = (*token & !DRAWN) as usize;
-            *token = *drawn.get(draw).unwrap_or_else(|| panic!("a row of a draw that there is not"));
+            *token =
+                *drawn.get(draw).unwrap_or_else(|| panic!("a row of a draw that there is not"));
         }
         batch
     }
@@ -109,7 +110,9 @@ impl CpuBatch {
             assert!(run.row + run.len <= host.tokens.len(), "rows beyond the batch");
         }
         for run in &host.runs {
-            for (row, position) in positions[run.row..run.row + run.len].iter_mut().zip(run.position..) {
+            for (row, position) in
+                positions[run.row..run.row + run.len].iter_mut().zip(run.position..)
+            {
                 *row = position as u32;
             }
         }
@@ -119,7 +122,8 @@ impl CpuBatch {
         if paged {
             check_slots(&host);
         }
-        let pages = host.runs.iter().chain(&host.copied).flat_map(|run| &host.pages[run.pages.clone()]);
+        let pages =
+            host.runs.iter().chain(&host.copied).flat_map(|run| &host.pages[run.pages.clone()]);
         let least_pages = pages.max().map_or(0, |&page| page as usize + 1);
         Self { host, positions, paged, least_pages }
     }
@@ -184,5 +188,8 @@ fn check_slots(host: &HostBatch) {
         }
     }
     slots.sort_unstable_by_key(|slots| slots.start);
-    assert!(slots.windows(2).all(|pair| pair[0].end <= pair[1].start), "runs share places in the cache");
+    assert!(
+        slots.windows(2).all(|pair| pair[0].end <= pair[1].start),
+        "runs share places in the cache"
+    );
 }

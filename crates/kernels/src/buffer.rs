@@ -26,7 +26,10 @@ impl CpuBuffer {
     /// # Panics
     /// When there are fewer, or rows have another length.
     pub(crate) fn rows(&self, rows: usize, features: usize) -> &[f32] {
-        assert!(self.features == features && rows * features <= self.len, "{rows} rows of {features}");
+        assert!(
+            self.features == features && rows * features <= self.len,
+            "{rows} rows of {features}"
+        );
         &self[..rows * features]
     }
 
@@ -35,7 +38,10 @@ impl CpuBuffer {
     /// # Panics
     /// As [`rows`](Self::rows).
     pub(crate) fn rows_mut(&mut self, rows: usize, features: usize) -> &mut [f32] {
-        assert!(self.features == features && rows * features <= self.len, "{rows} rows of {features}");
+        assert!(
+            self.features == features && rows * features <= self.len,
+            "{rows} rows of {features}"
+        );
         &mut self[..rows * features]
     }
 
@@ -166,7 +172,11 @@ pub(crate) struct Recycler {
 
 impl Recycler {
     /// `rows` of `features` whose contents are unspecified (whatever the memory last held).
-    pub(crate) fn buffer(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
+    pub(crate) fn buffer(
+        self: &Arc<Self>,
+        rows: usize,
+        features: usize,
+    ) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let wanted = capacity(len);
         let mut free = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +199,11 @@ impl Recycler {
     }
 
     /// Like [`buffer`](Self::buffer), in the memory of the last cache if it is large enough.
-    pub(crate) fn cache(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
+    pub(crate) fn cache(
+        self: &Arc<Self>,
+        rows: usize,
+        features: usize,
+    ) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
         let waiting = self.cache.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -199,16 +213,34 @@ impl Recycler {
             None => Storage::new(capacity)?,
         };
         let storage = Some(storage);
-        Ok(CpuBuffer { storage, capacity, len, features, fate: Fate::Cache, recycler: self.clone() })
+        Ok(CpuBuffer {
+            storage,
+            capacity,
+            len,
+            features,
+            fate: Fate::Cache,
+            recycler: self.clone(),
+        })
     }
 
     /// `rows` of `features` zeros, in memory of their own: what is to stay must not hold on to
     /// memory larger than it needs, and gives it back to the system.
-    pub(crate) fn zeros(self: &Arc<Self>, rows: usize, features: usize) -> Result<CpuBuffer, OutOfMemory> {
+    pub(crate) fn zeros(
+        self: &Arc<Self>,
+        rows: usize,
+        features: usize,
+    ) -> Result<CpuBuffer, OutOfMemory> {
         let len = rows.saturating_mul(features);
         let capacity = capacity(len);
         let storage = Some(Storage::new(capacity)?);
-        Ok(CpuBuffer { storage, capacity, len, features, fate: Fate::GivenBack, recycler: self.clone() })
+        Ok(CpuBuffer {
+            storage,
+            capacity,
+            len,
+            features,
+            fate: Fate::GivenBack,
+            recycler: self.clone(),
+        })
     }
 
     /// Gives all waiting memory back to the system.
@@ -236,8 +268,8 @@ impl Reserved {
     pub(crate) fn with<R>(&self, len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let storage = kept.take().filter(|storage| storage.floats().len() >= len);
-        let storage =
-            storage.unwrap_or_else(|| Storage::new(len).unwrap_or_else(|refused| panic!("{refused}")));
+        let storage = storage
+            .unwrap_or_else(|| Storage::new(len).unwrap_or_else(|refused| panic!("{refused}")));
         let storage = kept.insert(storage);
         f(&mut storage.floats_mut()[..len])
     }
@@ -267,8 +299,12 @@ impl Drop for CpuBuffer {
         let Some(storage) = self.storage.take() else { return };
         match self.fate {
             Fate::Cache => {
-                let mut waiting = self.recycler.cache.lock().unwrap_or_else(PoisonError::into_inner);
-                if waiting.as_ref().is_none_or(|other| other.floats().len() < storage.floats().len()) {
+                let mut waiting =
+                    self.recycler.cache.lock().unwrap_or_else(PoisonError::into_inner);
+                if waiting
+                    .as_ref()
+                    .is_none_or(|other| other.floats().len() < storage.floats().len())
+                {
                     *waiting = Some(storage);
                 }
             }
@@ -311,10 +347,15 @@ mod tests {
             cache[0] = 3.0;
             (found, cache)
         };
-        let waiting = || recycler.cache.lock().unwrap().as_ref().map_or(0, |cache| cache.floats().len());
+        let waiting =
+            || recycler.cache.lock().unwrap().as_ref().map_or(0, |cache| cache.floats().len());
         drop(marked(1, 10));
         let (found, first) = marked(2, large);
-        assert_eq!((found, waiting()), (0.0, 0), "one that is too small does not wait beside a larger one");
+        assert_eq!(
+            (found, waiting()),
+            (0.0, 0),
+            "one that is too small does not wait beside a larger one"
+        );
         let (_, second) = marked(1, large);
         drop(first);
         drop(second);
@@ -336,14 +377,18 @@ mod tests {
             kept.fill(3.0);
             drop(kept);
         }
-        assert!(recycler.buffers.lock().unwrap().is_empty() && recycler.cache.lock().unwrap().is_none());
+        assert!(
+            recycler.buffers.lock().unwrap().is_empty() && recycler.cache.lock().unwrap().is_none()
+        );
         assert_eq!(recycler.zeros(1, 1_000_000).unwrap()[999_999], 0.0);
     }
 
     #[test]
     fn memory_that_there_is_not_is_refused_with_a_sentence() {
         let recycler = Arc::new(Recycler::default());
-        for (rows, features) in [(1 << 50, 16), (usize::MAX, 2), (1 << 62, 1), (usize::MAX, usize::MAX)] {
+        for (rows, features) in
+            [(1 << 50, 16), (usize::MAX, 2), (1 << 62, 1), (usize::MAX, usize::MAX)]
+        {
             let (buffer, cache) = (recycler.buffer(rows, features), recycler.cache(rows, features));
             for refused in [buffer, cache, recycler.zeros(rows, features)] {
                 let Err(refused) = refused else { panic!("{rows} rows of {features}") };

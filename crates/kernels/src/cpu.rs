@@ -111,7 +111,10 @@ impl Backend for Cpu {
                 bytes_of(shape.gradient_workspace().saturating_mul(positions))
             }
             Work::Draw(shape, rows) => bytes_of(draw::most_workspace(shape, rows)),
-            Work::Attention(..) | Work::Steps(_) | Work::LinearSums(_) | Work::OffloadedMoments(_) => 0,
+            Work::Attention(..)
+            | Work::Steps(_)
+            | Work::LinearSums(_)
+            | Work::OffloadedMoments(_) => 0,
         }
     }
     fn allocate(&self, role: Role) -> Result<Buffer, OutOfMemory> {
@@ -187,9 +190,19 @@ impl Backend for Cpu {
         y: &mut Buffer,
         tokens: usize,
     ) {
-        let (x, y) = (x.cpu().rows(tokens, shape.inputs), y.cpu_mut().rows_mut(tokens, shape.outputs));
+        let (x, y) =
+            (x.cpu().rows(tokens, shape.inputs), y.cpu_mut().rows_mut(tokens, shape.outputs));
         let bias = bias.map(|bias| &**bias.cpu());
-        linear::forward(&self.workers, shape, x, weights.cpu(), bias, y, Destination::Replace, tokens);
+        linear::forward(
+            &self.workers,
+            shape,
+            x,
+            weights.cpu(),
+            bias,
+            y,
+            Destination::Replace,
+            tokens,
+        );
     }
     fn linear_add(
         &self,
@@ -200,7 +213,8 @@ impl Backend for Cpu {
         y: &mut Buffer,
         tokens: usize,
     ) {
-        let (x, y) = (x.cpu().rows(tokens, shape.inputs), y.cpu_mut().rows_mut(tokens, shape.outputs));
+        let (x, y) =
+            (x.cpu().rows(tokens, shape.inputs), y.cpu_mut().rows_mut(tokens, shape.outputs));
         let bias = bias.map(|bias| &**bias.cpu());
         linear::forward(&self.workers, shape, x, weights.cpu(), bias, y, Destination::Add, tokens);
     }
@@ -212,10 +226,18 @@ impl Backend for Cpu {
         dx: &mut Buffer,
         tokens: usize,
     ) {
-        let (dy, dx) = (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
+        let (dy, dx) =
+            (dy.cpu().rows(tokens, shape.outputs), dx.cpu_mut().rows_mut(tokens, shape.inputs));
         linear::backward_input(&self.workers, shape, dy, weights.cpu(), dx, tokens);
     }
-    fn linear_backward_weight(&self, shape: Linear, dy: &Buffer, x: &Buffer, dw: &mut Buffer, tokens: usize) {
+    fn linear_backward_weight(
+        &self,
+        shape: Linear,
+        dy: &Buffer,
+        x: &Buffer,
+        dw: &mut Buffer,
+        tokens: usize,
+    ) {
         let (dy, x) = (dy.cpu().rows(tokens, shape.outputs), x.cpu().rows(tokens, shape.inputs));
         linear::backward_weight(&self.workers, shape, dy, x, dw.cpu_mut(), tokens);
     }
@@ -246,7 +268,15 @@ impl Backend for Cpu {
         embedding::add_rows(vocabulary, rows, tokens, packed.cpu_mut());
     }
 
-    fn rms_norm(&self, layout: Grouped, eps: f32, x: &Buffer, weight: &Buffer, y: &mut Buffer, rows: usize) {
+    fn rms_norm(
+        &self,
+        layout: Grouped,
+        eps: f32,
+        x: &Buffer,
+        weight: &Buffer,
+        y: &mut Buffer,
+        rows: usize,
+    ) {
         let (x, y) = (x.cpu().rows(rows, layout.stride), y.cpu_mut().rows_mut(rows, layout.stride));
         norm::forward(&self.workers, layout, eps, x, weight.cpu(), y, rows);
     }
@@ -261,7 +291,8 @@ impl Backend for Cpu {
         dw: &mut Buffer,
         rows: usize,
     ) {
-        let (x, dy) = (x.cpu().rows(rows, layout.stride), dy.map(|dy| dy.cpu().rows(rows, layout.stride)));
+        let (x, dy) =
+            (x.cpu().rows(rows, layout.stride), dy.map(|dy| dy.cpu().rows(rows, layout.stride)));
         let dx = dx.cpu_mut().rows_mut(rows, layout.stride);
         norm::backward(&self.workers, layout, eps, x, weight.cpu(), dy, dx, dw.cpu_mut(), rows);
     }
@@ -311,8 +342,10 @@ impl Backend for Cpu {
     ) {
         let (batch, cache) = (batch.cpu(), cache.cpu());
         let rows = batch.tokens().len();
-        let (qkv, out) =
-            (qkv.cpu().rows(rows, shape.row()), out.cpu_mut().rows_mut(rows, shape.heads * shape.head_dim));
+        let (qkv, out) = (
+            qkv.cpu().rows(rows, shape.row()),
+            out.cpu_mut().rows_mut(rows, shape.heads * shape.head_dim),
+        );
         let len = cache.features();
         attention::forward(&self.workers, shape, qkv, batch, &cache[layer * len..][..len], out);
     }
@@ -326,25 +359,41 @@ impl Backend for Cpu {
     ) {
         let batch = batch.cpu();
         let rows = batch.tokens().len();
-        let (qkv, d_qkv) = (qkv.cpu().rows(rows, shape.row()), d_qkv.cpu_mut().rows_mut(rows, shape.row()));
+        let (qkv, d_qkv) =
+            (qkv.cpu().rows(rows, shape.row()), d_qkv.cpu_mut().rows_mut(rows, shape.row()));
         let d_out = d_out.cpu().rows(rows, shape.heads * shape.head_dim);
         attention::backward(&self.workers, shape, qkv, batch, d_out, d_qkv);
     }
 
     fn swiglu(&self, features: usize, gate_up: &Buffer, y: &mut Buffer, tokens: usize) {
-        let (gate_up, y) = (gate_up.cpu().rows(tokens, 2 * features), y.cpu_mut().rows_mut(tokens, features));
+        let (gate_up, y) =
+            (gate_up.cpu().rows(tokens, 2 * features), y.cpu_mut().rows_mut(tokens, features));
         swiglu::forward(&self.workers, features, gate_up, y, tokens);
     }
-    fn swiglu_backward(&self, features: usize, dy: &mut Buffer, gate_up: &mut Buffer, tokens: usize) {
-        let (dy, gate_up) =
-            (dy.cpu_mut().rows_mut(tokens, features), gate_up.cpu_mut().rows_mut(tokens, 2 * features));
+    fn swiglu_backward(
+        &self,
+        features: usize,
+        dy: &mut Buffer,
+        gate_up: &mut Buffer,
+        tokens: usize,
+    ) {
+        let (dy, gate_up) = (
+            dy.cpu_mut().rows_mut(tokens, features),
+            gate_up.cpu_mut().rows_mut(tokens, 2 * features),
+        );
         swiglu::backward(&self.workers, features, dy, gate_up, tokens);
     }
 
     fn gather_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer) {
         let (from, rows) = (from.cpu(), rows.cpu());
         let features = from.features();
-        rows::gather(&self.workers, features, from, rows, to.cpu_mut().rows_mut(rows.len(), features));
+        rows::gather(
+            &self.workers,
+            features,
+            from,
+            rows,
+            to.cpu_mut().rows_mut(rows.len(), features),
+        );
     }
     fn store_rows(&self, from: &Buffer, rows: &DeviceIndex, to: &mut Buffer, slots: &DeviceIndex) {
         let (from, to) = (from.cpu(), to.cpu_mut());
@@ -373,9 +422,12 @@ impl Backend for Cpu {
     ) -> HeadStatistics {
         let targets: Vec<u32> = targets.into_own();
         let (x, weights) = (x.cpu().rows(targets.len(), shape.inputs), weights.cpu());
-        HeadStatistics::new(self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
-            head::forward(&self.workers, shape, x, weights, targets, masks, temperature, logits)
-        }))
+        HeadStatistics::new(self.logits.with(
+            head::forward_workspace(shape, targets.len()),
+            |logits| {
+                head::forward(&self.workers, shape, x, weights, targets, masks, temperature, logits)
+            },
+        ))
     }
     fn scores(&self, statistics: &mut HeadStatistics) -> HeadScores {
         statistics.of_mut::<CpuStatistics>().read()
@@ -412,10 +464,25 @@ impl Backend for Cpu {
         let targets = targets.cpu();
         let (x, weights) = (x.cpu().rows(targets.len(), shape.inputs), weights.cpu());
         self.logits.with(head::forward_workspace(shape, targets.len()), |logits| {
-            head::entropy_slopes(&self.workers, shape, x, weights, targets, masks, temperature, logits)
+            head::entropy_slopes(
+                &self.workers,
+                shape,
+                x,
+                weights,
+                targets,
+                masks,
+                temperature,
+                logits,
+            )
         })
     }
-    fn draw(&self, shape: Linear, hidden: &Buffer, weights: &Buffer, draws: &[Draw]) -> Vec<Option<Drawn>> {
+    fn draw(
+        &self,
+        shape: Linear,
+        hidden: &Buffer,
+        weights: &Buffer,
+        draws: &[Draw],
+    ) -> Vec<Option<Drawn>> {
         let rows = draw::rows(draws);
         let hidden = hidden.cpu().rows(rows, shape.inputs);
         let mut logits = self.buffer(Role::Activation(1, draw::workspace(shape, rows)));
@@ -428,7 +495,10 @@ impl Backend for Cpu {
         weights: &Buffer,
         draws: &[Draw],
     ) -> (DrawnTokens, QueuedDraws) {
-        assert!(!draws.iter().any(|draw| draw.adjustments.departs()), "such a draw may be the host's");
+        assert!(
+            !draws.iter().any(|draw| draw.adjustments.departs()),
+            "such a draw may be the host's"
+        );
         let drawn = self.draw(shape, hidden, weights, draws);
         let token = |drawn: &Option<Drawn>| drawn.as_ref().map_or(0, |drawn| drawn.token);
         let tokens: Vec<u32> = drawn.iter().map(token).collect();

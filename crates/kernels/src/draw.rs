@@ -154,7 +154,9 @@ fn draw_one(isa: Isa, draw: &Draw, logits: &[f32]) -> Option<Drawn> {
     let greedy = adjustments.temperature == 0.0;
     let temperature = if greedy { 1.0 } else { adjustments.temperature };
     let distribution = Distribution::of(isa, logits, temperature);
-    if !distribution.max.is_finite() || !distribution.log_sum.is_finite() || !distribution.entropy.is_finite()
+    if !distribution.max.is_finite()
+        || !distribution.log_sum.is_finite()
+        || !distribution.entropy.is_finite()
     {
         return None;
     }

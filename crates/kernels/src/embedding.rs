@@ -5,7 +5,13 @@ use crate::linear::Linear;
 use crate::threads::{Shared, Workers};
 
 /// `y[t] = embedding[tokens[t]]`. `y: [tokens, hidden]`.
-pub(crate) fn forward(workers: &Workers, vocabulary: Linear, packed: &[f32], tokens: &[u32], y: &mut [f32]) {
+pub(crate) fn forward(
+    workers: &Workers,
+    vocabulary: Linear,
+    packed: &[f32],
+    tokens: &[u32],
+    y: &mut [f32],
+) {
     assert_eq!(packed.len(), vocabulary.packed_len());
     assert!(y.len() >= tokens.len() * vocabulary.inputs);
     assert!(tokens.iter().all(|&t| (t as usize) < vocabulary.outputs));
@@ -24,7 +30,13 @@ pub(crate) fn forward(workers: &Workers, vocabulary: Linear, packed: &[f32], tok
 
 /// `rows[slots[t]] += dy[t]`, token by token in order. `dy: [tokens, hidden]`,
 /// `rows: [slots, hidden]`.
-pub(crate) fn backward(workers: &Workers, hidden: usize, slots: &[u32], dy: &[f32], rows: &mut [f32]) {
+pub(crate) fn backward(
+    workers: &Workers,
+    hidden: usize,
+    slots: &[u32],
+    dy: &[f32],
+    rows: &mut [f32],
+) {
     assert!(dy.len() >= slots.len() * hidden);
     assert!(slots.iter().all(|&s| (s as usize + 1) * hidden <= rows.len()));
     let rows = Shared::of(rows);
@@ -44,7 +56,10 @@ pub(crate) fn backward(workers: &Workers, hidden: usize, slots: &[u32], dy: &[f3
 pub(crate) fn add_rows(vocabulary: Linear, rows: &[f32], tokens: &[u32], packed: &mut [f32]) {
     assert_eq!(packed.len(), vocabulary.packed_len());
     assert!(rows.len() >= tokens.len() * vocabulary.inputs);
-    assert!(tokens.iter().all(|&t| (t as usize) < vocabulary.outputs), "a token beyond the vocabulary");
+    assert!(
+        tokens.iter().all(|&t| (t as usize) < vocabulary.outputs),
+        "a token beyond the vocabulary"
+    );
     for (row, &token) in rows.chunks_exact(vocabulary.inputs).zip(tokens) {
         let (start, stride) = vocabulary.row(token as usize);
         for (p, &r) in packed[start..].iter_mut().step_by(stride).zip(row) {

@@ -52,7 +52,13 @@ impl Distribution {
 
     /// Logarithm of the probability that these tokens have together, of which there is at least
     /// one. `logits` is the whole row. Sums in f64, in the order of the tokens.
-    pub(crate) fn log_mass(&self, isa: Isa, logits: &[f32], tokens: &[u32], temperature: f32) -> f32 {
+    pub(crate) fn log_mass(
+        &self,
+        isa: Isa,
+        logits: &[f32],
+        tokens: &[u32],
+        temperature: f32,
+    ) -> f32 {
         let logits: Vec<f32> = tokens.iter().map(|&token| logits[token as usize]).collect();
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max) / temperature;
         let mut weights = vec![0.0; logits.len()];
@@ -68,8 +74,9 @@ impl Distribution {
         let logprobs: Vec<f32> = logprobs.iter().map(|&logprob| logprob.max(EXP_ZERO)).collect();
         let mut p = vec![0.0; logprobs.len()];
         softmax_weights(isa, &logprobs, 1.0, 0.0, &mut p);
-        let pull =
-            |(&p, &logprob): (&f32, &f32)| f64::from(p) * (f64::from(logprob) + f64::from(self.entropy));
+        let pull = |(&p, &logprob): (&f32, &f32)| {
+            f64::from(p) * (f64::from(logprob) + f64::from(self.entropy))
+        };
         p.iter().zip(&logprobs).map(pull).collect()
     }
 
@@ -81,13 +88,24 @@ impl Distribution {
 
     /// The expected pull over the distribution of truncated sampling. Sums in f64, in the order of
     /// the tokens.
-    fn expected_pull_of(&self, isa: Isa, logits: &[f32], kept: Truncated<'_>, temperature: f32) -> f64 {
-        let logprob = |&token: &u32| self.logprob(logits[token as usize], temperature).max(f32::MIN);
+    fn expected_pull_of(
+        &self,
+        isa: Isa,
+        logits: &[f32],
+        kept: Truncated<'_>,
+        temperature: f32,
+    ) -> f64 {
+        let logprob =
+            |&token: &u32| self.logprob(logits[token as usize], temperature).max(f32::MIN);
         let logprobs: Vec<f32> = kept.tokens.iter().map(logprob).collect();
         let truncated: Vec<f32> = logprobs.iter().map(|logprob| logprob - kept.log_mass).collect();
         let mut shares = vec![0.0; truncated.len()];
         softmax_weights(isa, &truncated, 1.0, 0.0, &mut shares);
-        shares.iter().zip(self.pulls(isa, &logprobs)).map(|(&share, pull)| f64::from(share) * pull).sum()
+        shares
+            .iter()
+            .zip(self.pulls(isa, &logprobs))
+            .map(|(&share, pull)| f64::from(share) * pull)
+            .sum()
     }
 }
 
@@ -99,7 +117,13 @@ struct Truncated<'a> {
 }
 
 /// `weights[v] = exp(logits[v] / temperature - max)`: the softmax without its denominator.
-pub(crate) fn softmax_weights(isa: Isa, logits: &[f32], temperature: f32, max: f32, weights: &mut [f32]) {
+pub(crate) fn softmax_weights(
+    isa: Isa,
+    logits: &[f32],
+    temperature: f32,
+    max: f32,
+    weights: &mut [f32],
+) {
     assert_eq!(logits.len(), weights.len());
     // SAFETY: accesses stay within the slices; the backend's instruction set is available.
     unsafe { isa.run(SoftmaxWeights { logits, temperature, max, weights }) }
@@ -347,13 +371,15 @@ pub(crate) fn entropy_slopes(
     let of_rows = || vec![0.0; rows];
     let (mut logprobs, mut entropies, mut slopes) = (of_rows(), of_rows(), of_rows());
     let mut log_masses = if masks.is_whole() { Vec::new() } else { of_rows() };
-    let [out_p, out_h, out_s] = [&mut logprobs, &mut entropies, &mut slopes].map(|of| Shared::of(of));
+    let [out_p, out_h, out_s] =
+        [&mut logprobs, &mut entropies, &mut slopes].map(|of| Shared::of(of));
     let out_m = Shared::of(&mut log_masses);
     each_row(workers, shape, x, weights, rows, logits, |r, row| {
         let distribution = Distribution::of(workers.isa, row, temperature);
         let logprob = distribution.logprob(row[targets[r] as usize], temperature);
         let kept = masks.of(r);
-        let log_mass = (!kept.is_empty()).then(|| distribution.log_mass(workers.isa, row, kept, temperature));
+        let log_mass =
+            (!kept.is_empty()).then(|| distribution.log_mass(workers.isa, row, kept, temperature));
         let expected = match log_mass {
             None => distribution.expected_pull(workers.isa, row, temperature),
             Some(log_mass) => {
@@ -375,7 +401,13 @@ pub(crate) fn entropy_slopes(
     EntropySlopes { scores: HeadScores { logprobs, entropies, log_masses }, slopes }
 }
 
-fn check_operands(shape: Linear, x: &[f32], targets: &[u32], masks: &SamplingMasks, logits: &[f32]) {
+fn check_operands(
+    shape: Linear,
+    x: &[f32],
+    targets: &[u32],
+    masks: &SamplingMasks,
+    logits: &[f32],
+) {
     let rows = targets.len();
     assert!(x.len() >= rows * shape.inputs && logits.len() >= forward_workspace(shape, rows));
     assert!(targets.iter().all(|&t| (t as usize) < shape.outputs));
@@ -445,7 +477,13 @@ impl HeadGradient<'_> {
     /// from all tokens: `c p_v / P / temperature` of each token that it keeps, with its place among
     /// them. `p_v / P` is the exponential of a difference of f32 and so is off by some `|ln P|
     /// 2^-24` of itself.
-    fn of_mask(&self, isa: Isa, r: usize, tokens: &Range<usize>, logits: &[f32]) -> Vec<(usize, f32)> {
+    fn of_mask(
+        &self,
+        isa: Isa,
+        r: usize,
+        tokens: &Range<usize>,
+        logits: &[f32],
+    ) -> Vec<(usize, f32)> {
         let CpuStatistics { temperature, distributions, masks, log_masses, .. } = self.statistics;
         let kept = masks.of(r);
         let Some(&c) = self.d_log_masses.get(r).filter(|&&c| c != 0.0 && !kept.is_empty()) else {
@@ -512,14 +550,28 @@ pub(crate) fn backward(
                 let of_mask = gradient.of_mask(workers.isa, r, &tokens, row);
                 // SAFETY: the kernel stays within its row.
                 unsafe {
-                    workers.isa.run(LogitGradient { gradient, r, tokens: tokens.clone(), row: &mut *row });
+                    workers.isa.run(LogitGradient {
+                        gradient,
+                        r,
+                        tokens: tokens.clone(),
+                        row: &mut *row,
+                    });
                 }
                 for (at, of_kept) in of_mask {
                     row[at] += of_kept;
                 }
             }
         });
-        linear::backward_input_columns(workers, shape, panels.clone(), logits, weights, dx, rows, first > 0);
+        linear::backward_input_columns(
+            workers,
+            shape,
+            panels.clone(),
+            logits,
+            weights,
+            dx,
+            rows,
+            first > 0,
+        );
         linear::backward_weight_columns(workers, shape, panels, logits, x, dw, rows);
     }
 }
@@ -547,7 +599,8 @@ impl Kernel for LogitGradient<'_> {
         // SAFETY: accesses stay within the row.
         unsafe {
             let divisor = S::splat(temperature);
-            let (max, log_sum, entropy) = (S::splat(d.max), S::splat(d.log_sum), S::splat(d.entropy));
+            let (max, log_sum, entropy) =
+                (S::splat(d.max), S::splat(d.log_sum), S::splat(d.entropy));
             let (minus_a, minus_b, zero) =
                 (S::splat(-a - gradient.of_mass(r)), S::splat(-b), S::splat(EXP_ZERO));
             vectors!(row.len(), |i, n| {
@@ -573,12 +626,15 @@ mod tests {
     fn softmax_weights_are_exponentials_on_every_instruction_set() {
         for temperature in [1.0, 0.7] {
             for len in [1usize, 7, 16, 61, 1000] {
-                let mut logits: Vec<f32> = (0..len).map(|i| (i * 7919 % 613) as f32 / 10.0 - 30.0).collect();
+                let mut logits: Vec<f32> =
+                    (0..len).map(|i| (i * 7919 % 613) as f32 / 10.0 - 30.0).collect();
                 logits[len / 2] = f32::NEG_INFINITY;
                 logits[len - 1] = 30.0;
                 let max = 30.0 / temperature;
-                let want: Vec<f64> =
-                    logits.iter().map(|&z| ((f64::from(z) - 30.0) / f64::from(temperature)).exp()).collect();
+                let want: Vec<f64> = logits
+                    .iter()
+                    .map(|&z| ((f64::from(z) - 30.0) / f64::from(temperature)).exp())
+                    .collect();
                 let weights_on = |isa: Isa| {
                     let mut weights = vec![f32::NAN; len];
                     softmax_weights(isa, &logits, temperature, max, &mut weights);
@@ -587,9 +643,13 @@ mod tests {
                 let weights = weights_on(Isa::Scalar);
                 // An exponent of 85 is rounded to within 4e-6, and its exponential by as much.
                 for (&got, &want) in weights.iter().zip(&want) {
-                    assert!((f64::from(got) - want).abs() <= 1e-5 * want, "{got} instead of {want}");
+                    assert!(
+                        (f64::from(got) - want).abs() <= 1e-5 * want,
+                        "{got} instead of {want}"
+                    );
                 }
-                let bits = |weights: Vec<f32>| weights.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+                let bits =
+                    |weights: Vec<f32>| weights.into_iter().map(f32::to_bits).collect::<Vec<_>>();
                 for isa in Isa::available() {
                     assert_eq!(bits(weights_on(isa)), bits(weights.clone()), "{isa}");
                 }

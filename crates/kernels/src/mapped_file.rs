@@ -61,7 +61,11 @@ impl MappedFile {
             // pages of a read-only file map, which the next access faults in again with the same
             // content.
             let advised = unsafe {
-                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, range.len())
+                map.unchecked_advise_range(
+                    memmap2::UncheckedAdvice::DontNeed,
+                    range.start,
+                    range.len(),
+                )
             };
             // Only memory use depends on it, so there is nothing to do about a refusal.
             drop(advised);
@@ -120,6 +124,9 @@ mod tests {
         assert!(file.bytes().is_empty());
         file.release(0..1);
         assert_eq!(MappedFile::open(dir.path()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(MappedFile::open(&dir.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            MappedFile::open(&dir.path().join("none")).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 }

@@ -109,7 +109,10 @@ mod tests {
             if x < EXP_UNDERFLOW {
                 assert_eq!(y, 0.0, "exp({x})");
             } else {
-                assert!((f64::from(y) / exact - 1.0).abs() < 1.2e-7, "exp({x}) = {y}, exactly {exact}");
+                assert!(
+                    (f64::from(y) / exact - 1.0).abs() < 1.2e-7,
+                    "exp({x}) = {y}, exactly {exact}"
+                );
             }
         }
         let wide: Vec<f32> = (0..160_000).map(|i| (i as f32 - 80_000.0) * 2e-3).collect();

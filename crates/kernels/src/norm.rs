@@ -35,7 +35,11 @@ impl Grouped {
     /// When the groups of a row reach into the next: several threads work on rows at once.
     pub(crate) fn extent(self, rows: usize) -> usize {
         assert!(self.offset + self.groups * self.features <= self.stride, "rows overlap: {self:?}");
-        if rows == 0 { 0 } else { (rows - 1) * self.stride + self.offset + self.groups * self.features }
+        if rows == 0 {
+            0
+        } else {
+            (rows - 1) * self.stride + self.offset + self.groups * self.features
+        }
     }
 }
 
@@ -105,7 +109,11 @@ impl Kernel for Forward {
                     let scale = S::splat(inverse_rms::<S>(x, features, self.eps));
                     vectors!(features, |i, n| {
                         let v = S::mul(load::<S>(x.add(i), n), scale);
-                        store::<S>(self.y.add(at + i), S::mul(v, load::<S>(self.weight.add(i), n)), n);
+                        store::<S>(
+                            self.y.add(at + i),
+                            S::mul(v, load::<S>(self.weight.add(i), n)),
+                            n,
+                        );
                     });
                 }
             }
@@ -143,7 +151,9 @@ pub(crate) fn backward(
     let shared = Shared::of(&mut scales);
     workers.threads.ranges(rows, 1, layout.least_rows(), |range| {
         // SAFETY: rows are disjoint; extents were checked above.
-        unsafe { workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range }) }
+        unsafe {
+            workers.isa.run(Scales { layout, eps, x: x.as_ptr(), scales: shared.start(), range })
+        }
     });
     let dw = Shared::of(dw);
     workers.threads.ranges(layout.features, LANES, 64, |features| {
@@ -196,7 +206,8 @@ impl Kernel for Scales {
                 // SAFETY: `backward` checked the extents.
                 unsafe {
                     let x = self.x.add(row * stride + offset + group * features);
-                    *self.scales.add(row * groups + group) = inverse_rms::<S>(x, features, self.eps);
+                    *self.scales.add(row * groups + group) =
+                        inverse_rms::<S>(x, features, self.eps);
                 }
             }
         }
@@ -264,16 +275,26 @@ impl Kernel for InputGradient {
                     let scale = *self.scales.add(row * groups + group);
                     let mut dot = S::splat(0.0);
                     vectors!(features, |i, n| {
-                        let wd = S::mul(load::<S>(self.weight.add(i), n), load::<S>(self.dy.add(at + i), n));
+                        let wd = S::mul(
+                            load::<S>(self.weight.add(i), n),
+                            load::<S>(self.dy.add(at + i), n),
+                        );
                         dot = S::fma(wd, load::<S>(self.x.add(at + i), n), dot);
                     });
                     let pull = S::splat(-(S::sum(dot) / features as f32) * scale * scale * scale);
                     let scale = S::splat(scale);
                     vectors!(features, |i, n| {
-                        let wd = S::mul(load::<S>(self.weight.add(i), n), load::<S>(self.dy.add(at + i), n));
+                        let wd = S::mul(
+                            load::<S>(self.weight.add(i), n),
+                            load::<S>(self.dy.add(at + i), n),
+                        );
                         let d = S::fma(load::<S>(self.x.add(at + i), n), pull, S::mul(wd, scale));
                         let out = self.dx.add(at + i);
-                        store::<S>(out, if self.accumulate { S::add(load::<S>(out, n), d) } else { d }, n);
+                        store::<S>(
+                            out,
+                            if self.accumulate { S::add(load::<S>(out, n), d) } else { d },
+                            n,
+                        );
                     });
                 }
             }

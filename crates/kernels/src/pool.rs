@@ -82,8 +82,9 @@ impl Pool {
         let mut pool = Self { shared, workers: Vec::new(), turn: Mutex::new(()) };
         for i in 1..threads {
             let shared = pool.shared.clone();
-            let worker =
-                thread::Builder::new().name(format!("isentrope-{i}")).spawn(move || shared.work(i))?;
+            let worker = thread::Builder::new()
+                .name(format!("isentrope-{i}"))
+                .spawn(move || shared.work(i))?;
             pool.workers.push(worker);
         }
         Ok(pool)
@@ -106,8 +107,9 @@ impl Pool {
         let shared = &*self.shared;
         // SAFETY: the borrow's lifetime is stretched only in name: no worker uses it once this
         // function has seen `state` at 0 again, below.
-        let task =
-            unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task) };
+        let task = unsafe {
+            std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(task)
+        };
         let job = Job { task: Some(task), tasks };
         // SAFETY: `state` is 0 and this thread has the turn, so nobody else touches `job`.
         unsafe { *shared.job.get() = job };
@@ -200,7 +202,8 @@ impl Shared {
 
     /// Whether there is a loop that this worker has not joined yet.
     fn offers(&self, joined: usize) -> bool {
-        self.state.load(Ordering::SeqCst) & OPEN != 0 && self.loops.load(Ordering::Relaxed) != joined
+        self.state.load(Ordering::SeqCst) & OPEN != 0
+            && self.loops.load(Ordering::Relaxed) != joined
     }
 
     /// Waits for a new loop; false when the pool ends.
@@ -243,7 +246,8 @@ mod tests {
             let pool = Pool::new(threads).unwrap();
             assert_eq!(pool.threads(), threads);
             for round in 0..300 {
-                let counts: Vec<AtomicUsize> = (0..round % 41).map(|_| AtomicUsize::new(0)).collect();
+                let counts: Vec<AtomicUsize> =
+                    (0..round % 41).map(|_| AtomicUsize::new(0)).collect();
                 pool.run(counts.len(), &|i| {
                     counts[i].fetch_add(1, Ordering::Relaxed);
                 });
@@ -263,7 +267,9 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..100 {
-                        pool.run(8, &|_| pool.run(4, &|_| _ = total.fetch_add(1, Ordering::Relaxed)));
+                        pool.run(8, &|_| {
+                            pool.run(4, &|_| _ = total.fetch_add(1, Ordering::Relaxed))
+                        });
                     }
                 });
             }
@@ -275,7 +281,8 @@ mod tests {
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
         let pool = Pool::new(2).unwrap();
         for bad in 0..20 {
-            let result = catch_unwind(AssertUnwindSafe(|| pool.run(20, &|i| assert_ne!(i, bad, "task"))));
+            let result =
+                catch_unwind(AssertUnwindSafe(|| pool.run(20, &|i| assert_ne!(i, bad, "task"))));
             assert!(result.is_err());
             pool.run(20, &|_| ());
         }

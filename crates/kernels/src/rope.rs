@@ -32,10 +32,17 @@ pub(crate) fn rotate(
     let rows = positions.iter().max().map_or(0, |&p| p as usize + 1);
     assert!(cos.len() >= rows * half && sin.len() >= rows * half);
     let x = Shared::of(x);
-    workers.threads.ranges(positions.len(), 1, (8192 / (layout.groups * layout.features)).max(1), |range| {
-        // SAFETY: rows are disjoint; extents were checked above.
-        unsafe { workers.isa.run(Rotate { layout, x: x.start(), cos, sin, positions, turn, range }) }
-    });
+    workers.threads.ranges(
+        positions.len(),
+        1,
+        (8192 / (layout.groups * layout.features)).max(1),
+        |range| {
+            // SAFETY: rows are disjoint; extents were checked above.
+            unsafe {
+                workers.isa.run(Rotate { layout, x: x.start(), cos, sin, positions, turn, range })
+            }
+        },
+    );
 }
 
 struct Rotate<'a> {
@@ -65,7 +72,8 @@ impl Kernel for Rotate<'_> {
                     let first = self.x.add(row * stride + offset + group * features);
                     let second = first.add(half);
                     vectors!(half, |i, n| {
-                        let (c, s) = (load::<S>(cos.add(i), n), S::mul(load::<S>(sin.add(i), n), sign));
+                        let (c, s) =
+                            (load::<S>(cos.add(i), n), S::mul(load::<S>(sin.add(i), n), sign));
                         let (a, b) = (load::<S>(first.add(i), n), load::<S>(second.add(i), n));
                         let minus_s = S::sub(S::splat(0.0), s);
                         store::<S>(first.add(i), S::fma(a, c, S::mul(b, minus_s)), n);

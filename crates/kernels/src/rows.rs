@@ -28,14 +28,21 @@ pub(crate) fn add(workers: &Workers, from: &[f32], to: &mut [f32]) {
 }
 
 /// `to[i] = from[rows[i]]`, rows of `features` floats.
-pub(crate) fn gather(workers: &Workers, features: usize, from: &[f32], rows: &[u32], to: &mut [f32]) {
+pub(crate) fn gather(
+    workers: &Workers,
+    features: usize,
+    from: &[f32],
+    rows: &[u32],
+    to: &mut [f32],
+) {
     assert!(to.len() >= rows.len() * features);
     let to = Shared::of(to);
     workers.threads.ranges(rows.len(), 1, LEAST / features + 1, |range| {
         for i in range {
             let at = rows[i] as usize * features;
             // SAFETY: rows of `to` are disjoint.
-            unsafe { to.slice(i * features..(i + 1) * features) }.copy_from_slice(&from[at..at + features]);
+            unsafe { to.slice(i * features..(i + 1) * features) }
+                .copy_from_slice(&from[at..at + features]);
         }
     });
 }

@@ -72,7 +72,10 @@ mod tests {
         masks.push(&[2, 5]);
         masks.push(&[]);
         masks.push(&[1]);
-        assert_eq!([masks.of(0), masks.of(1), masks.of(2), masks.of(3)], [&[2, 5][..], &[], &[1], &[]]);
+        assert_eq!(
+            [masks.of(0), masks.of(1), masks.of(2), masks.of(3)],
+            [&[2, 5][..], &[], &[1], &[]]
+        );
         let part = masks.part(1..3);
         assert_eq!([part.of(0), part.of(1)], [&[][..], &[1]]);
         assert!(masks.part(1..2).is_whole());

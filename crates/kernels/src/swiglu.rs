@@ -9,12 +9,20 @@ use std::ops::Range;
 const LEAST: usize = 8192;
 
 /// `gate_up: [tokens, 2 features]`, `y: [tokens, features]`.
-pub(crate) fn forward(workers: &Workers, features: usize, gate_up: &[f32], y: &mut [f32], tokens: usize) {
+pub(crate) fn forward(
+    workers: &Workers,
+    features: usize,
+    gate_up: &[f32],
+    y: &mut [f32],
+    tokens: usize,
+) {
     assert!(gate_up.len() >= tokens * 2 * features && y.len() >= tokens * features);
     let y = Shared::of(y);
     workers.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
         // SAFETY: rows are disjoint; lengths were checked above.
-        unsafe { workers.isa.run(Forward { features, gate_up: gate_up.as_ptr(), y: y.start(), range }) }
+        unsafe {
+            workers.isa.run(Forward { features, gate_up: gate_up.as_ptr(), y: y.start(), range })
+        }
     });
 }
 
@@ -59,7 +67,9 @@ pub(crate) fn backward(
     let (dy, gate_up) = (Shared::of(dy), Shared::of(gate_up));
     workers.threads.ranges(tokens, 1, (LEAST / features).max(1), |range| {
         // SAFETY: rows are disjoint; lengths were checked above.
-        unsafe { workers.isa.run(Backward { features, dy: dy.start(), gate_up: gate_up.start(), range }) }
+        unsafe {
+            workers.isa.run(Backward { features, dy: dy.start(), gate_up: gate_up.start(), range })
+        }
     });
 }
 

@@ -28,7 +28,13 @@ impl Threads {
     /// Calls `f` on ranges that cover `0..len`, each a multiple of `granule` long but for the last.
     /// Ranges are cut small enough to share the load and large enough (`least` items) to be worth a
     /// task.
-    pub(crate) fn ranges(&self, len: usize, granule: usize, least: usize, f: impl Fn(Range<usize>) + Sync) {
+    pub(crate) fn ranges(
+        &self,
+        len: usize,
+        granule: usize,
+        least: usize,
+        f: impl Fn(Range<usize>) + Sync,
+    ) {
         let size = len.div_ceil(self.count() * 4).max(least).max(1).next_multiple_of(granule);
         self.each(len.div_ceil(size), |i| f(i * size..(i * size + size).min(len)));
     }
@@ -42,7 +48,9 @@ impl Threads {
 pub fn thread_count(asked: Option<usize>) -> Result<usize, String> {
     match (asked, std::env::var_os(THREADS_VARIABLE)) {
         (Some(n), _) if (1..=MAX_THREADS).contains(&n) => Ok(n),
-        (Some(n), _) => Err(format!("{n} threads: expected a whole number from 1 to {MAX_THREADS}")),
+        (Some(n), _) => {
+            Err(format!("{n} threads: expected a whole number from 1 to {MAX_THREADS}"))
+        }
         (None, Some(text)) => pinned(&text.to_string_lossy()),
         (None, None) => Ok(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
     }
@@ -52,7 +60,9 @@ pub fn thread_count(asked: Option<usize>) -> Result<usize, String> {
 fn pinned(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(n) if (1..=MAX_THREADS).contains(&n) => Ok(n),
-        _ => Err(format!("{THREADS_VARIABLE}={text}: expected a whole number from 1 to {MAX_THREADS}")),
+        _ => Err(format!(
+            "{THREADS_VARIABLE}={text}: expected a whole number from 1 to {MAX_THREADS}"
+        )),
     }
 }
 
@@ -116,7 +126,8 @@ mod tests {
     fn thread_counts_are_bounded() {
         assert_eq!((pinned("1"), pinned("1024")), (Ok(1), Ok(1024)));
         for text in ["", "0", "-1", "1025", "2.0", "two", "99999999999999999999"] {
-            let expected = format!("ISENTROPE_THREADS={text}: expected a whole number from 1 to 1024");
+            let expected =
+                format!("ISENTROPE_THREADS={text}: expected a whole number from 1 to 1024");
             assert_eq!(pinned(text), Err(expected));
         }
         assert_eq!(thread_count(Some(3)), Ok(3));
@@ -130,9 +141,11 @@ mod tests {
     fn ranges_cover_everything_once() {
         for threads in [1, 3] {
             let pool = Threads::new(threads).unwrap();
-            for (len, granule, least) in [(0, 16, 1), (1, 1, 1), (17, 16, 1), (1000, 16, 64), (1000, 1, 5000)]
+            for (len, granule, least) in
+                [(0, 16, 1), (1, 1, 1), (17, 16, 1), (1000, 16, 64), (1000, 1, 5000)]
             {
-                let seen: Vec<_> = (0..len).map(|_| std::sync::atomic::AtomicUsize::new(0)).collect();
+                let seen: Vec<_> =
+                    (0..len).map(|_| std::sync::atomic::AtomicUsize::new(0)).collect();
                 let order = std::sync::atomic::Ordering::Relaxed;
                 pool.ranges(len, granule, least, |range| {
                     assert!(range.start.is_multiple_of(granule) && !range.is_empty());

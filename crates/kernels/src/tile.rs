@@ -56,7 +56,9 @@ impl End {
         match self {
             Self::Store => Self::Store,
             // SAFETY: the caller's promise.
-            Self::AddTo(out, stride) => Self::AddTo(unsafe { out.add(row * stride + column) }, stride),
+            Self::AddTo(out, stride) => {
+                Self::AddTo(unsafe { out.add(row * stride + column) }, stride)
+            }
         }
     }
 }

@@ -51,7 +51,10 @@ pub(crate) fn share(points: &[Point], quantity: Quantity, step: f64) -> Option<f
 /// The step by which so many twelfths of a run are over, between its first and its last point.
 pub(crate) fn step_by(points: &[Point], twelfths: u32) -> Option<f64> {
     let (first, last) = (points.first()?.step, points.last()?.step);
-    Some(first as f64 + last.saturating_sub(first) as f64 * f64::from(twelfths) / f64::from(TWELFTHS))
+    Some(
+        first as f64
+            + last.saturating_sub(first) as f64 * f64::from(twelfths) / f64::from(TWELFTHS),
+    )
 }
 
 /// The first step at which half of the growth is reached.
@@ -59,7 +62,8 @@ pub(crate) fn half_way(points: &[Point], quantity: Quantity) -> Option<f64> {
     let middle = quantity(points.first()?) + growth(points, quantity)? / 2.0;
     let pair = points.windows(2).find(|pair| quantity(&pair[1]) >= middle)?;
     let (before, after) = (quantity(&pair[0]), quantity(&pair[1]));
-    let part = if after > before { ((middle - before) / (after - before)).clamp(0.0, 1.0) } else { 0.0 };
+    let part =
+        if after > before { ((middle - before) / (after - before)).clamp(0.0, 1.0) } else { 0.0 };
     Some(pair[0].step as f64 + part * (pair[1].step - pair[0].step) as f64)
 }
 
@@ -76,7 +80,11 @@ mod tests {
         let points = points(&[(0, 2.0, 0.1), (10, 1.0, 0.3), (40, 0.0, 0.5)]);
         let of = |quantity, step| share(&points, quantity, step).unwrap();
         assert!((of(SPENT, 5.0) - 0.25).abs() < 1e-12 && (of(SPENT, 25.0) - 0.75).abs() < 1e-12);
-        assert!((of(GAINED, 10.0) - 0.5).abs() < 1e-12 && of(GAINED, 40.0) == 1.0 && of(GAINED, 99.0) == 1.0);
+        assert!(
+            (of(GAINED, 10.0) - 0.5).abs() < 1e-12
+                && of(GAINED, 40.0) == 1.0
+                && of(GAINED, 99.0) == 1.0
+        );
         assert_eq!(half_way(&points, SPENT), Some(10.0));
     }
 

@@ -113,7 +113,8 @@ impl TextPlot {
 
     /// Rows of markers with names, at most a third of the height; a last item counts the others.
     fn legend(&self, width: usize, height: usize, charset: Charset) -> Vec<Vec<(Look, String)>> {
-        let named: Vec<usize> = (0..self.curves.len()).filter(|&i| !self.curves[i].name.is_empty()).collect();
+        let named: Vec<usize> =
+            (0..self.curves.len()).filter(|&i| !self.curves[i].name.is_empty()).collect();
         let most = (height / 3).max(1);
         let (mut rows, mut column) = (Vec::<Vec<(Look, String)>>::new(), usize::MAX);
         for &i in &named {
@@ -180,7 +181,10 @@ impl Frame {
         let [wide, high] = self.charset.of([2, 4], [1, 1]);
         let dot = |(x, y): &(f64, f64)| {
             let at = |place: f64, dots: usize| libm::round(place * (dots - 1) as f64) as usize;
-            (at(self.x.place(*x), self.width * wide), at(1.0 - self.y.place(*y), self.height * high))
+            (
+                at(self.x.place(*x), self.width * wide),
+                at(1.0 - self.y.place(*y), self.height * high),
+            )
         };
         let mut dots = Vec::new();
         for (i, point) in curve.points.iter().enumerate().filter(|(_, p)| is_finite(p)) {

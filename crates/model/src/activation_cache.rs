@@ -108,7 +108,12 @@ impl ActivationCache {
     }
 
     /// Stores the last block's output, `[tokens, hidden]`.
-    pub(crate) fn store_last(&mut self, backend: &dyn Backend, last: &Buffer, to: &CachedRows<DeviceIndex>) {
+    pub(crate) fn store_last(
+        &mut self,
+        backend: &dyn Backend,
+        last: &Buffer,
+        to: &CachedRows<DeviceIndex>,
+    ) {
         backend.store_rows(last, &to.rows, &mut self.last, &to.slots);
     }
 
@@ -158,7 +163,10 @@ mod tests {
                 len(&input) + internals.each().map(|buffer| len(&buffer)).sum::<usize>()
             };
             let floats = len(&last) + blocks.into_iter().map(of_block).sum::<usize>();
-            assert_eq!(floats * size_of::<f32>(), 5 * model.layout.activation_bytes_per_slot(&*cpu));
+            assert_eq!(
+                floats * size_of::<f32>(),
+                5 * model.layout.activation_bytes_per_slot(&*cpu)
+            );
         }
     }
 }

@@ -63,10 +63,29 @@ impl Model {
         let mut activated = self.activations(tokens, s.intermediate);
         let bias = block.gate_up_bias.map(|id| &w[id]);
         let kept_outputs = gate_up.as_mut();
-        b.linear_swiglu(s.gate_up, &normed, &w[block.gate_up], bias, kept_outputs, &mut activated, tokens);
+        b.linear_swiglu(
+            s.gate_up,
+            &normed,
+            &w[block.gate_up],
+            bias,
+            kept_outputs,
+            &mut activated,
+            tokens,
+        );
         drop(normed);
-        b.linear_add(s.down, &activated, &w[block.down], block.down_bias.map(|id| &w[id]), x, tokens);
-        kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals { attention, middle, gate_up })
+        b.linear_add(
+            s.down,
+            &activated,
+            &w[block.down],
+            block.down_bias.map(|id| &w[id]),
+            x,
+            tokens,
+        );
+        kept.zip(gate_up).map(|((attention, middle), gate_up)| Internals {
+            attention,
+            middle,
+            gate_up,
+        })
     }
 
     /// Computes again what [`block_forward`](Self::block_forward) did not keep, from the block's
@@ -120,7 +139,14 @@ impl Model {
         b.prepare_qkv(block.attention, norms, angles, &mut qkv, &rows.batch, cache, layer);
         let mut attended = self.activations(tokens, s.output.inputs);
         b.attention(block.attention, &qkv, &rows.batch, cache, layer, &mut attended);
-        b.linear_add(s.output, &attended, &w[block.output], block.output_bias.map(|id| &w[id]), x, tokens);
+        b.linear_add(
+            s.output,
+            &attended,
+            &w[block.output],
+            block.output_bias.map(|id| &w[id]),
+            x,
+            tokens,
+        );
         AttentionInternals { raw_qkv, qkv, attended }
     }
 
@@ -146,8 +172,11 @@ impl Model {
         let g = &mut gradient.parameters;
         let tokens = rows.count;
         let eps = self.config.rms_norm_eps;
-        let Internals { attention: AttentionInternals { raw_qkv, qkv, attended }, middle, mut gate_up } =
-            internals;
+        let Internals {
+            attention: AttentionInternals { raw_qkv, qkv, attended },
+            middle,
+            mut gate_up,
+        } = internals;
 
         // MLP.
         let mlp = operation("MLP backward");

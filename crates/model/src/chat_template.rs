@@ -85,7 +85,9 @@ impl ChatTemplate {
             let Some(object) = find_object(&path)? else { continue };
             match object.get("chat_template") {
                 None | Some(Value::Null) => {}
-                Some(Value::String(source)) => return Self::compile(path, source, None, special).map(Some),
+                Some(Value::String(source)) => {
+                    return Self::compile(path, source, None, special).map(Some);
+                }
                 Some(Value::Array(list)) => {
                     let (default, tool_use) = named_templates(&path, list)?;
                     return Self::compile(path, default, tool_use, special).map(Some);
@@ -100,16 +102,27 @@ impl ChatTemplate {
         Ok(None)
     }
 
-    fn compile(path: PathBuf, source: &str, tool_use: Option<&str>, special: &SpecialTokens) -> Result<Self> {
+    fn compile(
+        path: PathBuf,
+        source: &str,
+        tool_use: Option<&str>,
+        special: &SpecialTokens,
+    ) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        if [Some(source), tool_use].into_iter().flatten().any(|text| text.len() as u64 > MAX_TEMPLATE_BYTES) {
-            let what = format!("`chat_template` is larger than the limit of {MAX_TEMPLATE_BYTES} bytes");
+        if [Some(source), tool_use]
+            .into_iter()
+            .flatten()
+            .any(|text| text.len() as u64 > MAX_TEMPLATE_BYTES)
+        {
+            let what =
+                format!("`chat_template` is larger than the limit of {MAX_TEMPLATE_BYTES} bytes");
             return Err(Error::invalid(&path, what));
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let sources = Sources { default: source.to_owned(), tool_use: tool_use.map(str::to_owned) };
         let now = NaiveDateTime::default();
-        let template = Self { id, sources, path, special: special.clone(), now, exceeded: Mutex::default() };
+        let template =
+            Self { id, sources, path, special: special.clone(), now, exceeded: Mutex::default() };
         worker::compile(id, &template.sources).map_err(|e| template.failure(e))?;
         Ok(template)
     }
@@ -117,7 +130,10 @@ impl ChatTemplate {
     /// Whether its text may depend on the date.
     pub fn asks_for_date(&self) -> bool {
         let Sources { default, tool_use } = &self.sources;
-        [Some(default), tool_use.as_ref()].into_iter().flatten().any(|source| source.contains("strftime_now"))
+        [Some(default), tool_use.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|source| source.contains("strftime_now"))
     }
 
     /// The date that it gets, if it asks for it.
@@ -144,15 +160,18 @@ impl ChatTemplate {
     ) -> Result<String> {
         let messages = messages.iter().enumerate().map(|(index, message)| match message {
             Value::Object(message) => Ok(Value::Object(with_reasoning_aliases(message))),
-            other => {
-                Err(Error::Input(format!("message {index} must be an object, found {}", describe(other))))
-            }
+            other => Err(Error::Input(format!(
+                "message {index} must be an object, found {}",
+                describe(other)
+            ))),
         });
         let messages = messages.collect::<Result<Vec<_>>>()?;
         for (name, value) in variables {
             match name.as_str() {
                 "messages" | "add_generation_prompt" => {
-                    return Err(Error::Input(format!("`{name}` cannot be an extra chat template variable")));
+                    return Err(Error::Input(format!(
+                        "`{name}` cannot be an extra chat template variable"
+                    )));
                 }
                 "tools" | "documents" => check_objects(name, value)?,
                 _ => {}
@@ -163,7 +182,11 @@ impl ChatTemplate {
             tool_use: with_tools && self.sources.tool_use.is_some(),
             add_generation_prompt,
             now: self.now.and_utc().timestamp_micros(),
-            special: self.special.iter().map(|(role, text)| (role.to_owned(), text.to_owned())).collect(),
+            special: self
+                .special
+                .iter()
+                .map(|(role, text)| (role.to_owned(), text.to_owned()))
+                .collect(),
             messages: messages.len(),
             variables: variables.keys().cloned().collect(),
         };
@@ -192,9 +215,10 @@ impl ChatTemplate {
                 "{}: line {line}: the template refuses the conversation: {what}",
                 self.path.display(),
             )),
-            worker::Error::Worker(error) => {
-                Error::Input(format!("{}: cannot start the template engine: {error}", self.path.display()))
-            }
+            worker::Error::Worker(error) => Error::Input(format!(
+                "{}: cannot start the template engine: {error}",
+                self.path.display()
+            )),
         }
     }
 }
@@ -231,8 +255,9 @@ fn check_objects(name: &str, value: &Value) -> Result<()> {
 
 /// Offers a message's reasoning under both names that templates read, as transformers does.
 fn with_reasoning_aliases(message: &Map<String, Value>) -> Map<String, Value> {
-    let reasoning =
-        REASONING_FIELDS.iter().find_map(|field| message.get(*field).filter(|value| !value.is_null()));
+    let reasoning = REASONING_FIELDS
+        .iter()
+        .find_map(|field| message.get(*field).filter(|value| !value.is_null()));
     let Some(reasoning) = reasoning else { return message.clone() };
     let mut aliased = Map::new();
     aliased.insert("thinking".to_owned(), reasoning.clone());

@@ -41,7 +41,9 @@ pub fn contain<T, E>(
             if CONTAINED.get() {
                 PLACE.set(panic.location().map(ToString::to_string));
             }
-            if !CONTAINED.get() || std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
+            if !CONTAINED.get()
+                || std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0")
+            {
                 report(panic);
             }
         }));
@@ -51,7 +53,9 @@ pub fn contain<T, E>(
     CONTAINED.set(outer);
     result.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("something panicked");
+        let text = text
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("something panicked");
         Err(panicked(Panicked { text: text.to_owned(), place: PLACE.take() }))
     })
 }
@@ -70,7 +74,10 @@ mod tests {
         assert_eq!(contained::<()>(|| Err("no".into())), Err("no".into()));
         let numbers: Vec<usize> = vec![1];
         let error = contained(|| Ok(numbers[numbers[0]])).unwrap_err();
-        assert!(error.starts_with("index out of bounds") && error.contains("contain.rs"), "{error}");
+        assert!(
+            error.starts_with("index out of bounds") && error.contains("contain.rs"),
+            "{error}"
+        );
         assert!(!CONTAINED.get());
         // One within another leaves the outer one contained.
         let error = contained::<()>(|| {

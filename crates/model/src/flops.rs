@@ -81,10 +81,14 @@ impl Layout {
     pub fn forward_flops(&self, of: Tokens) -> f64 {
         let weights = |shape: Linear| shape.inputs as f64 * shape.outputs as f64;
         let shapes = &self.shapes;
-        let block = [shapes.qkv, shapes.output, shapes.gate_up, shapes.down].map(weights).iter().sum::<f64>();
+        let block = [shapes.qkv, shapes.output, shapes.gate_up, shapes.down]
+            .map(weights)
+            .iter()
+            .sum::<f64>();
         let layers = self.blocks.len() as f64;
         let attention = 4.0 * shapes.output.inputs as f64 * of.visible;
-        2.0 * (layers * block * of.tokens + weights(shapes.vocabulary) * of.scored) + layers * attention
+        2.0 * (layers * block * of.tokens + weights(shapes.vocabulary) * of.scored)
+            + layers * attention
     }
 }
 
@@ -96,9 +100,15 @@ mod tests {
     fn a_group_shares_its_prompt_and_sees_what_comes_before() {
         let of = Tokens::of_groups(&[None], 2.0, 3.0, 4.0, 5.0);
         // Position i sees i keys: 1 + 2 + 3 + 4 once, and 5 + 6 + 7 + 8 + 9 for each response.
-        assert_eq!(of, Tokens { tokens: 2.0 * 19.0, scored: 30.0, visible: 2.0 * (10.0 + 3.0 * 35.0) });
+        assert_eq!(
+            of,
+            Tokens { tokens: 2.0 * 19.0, scored: 30.0, visible: 2.0 * (10.0 + 3.0 * 35.0) }
+        );
         // The prompts, and 5 + 6 + 7 + 8 for each response.
-        assert_eq!(Tokens::of_prefill(&[None], 2.0, 4.0), Tokens { tokens: 8.0, scored: 0.0, visible: 20.0 });
+        assert_eq!(
+            Tokens::of_prefill(&[None], 2.0, 4.0),
+            Tokens { tokens: 8.0, scored: 0.0, visible: 20.0 }
+        );
         let decoded = Tokens::of_decoding(&[None], 2.0, 3.0, 4.0, 5.0);
         assert_eq!(decoded, Tokens { tokens: 24.0, scored: 30.0, visible: 6.0 * 26.0 });
     }

@@ -49,7 +49,8 @@ impl Layout {
     /// Bytes of weights that a pass reads at least: all but the embedding's, of which it reads the
     /// rows of its tokens, unless that is the head as well.
     pub fn read_bytes(&self, backend: &dyn Backend) -> usize {
-        let all: usize = self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
+        let all: usize =
+            self.parameters.iter().map(|parameter| backend.bytes_read(parameter.kind)).sum();
         let embedding = backend.bytes_read(self.parameters[self.embedding.0].kind);
         if self.embedding == self.head { all } else { all - embedding }
     }
@@ -79,8 +80,10 @@ impl Layout {
     /// The rest of [`working_bytes`](Self::working_bytes), for one token.
     pub fn working_bytes_per_token(&self, backend: &dyn Backend) -> usize {
         let row = |features| backend.bytes(Role::Activation(1, features));
-        let block = self.blocks.iter().map(|block| self.internals_bytes(backend, block)).max().unwrap_or(0);
-        let rows = (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
+        let block =
+            self.blocks.iter().map(|block| self.internals_bytes(backend, block)).max().unwrap_or(0);
+        let rows =
+            (HEAD_ROWS + STREAM_ROWS) * row(self.shapes.hidden) + row(self.shapes.intermediate);
         let attention = backend.workspace(Work::AttentionGradient(self.attention(), 1));
         // A block's internals, their gradients, and the keys and values of one layer.
         2 * block + rows + attention + cache_bytes_per_position(backend, self.cache(1, 1))
@@ -90,7 +93,8 @@ impl Layout {
     /// went into it, at most: a row for each token of the vocabulary among them, and the rows so
     /// far beside them while there come to be more.
     pub fn embedded_bytes(&self, backend: &dyn Backend, tokens: usize) -> usize {
-        backend.bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
+        backend
+            .bytes(Role::Exact(embedded_rows(self.shapes.vocabulary, tokens), self.shapes.hidden))
     }
 
     /// Bytes of one page of keys and values, over all layers.

@@ -66,7 +66,11 @@ pub struct GenerationConfig {
 /// # Errors
 /// As [`GenerationConfig::read`]; also [`Error::Invalid`] for a token outside of the vocabulary of
 /// `vocab_size`, which would never end a response.
-pub fn eos_tokens(dir: &Path, vocab_size: usize, tokenizer: Option<&Tokenizer>) -> Result<Vec<u32>> {
+pub fn eos_tokens(
+    dir: &Path,
+    vocab_size: usize,
+    tokenizer: Option<&Tokenizer>,
+) -> Result<Vec<u32>> {
     let mut tokens = GenerationConfig::read(dir)?.eos_token_ids;
     if let Some(token) = tokens.iter().find(|&&token| token as usize >= vocab_size) {
         let files = ["generation_config.json", "config.json"].map(|name| dir.join(name));

@@ -26,7 +26,8 @@ impl Internals<usize> {
     /// Features in a row of each.
     pub fn features(block: &BlockLayout, s: &Shapes) -> Self {
         let raw_qkv = block.qk_norm.map(|_| s.qkv.outputs);
-        let attention = AttentionInternals { raw_qkv, qkv: s.qkv.outputs, attended: s.output.inputs };
+        let attention =
+            AttentionInternals { raw_qkv, qkv: s.qkv.outputs, attended: s.output.inputs };
         Self { attention, middle: s.hidden, gate_up: s.gate_up.outputs }
     }
 }

@@ -19,8 +19,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// [`Error::Io`] when it cannot be read, [`Error::Invalid`] when it is no regular file, is larger
 /// than 64 MiB, holds something else or has a key twice in one object.
 pub(crate) fn read_object(path: &Path) -> Result<Map<String, Value>> {
-    find_object(path)?
-        .ok_or_else(|| Error::io(path, io::Error::new(ErrorKind::NotFound, "there is no such file")))
+    find_object(path)?.ok_or_else(|| {
+        Error::io(path, io::Error::new(ErrorKind::NotFound, "there is no such file"))
+    })
 }
 
 /// Does what [`read_object`] does, or returns `None` if there is no file.
@@ -50,7 +51,9 @@ pub(crate) fn find_bytes(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>>
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) => match error.kind() {
             ErrorKind::NotFound => Ok(None),
-            ErrorKind::InvalidInput | ErrorKind::FileTooLarge => Err(Error::invalid(path, error.to_string())),
+            ErrorKind::InvalidInput | ErrorKind::FileTooLarge => {
+                Err(Error::invalid(path, error.to_string()))
+            }
             _ => Err(Error::io(path, error)),
         },
     }

@@ -89,8 +89,9 @@ impl Layout {
     /// outputs.
     pub fn linear_layers(&self) -> Vec<(Linear, bool)> {
         let Shapes { qkv, output, gate_up, down, .. } = self.shapes;
-        let has =
-            |bias: fn(&BlockLayout) -> Option<Id>| self.blocks.iter().any(|block| bias(block).is_some());
+        let has = |bias: fn(&BlockLayout) -> Option<Id>| {
+            self.blocks.iter().any(|block| bias(block).is_some())
+        };
         vec![
             (qkv, has(|block| block.qkv_bias)),
             (output, true),
@@ -101,7 +102,8 @@ impl Layout {
 
     /// The parameters of a model of this configuration.
     pub fn new(config: &ModelConfig) -> Self {
-        let (hidden, intermediate, dim) = (config.hidden_size, config.intermediate_size, config.head_dim);
+        let (hidden, intermediate, dim) =
+            (config.hidden_size, config.intermediate_size, config.head_dim);
         let attention_features = config.heads * dim;
         let kv_features = config.kv_heads * dim;
         let row = attention_features + 2 * kv_features;
@@ -115,7 +117,8 @@ impl Layout {
             down: Linear { inputs: intermediate, outputs: hidden },
         };
         let mut list = List::default();
-        let embedding = list.matrix(shapes.vocabulary, &[("model.embed_tokens.weight", config.vocab_size)]);
+        let embedding =
+            list.matrix(shapes.vocabulary, &[("model.embed_tokens.weight", config.vocab_size)]);
         let blocks = (0..config.layers)
             .map(|layer| {
                 let name = |part: &str| format!("model.layers.{layer}.{part}");
@@ -133,11 +136,13 @@ impl Layout {
                     qkv: list.matrix(shapes.qkv, &qkv_parts("weight")),
                     qkv_bias: config.qkv_bias.then(|| list.vector(&qkv_parts("bias"))),
                     qk_norm: config.qk_norm.then(|| {
-                        let mut norm =
-                            |part: &str| list.vector(&[(name(&format!("self_attn.{part}.weight")), dim)]);
+                        let mut norm = |part: &str| {
+                            list.vector(&[(name(&format!("self_attn.{part}.weight")), dim)])
+                        };
                         (norm("q_norm"), norm("k_norm"))
                     }),
-                    output: list.matrix(shapes.output, &[(name("self_attn.o_proj.weight"), hidden)]),
+                    output: list
+                        .matrix(shapes.output, &[(name("self_attn.o_proj.weight"), hidden)]),
                     output_bias: config
                         .output_bias
                         .then(|| list.vector(&[(name("self_attn.o_proj.bias"), hidden)])),
@@ -145,7 +150,9 @@ impl Layout {
                     gate_up: list.matrix(shapes.gate_up, &mlp_parts("weight")),
                     gate_up_bias: config.mlp_bias.then(|| list.vector(&mlp_parts("bias"))),
                     down: list.matrix(shapes.down, &[(name("mlp.down_proj.weight"), hidden)]),
-                    down_bias: config.mlp_bias.then(|| list.vector(&[(name("mlp.down_proj.bias"), hidden)])),
+                    down_bias: config
+                        .mlp_bias
+                        .then(|| list.vector(&[(name("mlp.down_proj.bias"), hidden)])),
                     attention: Attention {
                         heads: config.heads,
                         kv_heads: config.kv_heads,
@@ -172,7 +179,10 @@ impl Layout {
 
     /// Every tensor of the checkpoint with the parameter that holds it.
     pub fn tensors(&self) -> impl Iterator<Item = (Id, &Parameter, &NamedTensor)> {
-        self.parameters.iter().enumerate().flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))
+        self.parameters
+            .iter()
+            .enumerate()
+            .flat_map(|(i, p)| p.tensors.iter().map(move |t| (Id(i), p, t)))
     }
 }
 

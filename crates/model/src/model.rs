@@ -50,8 +50,11 @@ impl Model {
             taken.push(HEAD); // a copy of the embedding that some exports keep
         }
         if let [first, rest @ ..] = checkpoint.unused(taken).as_slice() {
-            let others =
-                if rest.is_empty() { String::new() } else { format!(" and {} other tensors", rest.len()) };
+            let others = if rest.is_empty() {
+                String::new()
+            } else {
+                format!(" and {} other tensors", rest.len())
+            };
             return Err(Error::unsupported(
                 dir,
                 format!(
@@ -114,7 +117,9 @@ impl Model {
     /// [`Error::Input`] naming the first offending token, or both lengths.
     pub fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
         let vocabulary = self.config.vocab_size;
-        if let Some((i, token)) = tokens.iter().enumerate().find(|&(_, &t)| t as usize >= vocabulary) {
+        if let Some((i, token)) =
+            tokens.iter().enumerate().find(|&(_, &t)| t as usize >= vocabulary)
+        {
             return Err(Error::Input(format!(
                 "token {token} at index {i} is outside the model's vocabulary of {vocabulary}"
             )));

@@ -120,13 +120,16 @@ impl Packed {
             match &sequences[first..first + count] {
                 [sequence] if sequence.target_count() == 0 => {}
                 [sequence] => {
-                    let rows = packed.push(first, 0, &sequence.tokens[..sequence.tokens.len() - 1], None);
-                    packed.push_targets(sequence, rows.start + sequence.first_target() - 1..rows.end);
+                    let rows =
+                        packed.push(first, 0, &sequence.tokens[..sequence.tokens.len() - 1], None);
+                    packed
+                        .push_targets(sequence, rows.start + sequence.first_target() - 1..rows.end);
                 }
                 unit @ [one, ..] => {
                     let prompt = packed.stretches.len();
                     let position = one.first_target();
-                    let last_of_prompt = packed.push(first, 0, &one.tokens[..position], None).end - 1;
+                    let last_of_prompt =
+                        packed.push(first, 0, &one.tokens[..position], None).end - 1;
                     for (owner, sequence) in (first..).zip(unit) {
                         let own = &sequence.tokens[position..sequence.tokens.len() - 1];
                         let rows = packed.push(owner, position, own, Some(prompt));
@@ -184,7 +187,12 @@ impl Packed {
             let position_of_copy = shared * page;
             if let Some(prompt) = prompt.filter(|prompt| prompt.len > position_of_copy) {
                 let (row, len) = (prompt.row + position_of_copy, prompt.len - position_of_copy);
-                batch.copied.push(Run { row, len, position: position_of_copy, pages: pages.clone() });
+                batch.copied.push(Run {
+                    row,
+                    len,
+                    position: position_of_copy,
+                    pages: pages.clone(),
+                });
             }
             batch.runs.push(Run { row, len, position, pages });
         }
@@ -237,7 +245,13 @@ mod tests {
         assert_eq!(packed.rows_of(&inputs), ['a', 'b', 'c', 'd', 'e', 'f', 'g']);
         // The response of one token has no rows of its own.
         assert_eq!(
-            packed.on_pages(16).0.runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>(),
+            packed
+                .on_pages(16)
+                .0
+                .runs
+                .iter()
+                .map(|r| (r.row, r.len, r.position))
+                .collect::<Vec<_>>(),
             [(0, 2, 0), (2, 1, 2), (3, 2, 2), (5, 2, 0)]
         );
     }
@@ -252,8 +266,12 @@ mod tests {
         let pages_of = |runs: &[Run]| -> Vec<Vec<u32>> {
             runs.iter().map(|run| batch.pages[run.pages.clone()].to_vec()).collect()
         };
-        assert_eq!((pages_of(&batch.runs), taken), (vec![vec![0, 1, 2], vec![0, 1, 3], vec![0, 1, 4]], 5));
-        let places = |runs: &[Run]| runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>();
+        assert_eq!(
+            (pages_of(&batch.runs), taken),
+            (vec![vec![0, 1, 2], vec![0, 1, 3], vec![0, 1, 4]], 5)
+        );
+        let places =
+            |runs: &[Run]| runs.iter().map(|r| (r.row, r.len, r.position)).collect::<Vec<_>>();
         assert_eq!(places(&batch.runs), [(0, 36, 0), (36, 3, 36), (39, 4, 36)]);
         assert_eq!(places(&batch.copied), [(32, 4, 32), (32, 4, 32)]);
         assert_eq!(pages_of(&batch.copied), pages_of(&batch.runs)[1..]);

@@ -20,8 +20,13 @@ impl Parameters {
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
-    pub fn zeros(backend: &dyn Backend, layout: &Layout, role: impl Fn(Kind) -> Role) -> Result<Self> {
-        let buffers = layout.parameters.iter().map(|parameter| backend.allocate(role(parameter.kind)));
+    pub fn zeros(
+        backend: &dyn Backend,
+        layout: &Layout,
+        role: impl Fn(Kind) -> Role,
+    ) -> Result<Self> {
+        let buffers =
+            layout.parameters.iter().map(|parameter| backend.allocate(role(parameter.kind)));
         Ok(Self(buffers.collect::<Result<_, _>>()?))
     }
 
@@ -87,7 +92,9 @@ impl Parameters {
             .map(|(id, parameter, tensor)| Tensor {
                 name: format!("{prefix}{}", tensor.name),
                 shape: parameter.shape(tensor),
-                values: Box::new(move || Ok(Cow::Owned(self.tensor(backend, id, parameter, tensor)))),
+                values: Box::new(move || {
+                    Ok(Cow::Owned(self.tensor(backend, id, parameter, tensor)))
+                }),
             })
             .collect()
     }
@@ -100,7 +107,8 @@ impl Parameters {
     /// The Euclidean norm of all of them.
     pub fn norm(&self, backend: &dyn Backend, layout: &Layout) -> f64 {
         let of_parameter = |(buffer, numbers)| backend.square_sums(&[(buffer, 0..numbers)]);
-        let sums: Vec<Vec<f32>> = self.0.iter().zip(layout.numbers(backend)).map(of_parameter).collect();
+        let sums: Vec<Vec<f32>> =
+            self.0.iter().zip(layout.numbers(backend)).map(of_parameter).collect();
         norm(sums.iter().map(Vec::as_slice))
     }
 

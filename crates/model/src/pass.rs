@@ -237,7 +237,8 @@ impl Model {
             });
             // One layer's keys and values at a time: the next block's take their place.
             let layer = CacheLayer { cache: &mut cache, layer: 0 };
-            let internals = self.block_forward(block, &mut x, rows, layer, keep == Some(Keep::Activations));
+            let internals =
+                self.block_forward(block, &mut x, rows, layer, keep == Some(Keep::Activations));
             kept.extend(input.map(|input| Kept { input, internals }));
         }
         let mut last = self.activations(packed.target_count(), s.hidden);
@@ -270,8 +271,14 @@ impl Model {
     ) -> (Scores, HeadStatistics) {
         let _span = operation("head");
         let (b, head) = (&*self.backend, &self.weights[self.layout.head]);
-        let mut statistics =
-            b.head(self.layout.shapes.vocabulary, hidden, head, b.index(targets), masks, temperature);
+        let mut statistics = b.head(
+            self.layout.shapes.vocabulary,
+            hidden,
+            head,
+            b.index(targets),
+            masks,
+            temperature,
+        );
         (Scores::of_head(b.scores(&mut statistics)), statistics)
     }
 
@@ -284,14 +291,21 @@ impl Model {
         let targets = tape.packed.target_count();
         assert!(derivatives.logprobs.len() == targets && derivatives.entropies.len() == targets);
         let (b, s) = (&*self.backend, &self.layout.shapes);
-        let Tape { packed, uploaded: Uploaded { rows, predicting, pages }, blocks, last, statistics } = tape;
+        let Tape {
+            packed,
+            uploaded: Uploaded { rows, predicting, pages },
+            blocks,
+            last,
+            statistics,
+        } = tape;
         let d_last = self.head_backward(last, &statistics, derivatives, gradient);
         let mut dx = self.activations(rows.count, s.hidden);
         b.scatter_rows(&d_last, &predicting, &mut dx, rows.count);
         drop(d_last);
 
         let mut cache = None;
-        for (block, Kept { input, internals }) in self.layout.blocks.iter().rev().zip(blocks.backwards(self))
+        for (block, Kept { input, internals }) in
+            self.layout.blocks.iter().rev().zip(blocks.backwards(self))
         {
             let internals = internals.unwrap_or_else(|| {
                 let cache = cache.get_or_insert_with(|| b.buffer(self.layout.cache(1, pages)));
@@ -352,6 +366,15 @@ impl Model {
     ) {
         let layout = Grouped::rows(self.layout.shapes.hidden);
         let (w, dw) = (&self.weights[weight], &mut gradient.parameters[weight]);
-        self.backend.rms_norm_backward(layout, self.config.rms_norm_eps, x, w, Some(dy), dx, dw, rows);
+        self.backend.rms_norm_backward(
+            layout,
+            self.config.rms_norm_eps,
+            x,
+            w,
+            Some(dy),
+            dx,
+            dw,
+            rows,
+        );
     }
 }

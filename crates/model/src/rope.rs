@@ -75,7 +75,9 @@ impl Rope {
         let unscaled = inverse_frequencies(head_dim, theta as f32);
         let (inv_freq, attention_factor) = match scaling {
             RopeScaling::Default | RopeScaling::DynamicNtk { .. } => (unscaled, 1.0),
-            RopeScaling::Linear { factor } => (unscaled.iter().map(|f| f / factor as f32).collect(), 1.0),
+            RopeScaling::Linear { factor } => {
+                (unscaled.iter().map(|f| f / factor as f32).collect(), 1.0)
+            }
             RopeScaling::Llama3 { .. } => (llama3_frequencies(unscaled, &scaling), 1.0),
             RopeScaling::Yarn { .. } => yarn_frequencies(head_dim, theta, &scaling),
         };
@@ -142,7 +144,8 @@ impl Rope {
     /// Base of a sequence of `length` tokens, in f32 throughout because transformers holds the
     /// length in a tensor.
     fn ntk_base(&self, factor: f64, max_position_embeddings: usize, length: usize) -> f32 {
-        let stretch = factor as f32 * length as f32 / max_position_embeddings as f32 - (factor - 1.0) as f32;
+        let stretch =
+            factor as f32 * length as f32 / max_position_embeddings as f32 - (factor - 1.0) as f32;
         let dim = self.head_dim as f64;
         self.theta as f32 * power(stretch, (dim / (dim - 2.0)) as f32)
     }
@@ -163,8 +166,12 @@ fn inverse_frequencies(head_dim: usize, base: f32) -> Vec<f32> {
 }
 
 fn llama3_frequencies(mut inv_freq: Vec<f32>, scaling: &RopeScaling) -> Vec<f32> {
-    let &RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } =
-        scaling
+    let &RopeScaling::Llama3 {
+        factor,
+        low_freq_factor,
+        high_freq_factor,
+        original_max_position_embeddings,
+    } = scaling
     else {
         return inv_freq;
     };
@@ -200,7 +207,8 @@ fn yarn_frequencies(head_dim: usize, theta: f64, scaling: &RopeScaling) -> (Vec<
         return (inverse_frequencies(head_dim, theta as f32), 1.0);
     };
 
-    let magnitude = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * libm::log(factor) + 1.0 };
+    let magnitude =
+        |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * libm::log(factor) + 1.0 };
     let attention_factor = attention_factor.unwrap_or_else(|| match (mscale, mscale_all_dim) {
         (Some(numerator), Some(denominator)) if numerator != 0.0 && denominator != 0.0 => {
             magnitude(numerator) / magnitude(denominator)

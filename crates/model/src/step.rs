@@ -128,7 +128,10 @@ impl Model {
         cache: &mut KvCache,
         activation_cache: Option<&mut ActivationCache>,
     ) -> Buffer {
-        assert!(activation_cache.is_some() || step.cached_rows.rows.is_empty(), "rows are to be cached");
+        assert!(
+            activation_cache.is_some() || step.cached_rows.rows.is_empty(),
+            "rows are to be cached"
+        );
         let mut activation_cache = activation_cache.filter(|_| !step.cached_rows.rows.is_empty());
         let rope = self.rope.up_to(&*self.backend, step.batch.positions());
         if step.is_decoding() {
@@ -181,7 +184,8 @@ impl Model {
                 activation_cache.store_input(b, i, &x, cached_rows);
             }
             let layer = CacheLayer { cache: &mut cache.buffer, layer: i };
-            let internals = self.block_forward(block, &mut x, rows, layer, activation_cache.is_some());
+            let internals =
+                self.block_forward(block, &mut x, rows, layer, activation_cache.is_some());
             if let (Some((activation_cache, cached_rows)), Some(internals)) =
                 (&mut activation_cache, internals)
             {
@@ -263,7 +267,8 @@ mod tests {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/models/qwen3");
         let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let [model, other] = [(); 2].map(|()| Model::load(&dir, cpu.clone()).unwrap());
-        let base = Case { positions: vec![3, 20, 9], wanted: 3, cached_rows: 2, slots: 5, pages: 8 };
+        let base =
+            Case { positions: vec![3, 20, 9], wanted: 3, cached_rows: 2, slots: 5, pages: 8 };
         let first = key(&model, &base);
         // A chunk of a prompt may be one row as well, whose next token nobody wants, and some rows
         // are not cached.

@@ -13,7 +13,9 @@ mod special_tokens;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use tokenizers::{AddedToken, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizerWrapper};
+use tokenizers::{
+    AddedToken, NormalizerWrapper, OffsetReferential, OffsetType, PreTokenizerWrapper,
+};
 
 use self::bounds::BoundedNormalizer;
 use self::continuation::Continuation;
@@ -64,8 +66,9 @@ impl Tokenizer {
         library(|| Ok(parts::check(&bytes)))
             .and_then(|checked| checked)
             .map_err(|what| Error::invalid(&path, what))?;
-        let mut inner: tokenizers::Tokenizer = library(|| tokenizers::Tokenizer::from_bytes(&bytes))
-            .map_err(|e| Error::invalid(&path, format!("is not a valid tokenizer: {e}")))?;
+        let mut inner: tokenizers::Tokenizer =
+            library(|| tokenizers::Tokenizer::from_bytes(&bytes))
+                .map_err(|e| Error::invalid(&path, format!("is not a valid tokenizer: {e}")))?;
         // A file may contain the truncation and padding of its last use; a plain call in
         // transformers has neither.
         inner.with_padding(None);
@@ -76,7 +79,8 @@ impl Tokenizer {
         let named: Vec<AddedToken> = special
             .iter()
             .filter(|(_, text)| {
-                inner.token_to_id(text).is_some() && !inner.get_added_vocabulary().is_special_token(text)
+                inner.token_to_id(text).is_some()
+                    && !inner.get_added_vocabulary().is_special_token(text)
             })
             .map(|(_, text)| AddedToken::from(text, true))
             .collect();
@@ -94,11 +98,12 @@ impl Tokenizer {
             return Err(Error::invalid(&path, "has an empty vocabulary"));
         }
         let continuation = Continuation::of(inner.get_normalizer(), inner.get_pre_tokenizer());
-        let tokenizer = Self { inner, continuation, path, special, vocab_size, losses: Losses::default() };
+        let tokenizer =
+            Self { inner, continuation, path, special, vocab_size, losses: Losses::default() };
         // A post-processor may name undefined tokens, which fails only when it is applied.
-        tokenizer
-            .encode("", true)
-            .map_err(|_| Error::invalid(&tokenizer.path, "has a `post_processor` that cannot be applied"))?;
+        tokenizer.encode("", true).map_err(|_| {
+            Error::invalid(&tokenizer.path, "has a `post_processor` that cannot be applied")
+        })?;
         Ok(Some(tokenizer))
     }
 
@@ -111,7 +116,11 @@ impl Tokenizer {
     /// expands it many times. Some tokenizers leave characters out instead: see
     /// [`take_loss`](Self::take_loss).
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        self.encode_by((self.inner.get_normalizer(), self.inner.get_pre_tokenizer()), text, add_special)
+        self.encode_by(
+            (self.inner.get_normalizer(), self.inner.get_pre_tokenizer()),
+            text,
+            add_special,
+        )
     }
 
     /// Encodes `text` as the continuation of `before`, whose tokens do not change. A tokenizer that
@@ -122,19 +131,24 @@ impl Tokenizer {
     /// # Errors
     /// As [`encode`](Self::encode).
     pub fn encode_after(&self, before: &str, text: &str) -> Result<Vec<u32>> {
-        let Some(Continuation { normalizer, pre_tokenizer, marks_each_piece }) = &self.continuation else {
+        let Some(Continuation { normalizer, pre_tokenizer, marks_each_piece }) = &self.continuation
+        else {
             return self.encode(text, false);
         };
-        let marked =
-            *marks_each_piece && self.plain_pieces(before)?.last().is_none_or(|last| last.end < before.len());
+        let marked = *marks_each_piece
+            && self.plain_pieces(before)?.last().is_none_or(|last| last.end < before.len());
         if before.is_empty() || marked {
             return self.encode(text, false);
         }
         // Text after a special token begins as it would in the whole.
-        let first =
-            self.plain_pieces(text)?.first().filter(|first| first.start == 0).map_or(0, |first| first.end);
+        let first = self
+            .plain_pieces(text)?
+            .first()
+            .filter(|first| first.start == 0)
+            .map_or(0, |first| first.end);
         let (first, rest) = text.split_at(first);
-        let mut tokens = self.encode_by((normalizer.as_ref(), pre_tokenizer.as_ref()), first, false)?;
+        let mut tokens =
+            self.encode_by((normalizer.as_ref(), pre_tokenizer.as_ref()), first, false)?;
         tokens.extend(self.encode(rest, false)?);
         Ok(tokens)
     }
@@ -192,13 +206,15 @@ impl Tokenizer {
     /// [`Error::Input`] when the tokenizer's decoder fails (a regular expression beyond its limits)
     /// or expands the tokens many times.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
-        let shown: Vec<String> = ids.iter().filter_map(|&id| self.shown(id, skip_special)).collect();
+        let shown: Vec<String> =
+            ids.iter().filter_map(|&id| self.shown(id, skip_special)).collect();
         // One of the decoders fails on an empty list.
         if shown.is_empty() {
             return Ok(String::new());
         }
-        library(|| bounds::decode(self.inner.get_decoder(), shown))
-            .map_err(|e| Error::Input(format!("{}: cannot decode the tokens: {e}", self.path.display())))
+        library(|| bounds::decode(self.inner.get_decoder(), shown)).map_err(|e| {
+            Error::Input(format!("{}: cannot decode the tokens: {e}", self.path.display()))
+        })
     }
 
     /// Decodes a response while it is being sampled.
@@ -274,8 +290,9 @@ impl Tokenizer {
 /// The file of a tokenizer that predates `tokenizer.json`, if `dir` has one.
 fn older_format(dir: &Path) -> Option<&'static str> {
     let there = |name: &str| dir.join(name).exists();
-    let model =
-        ["tokenizer.model", "spiece.model", "tekken.json", "vocab.txt"].into_iter().find(|name| there(name));
+    let model = ["tokenizer.model", "spiece.model", "tekken.json", "vocab.txt"]
+        .into_iter()
+        .find(|name| there(name));
     model.or_else(|| (there("vocab.json") && there("merges.txt")).then_some("vocab.json"))
 }
 

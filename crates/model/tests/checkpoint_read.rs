@@ -16,8 +16,10 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
 
 /// `model.safetensors` with one tensor "w".
 fn one_tensor(dtype: &str, shape: &[usize], data: &[u8]) -> TempDir {
-    let header =
-        format!(r#"{{"w":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[0,{}]}}}}"#, data.len());
+    let header = format!(
+        r#"{{"w":{{"dtype":"{dtype}","shape":{shape:?},"data_offsets":[0,{}]}}}}"#,
+        data.len()
+    );
     directory(&[("model.safetensors", &safetensors(&header, data))])
 }
 
@@ -26,7 +28,9 @@ fn read_all(dir: &Path) -> Result<BTreeMap<String, Vec<f32>>, Error> {
     let checkpoint = Checkpoint::open(dir)?;
     checkpoint
         .names()
-        .map(|name| Ok((name.to_owned(), checkpoint.read_f32(name, checkpoint.shape(name).unwrap())?)))
+        .map(|name| {
+            Ok((name.to_owned(), checkpoint.read_f32(name, checkpoint.shape(name).unwrap())?))
+        })
         .collect()
 }
 
@@ -95,7 +99,10 @@ fn rows_come_in_order_and_whole() {
             let row_size = 42 / shape[0];
             let collect = |first_row: usize, rows: &[f32]| {
                 assert_eq!(first_row * row_size, seen.len());
-                assert!(rows.len() / row_size <= rows_per_call.max(1) && rows.len().is_multiple_of(row_size));
+                assert!(
+                    rows.len() / row_size <= rows_per_call.max(1)
+                        && rows.len().is_multiple_of(row_size)
+                );
                 seen.extend_from_slice(rows);
             };
             checkpoint.read_rows("w", shape, rows_per_call, collect).unwrap();
@@ -139,7 +146,10 @@ fn values_that_are_not_finite_are_located() {
         let mut values = vec![0.5; 70_000];
         values[66_001] = value;
         let dir = one_tensor("F32", &[70_000], &bytes_of(&values));
-        assert!(refusal(&dir).ends_with(&format!("model.safetensors: tensor w is {shown} at index 66001")));
+        assert!(
+            refusal(&dir)
+                .ends_with(&format!("model.safetensors: tensor w is {shown} at index 66001"))
+        );
     }
     let dir = one_tensor("BF16", &[2], &[0x00, 0x3f, 0x80, 0x7f]);
     assert!(refusal(&dir).ends_with("tensor w is inf at index 1"));
@@ -149,7 +159,9 @@ fn values_that_are_not_finite_are_located() {
 
 #[test]
 fn other_types_are_refused_by_name() {
-    for (dtype, size) in [("I32", 4), ("F64", 8), ("F8_E4M3", 1), ("U8", 1), ("I64", 8), ("BOOL", 1)] {
+    for (dtype, size) in
+        [("I32", 4), ("F64", 8), ("F8_E4M3", 1), ("U8", 1), ("I64", 8), ("BOOL", 1)]
+    {
         let text = refusal(&one_tensor(dtype, &[1], &vec![0; size]));
         assert!(text.contains(&format!("tensor w has type {dtype}")), "{text}");
     }
@@ -197,8 +209,14 @@ fn headers_that_lie() {
         ("end of the world", two(entry("a", "[4]", 0, 16), entry("b", "[1]", 16, u64::MAX))),
         ("negative", r#"{"a":{"dtype":"F32","shape":[-4],"data_offsets":[0,16]}}"#.into()),
         ("a name twice", two(entry("a", "[4]", 0, 16), entry("a", "[4]", 0, 16))),
-        ("a name twice, once escaped", two(entry("a", "[4]", 0, 16), entry("\\u0061", "[4]", 0, 16))),
-        ("a field twice", r#"{"a":{"dtype":"F32","shape":[9],"shape":[4],"data_offsets":[0,16]}}"#.into()),
+        (
+            "a name twice, once escaped",
+            two(entry("a", "[4]", 0, 16), entry("\\u0061", "[4]", 0, 16)),
+        ),
+        (
+            "a field twice",
+            r#"{"a":{"dtype":"F32","shape":[9],"shape":[4],"data_offsets":[0,16]}}"#.into(),
+        ),
         (
             "metadata twice",
             format!(r#"{{"__metadata__":{{}},"__metadata__":{{}},{}}}"#, entry("a", "[4]", 0, 16)),
@@ -218,21 +236,35 @@ fn headers_that_lie() {
         let text = refusal(&dir);
         assert!(text.contains("model.safetensors: "), "{defect}");
         assert!(
-            !defect.contains("twice") || defect == "same bytes twice" || text.contains("occurs twice"),
+            !defect.contains("twice")
+                || defect == "same bytes twice"
+                || text.contains("occurs twice"),
             "{text}"
         );
     }
     // Enough tensors of the largest size for their sum to pass the end of 64 bits.
     let size = 1_u64 << 61;
     let many: Vec<String> = (0..8)
-        .map(|i| entry(&format!("t{i}"), &format!("[{}]", size / 4), i * size, (i * size).wrapping_add(size)))
+        .map(|i| {
+            entry(
+                &format!("t{i}"),
+                &format!("[{}]", size / 4),
+                i * size,
+                (i * size).wrapping_add(size),
+            )
+        })
         .collect();
-    let dir = directory(&[("model.safetensors", &safetensors(&format!("{{{}}}", many.join(",")), &[0; 16]))]);
+    let dir = directory(&[(
+        "model.safetensors",
+        &safetensors(&format!("{{{}}}", many.join(",")), &[0; 16]),
+    )]);
     refusal(&dir);
 
     for length in [17_u64, 1 << 26, 1 << 40, u64::MAX, u64::MAX - 7] {
-        let dir =
-            directory(&[("model.safetensors", &[&length.to_le_bytes()[..], b"{}              "].concat())]);
+        let dir = directory(&[(
+            "model.safetensors",
+            &[&length.to_le_bytes()[..], b"{}              "].concat(),
+        )]);
         assert!(refusal(&dir).contains("header"), "{length}");
     }
 }
@@ -275,13 +307,22 @@ fn indices_that_lie() {
             "shard 9.safetensors, which is absent",
         ),
         (r#"{"weight_map":{"a":"1.safetensors","c":"3.safetensors"}}"#, "tensor a is also in"),
-        (r#"{"weight_map":{"a":"1.safetensors","b":"1.safetensors"}}"#, "\"b\" in \"1.safetensors\""),
+        (
+            r#"{"weight_map":{"a":"1.safetensors","b":"1.safetensors"}}"#,
+            "\"b\" in \"1.safetensors\"",
+        ),
         (r#"{"weight_map":{"a":"2.safetensors","b":"1.safetensors"}}"#, "does not hold it"),
         (r#"{"weight_map":{"a":"../1.safetensors"}}"#, "not a safetensors file name"),
         (r#"{"weight_map":{"a":"/etc/passwd"}}"#, "not a safetensors file name"),
         (r#"{"weight_map":{"a":7}}"#, "\"a\" in 7"),
-        (r#"{"weight_map":{"a":"1.safetensors","a":"2.safetensors"}}"#, "the key \"a\" occurs twice"),
-        (r#"{"weight_map":{},"weight_map":{"a":"1.safetensors"}}"#, "the key \"weight_map\" occurs twice"),
+        (
+            r#"{"weight_map":{"a":"1.safetensors","a":"2.safetensors"}}"#,
+            "the key \"a\" occurs twice",
+        ),
+        (
+            r#"{"weight_map":{},"weight_map":{"a":"1.safetensors"}}"#,
+            "the key \"weight_map\" occurs twice",
+        ),
         (r#"{"weight_map":{}}"#, "weight_map"),
         (r#"{"weight_map":[]}"#, "weight_map"),
         (r#"{"metadata":{}}"#, "weight_map"),

@@ -55,7 +55,8 @@ fn assert_same_weights(a: &Path, b: &Path) {
 }
 
 fn listing(dir: &Path) -> Vec<String> {
-    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
@@ -70,7 +71,8 @@ fn f32_round_trips_bit_for_bit() {
         let parent = directory(&[]);
         for (limit, shards) in [(u64::MAX, 1), (20_000, 2), (1, checkpoint.names().count())] {
             let dir = parent.path().join(format!("limit-{limit}"));
-            let options = WriteOptions { max_shard_bytes: limit, carry_from: Some(&source), ..WHOLE };
+            let options =
+                WriteOptions { max_shard_bytes: limit, carry_from: Some(&source), ..WHOLE };
             write_checkpoint(&dir, &config.json, tensors_of(&checkpoint), options).unwrap();
             assert_same_weights(&source, &dir);
             assert_eq!(ModelConfig::read(&dir).unwrap(), config);
@@ -81,7 +83,10 @@ fn f32_round_trips_bit_for_bit() {
             let files: Vec<String> =
                 listing(&dir).into_iter().filter(|file| file.ends_with(".safetensors")).collect();
             assert_eq!(dir.join("model.safetensors.index.json").exists(), shards > 1);
-            assert!(if shards == 2 { files.len() >= 2 } else { files.len() == shards }, "{files:?}");
+            assert!(
+                if shards == 2 { files.len() >= 2 } else { files.len() == shards },
+                "{files:?}"
+            );
         }
     }
 }
@@ -151,7 +156,10 @@ fn halves_are_rounded_to_nearest_even() {
         let read = Checkpoint::open(&dir).unwrap().read_f32("w", &[4099]).unwrap();
         assert!(read.iter().all(|&read| read == expected), "{dtype:?} {value:e}: {:e}", read[0]);
         let bytes = fs::read(dir.join("model.safetensors")).unwrap();
-        assert_eq!(SafeTensors::deserialize(&bytes).unwrap().tensor("w").unwrap().data().len(), 2 * 4099);
+        assert_eq!(
+            SafeTensors::deserialize(&bytes).unwrap().tensor("w").unwrap().data().len(),
+            2 * 4099
+        );
     }
 }
 
@@ -167,7 +175,8 @@ fn config_names_the_dtype_in_the_spelling_of_its_source() {
         let dir = parent.path().join(number.to_string());
         let options = WriteOptions { dtype: WeightDtype::Bf16, ..WHOLE };
         write_checkpoint(&dir, before.as_object().unwrap(), Vec::new(), options).unwrap();
-        let written: Value = serde_json::from_slice(&fs::read(dir.join("config.json")).unwrap()).unwrap();
+        let written: Value =
+            serde_json::from_slice(&fs::read(dir.join("config.json")).unwrap()).unwrap();
         assert_eq!(written.to_string(), after.to_string());
     }
 }
@@ -185,7 +194,10 @@ fn companions_are_carried_byte_for_byte_and_nothing_else() {
     let dir = parent.path().join("out");
     let options = WriteOptions { carry_from: Some(source.path()), ..WHOLE };
     write_checkpoint(&dir, &Map::new(), vec![tensor("w", &[1], &[1.0])], options).unwrap();
-    assert_eq!(listing(&dir), ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]);
+    assert_eq!(
+        listing(&dir),
+        ["chat_template.jinja", "config.json", "model.safetensors", "tokenizer.json"]
+    );
     assert_eq!(fs::read(dir.join("tokenizer.json")).unwrap(), odd);
 }
 
@@ -218,7 +230,8 @@ fn a_failed_write_leaves_nothing() {
     for (dtype, bad, named) in cases {
         let tensors = vec![tensor("first", &[2, 2], &ones), bad];
         let options = WriteOptions { dtype, max_shard_bytes: 8, ..WHOLE };
-        let error = write_checkpoint(&parent.path().join("out"), &Map::new(), tensors, options).unwrap_err();
+        let error = write_checkpoint(&parent.path().join("out"), &Map::new(), tensors, options)
+            .unwrap_err();
         assert!(error.to_string().contains(named), "{error}");
         assert_eq!(listing(parent.path()), [""; 0]);
     }
@@ -227,7 +240,8 @@ fn a_failed_write_leaves_nothing() {
 #[test]
 fn occupied_targets_are_refused_and_untouched() {
     let parent = directory(&[("file", b"content")]);
-    let write = |dir: &Path| write_checkpoint(dir, &Map::new(), vec![tensor("w", &[1], &[1.0])], WHOLE);
+    let write =
+        |dir: &Path| write_checkpoint(dir, &Map::new(), vec![tensor("w", &[1], &[1.0])], WHOLE);
     let full = parent.path().join("full");
     fs::create_dir(&full).unwrap();
     fs::write(full.join("kept"), "kept").unwrap();

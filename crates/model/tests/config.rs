@@ -41,14 +41,24 @@ fn oracle_checkpoints() {
         let kept = serde_json::to_string_pretty(&config.json).unwrap();
         assert_eq!(kept, text.trim().replace("1e-06", "1e-6"), "{name}");
         assert_eq!(
-            (config.vocab_size, config.hidden_size, config.intermediate_size, config.layers, config.heads),
+            (
+                config.vocab_size,
+                config.hidden_size,
+                config.intermediate_size,
+                config.layers,
+                config.heads
+            ),
             (61, 32, 44, 2, 4)
         );
         assert_eq!(config.max_position_embeddings, 512);
         assert_eq!(config.rms_norm_eps, 1e-6);
         assert_eq!(config.kv_heads, if name == "llama-mha" { 4 } else { 2 }, "{name}");
         assert_eq!(config.head_dim, if name == "qwen3" { 16 } else { 8 }, "{name}");
-        assert_eq!(config.tie_word_embeddings, ["llama3", "qwen2-tied", "qwen3"].contains(&name), "{name}");
+        assert_eq!(
+            config.tie_word_embeddings,
+            ["llama3", "qwen2-tied", "qwen3"].contains(&name),
+            "{name}"
+        );
         assert_eq!(config.qkv_bias, name.starts_with("qwen2"), "{name}");
         assert_eq!(config.qk_norm, name == "qwen3", "{name}");
         assert!(!config.output_bias && !config.mlp_bias, "{name}");
@@ -76,7 +86,8 @@ fn both_spellings_are_one_config() {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024, "rope_theta": 1e6
     });
     let new = with(new, &json!({"dtype": "bfloat16", "rope_parameters": parameters}));
-    let nested = json!({"full_attention": parameters, "sliding_attention": parameters, "other": null});
+    let nested =
+        json!({"full_attention": parameters, "sliding_attention": parameters, "other": null});
     let nested = with(new.clone(), &json!({"rope_parameters": nested}));
 
     let old = read(&old).unwrap();
@@ -142,7 +153,10 @@ fn biases_follow_the_family() {
     let biases = |config: Value| read(&config).map(|c| (c.qkv_bias, c.output_bias, c.mlp_bias));
     assert_eq!(biases(json!({"model_type": "qwen2"})).unwrap(), (true, false, false));
     assert_eq!(biases(json!({"model_type": "qwen3"})).unwrap(), (false, false, false));
-    assert_eq!(biases(json!({"model_type": "qwen3", "attention_bias": true})).unwrap(), (true, true, false));
+    assert_eq!(
+        biases(json!({"model_type": "qwen3", "attention_bias": true})).unwrap(),
+        (true, true, false)
+    );
     let llama = json!({"model_type": "llama", "attention_bias": true, "mlp_bias": true});
     assert_eq!(biases(llama).unwrap(), (true, true, true));
     assert!(biases(json!({"model_type": "mistral", "attention_bias": true})).is_err());
@@ -150,8 +164,9 @@ fn biases_follow_the_family() {
 
 #[test]
 fn windows_follow_the_family() {
-    let windows =
-        |config: Value| read(&with(config, &json!({"num_hidden_layers": 4}))).unwrap().sliding_window;
+    let windows = |config: Value| {
+        read(&with(config, &json!({"num_hidden_layers": 4}))).unwrap().sliding_window
+    };
     let qwen = |patch: Value| {
         let base = json!({"model_type": "qwen3", "use_sliding_window": true, "sliding_window": 9});
         windows(with(base, &patch))
@@ -161,7 +176,8 @@ fn windows_follow_the_family() {
     assert_eq!(qwen(json!({"max_window_layers": 0, "use_sliding_window": false})), [full; 4]);
     assert_eq!(qwen(json!({"max_window_layers": 0, "sliding_window": null})), [full; 4]);
     assert_eq!(qwen(json!({})), [full; 4]);
-    let types = json!(["sliding_attention", "full_attention", "full_attention", "sliding_attention"]);
+    let types =
+        json!(["sliding_attention", "full_attention", "full_attention", "sliding_attention"]);
     assert_eq!(qwen(json!({"layer_types": types})), [wide, full, full, wide]);
     assert_eq!(windows(json!({"model_type": "mistral", "sliding_window": 9})), [wide; 4]);
     assert_eq!(
@@ -178,13 +194,15 @@ fn refusals_name_the_key() {
         let base = json!({"rope_type": "yarn", "factor": 2.0});
         json!({"rope_scaling": with(base, &patch)})
     };
-    let llama3 =
-        json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0});
+    let llama3 = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 4.0, "high_freq_factor": 4.0});
     let cases = [
         (json!({"model_type": "gemma2"}), "model_type \"gemma2\""),
         (json!({"model_type": null}), "model_type is missing"),
         (json!({"model_type": 7}), "model_type is 7"),
-        (json!({"architectures": ["Qwen2ForRewardModel"]}), "architectures has \"Qwen2ForRewardModel\""),
+        (
+            json!({"architectures": ["Qwen2ForRewardModel"]}),
+            "architectures has \"Qwen2ForRewardModel\"",
+        ),
         (json!({"architectures": "Qwen2ForCausalLM"}), "architectures is"),
         (json!({"hidden_act": "gelu"}), "hidden_act \"gelu\""),
         (json!({"quantization_config": {"quant_method": "awq"}}), "quantization_config"),
@@ -221,8 +239,14 @@ fn refusals_name_the_key() {
         ),
         (json!({"rope_scaling": {"type": "linear"}}), "rope_scaling.factor is missing"),
         (json!({"rope_scaling": {"type": "linear", "factor": 0}}), "rope_scaling.factor is 0"),
-        (json!({"rope_parameters": {"rope_type": "dynamic", "factor": 1e300}}), "rope_parameters.factor"),
-        (json!({"rope_scaling": {"mrope_section": [16, 24, 24], "type": "default"}}), "mrope_section"),
+        (
+            json!({"rope_parameters": {"rope_type": "dynamic", "factor": 1e300}}),
+            "rope_parameters.factor",
+        ),
+        (
+            json!({"rope_scaling": {"mrope_section": [16, 24, 24], "type": "default"}}),
+            "mrope_section",
+        ),
         (json!({"rope_scaling": llama3}), "high_freq_factor"),
         (yarn(json!({"beta_fast": 1, "beta_slow": 32})), "beta_fast"),
         (yarn(json!({"truncate": 3})), "rope_scaling.truncate"),
@@ -233,8 +257,14 @@ fn refusals_name_the_key() {
         ),
         (json!({"rope_parameters": {"full_attention": {}, "factor": 2}}), "mixes"),
         (json!({"layer_types": ["full_attention"]}), "layer_types has 1 entries for 28"),
-        (json!({"layer_types": ["linear_attention"], "num_hidden_layers": 1}), "\"linear_attention\""),
-        (json!({"layer_types": ["sliding_attention"], "num_hidden_layers": 1}), "no sliding_window"),
+        (
+            json!({"layer_types": ["linear_attention"], "num_hidden_layers": 1}),
+            "\"linear_attention\"",
+        ),
+        (
+            json!({"layer_types": ["sliding_attention"], "num_hidden_layers": 1}),
+            "no sliding_window",
+        ),
         (json!({"sliding_window": 0, "use_sliding_window": true}), "sliding_window is 0"),
     ];
     for (patch, named) in cases {

@@ -32,7 +32,10 @@ fn reads_what_a_model_ships() {
         repetition_penalty: Some(1.05),
         not_acted_on: vec![],
     };
-    assert_eq!(read(&[("generation_config.json", config), ("config.json", "{}")]).unwrap(), expected);
+    assert_eq!(
+        read(&[("generation_config.json", config), ("config.json", "{}")]).unwrap(),
+        expected
+    );
 }
 
 #[test]
@@ -40,7 +43,10 @@ fn token_ids_fall_back_to_the_model_config() {
     let model = ("config.json", r#"{"eos_token_id": 2, "bos_token_id": 1, "temperature": "hot"}"#);
     let expected = GenerationConfig { eos_token_ids: vec![2], ..GenerationConfig::default() };
     assert_eq!(read(&[model]).unwrap(), expected);
-    assert_eq!(read(&[("generation_config.json", "{}"), model]).unwrap(), GenerationConfig::default());
+    assert_eq!(
+        read(&[("generation_config.json", "{}"), model]).unwrap(),
+        GenerationConfig::default()
+    );
     assert_eq!(read(&[]).unwrap(), GenerationConfig::default());
 }
 
@@ -56,10 +62,14 @@ fn wrong_values_name_file_and_key() {
         ("repetition_penalty", &["0", "-1"]),
     ] {
         for value in values {
-            let error = read(&[("generation_config.json", &format!(r#"{{"{key}": {value}}}"#))]).unwrap_err();
+            let error = read(&[("generation_config.json", &format!(r#"{{"{key}": {value}}}"#))])
+                .unwrap_err();
             let message = error.to_string();
             assert!(matches!(error, Error::Invalid { .. }), "{key}: {value}");
-            assert!(message.contains(&format!("generation_config.json: `{key}` must be ")), "{message}");
+            assert!(
+                message.contains(&format!("generation_config.json: `{key}` must be ")),
+                "{message}"
+            );
         }
     }
 }
@@ -75,7 +85,10 @@ fn keys_that_nothing_reads_may_be_anything() {
 #[test]
 fn minus_one_is_no_token() {
     let config = read(&[("generation_config.json", r#"{"eos_token_id": [-1, 5]}"#)]);
-    assert_eq!(config.unwrap(), GenerationConfig { eos_token_ids: vec![5], ..GenerationConfig::default() });
+    assert_eq!(
+        config.unwrap(),
+        GenerationConfig { eos_token_ids: vec![5], ..GenerationConfig::default() }
+    );
     let config = read(&[("generation_config.json", r#"{"eos_token_id": -1}"#)]);
     assert_eq!(config.unwrap(), GenerationConfig::default());
 }
@@ -88,8 +101,13 @@ fn keys_that_are_not_acted_on_are_named_where_they_change_something() {
     assert!(not_acted_on(neutral).is_empty(), "{neutral}");
     let changing = r#"{"suppress_tokens": [3], "typical_p": 0.9, "no_repeat_ngram_size": 3, "stop_strings": "x",
         "forced_eos_token_id": 0}"#;
-    let expected =
-        ["typical_p", "no_repeat_ngram_size", "suppress_tokens", "forced_eos_token_id", "stop_strings"];
+    let expected = [
+        "typical_p",
+        "no_repeat_ngram_size",
+        "suppress_tokens",
+        "forced_eos_token_id",
+        "stop_strings",
+    ];
     assert_eq!(not_acted_on(changing), expected);
 }
 
@@ -105,7 +123,12 @@ fn responses_end_at_the_files_tokens_and_at_the_tokenizers() {
         (generation, r#"{"eos_token_id": [1, 322]}"#, Ok(&[1, 322]), Ok(&[1, 322])),
         (model, r#"{"eos_token_id": 2}"#, Ok(&[2, 1]), Ok(&[2])),
         (generation, r#"{"eos_token_id": [1, 323]}"#, Err("found 323"), Err("vocabulary of 323")),
-        (generation, r#"{"eos_token_id": 4294967295}"#, Err("found 4294967295"), Err("take it out")),
+        (
+            generation,
+            r#"{"eos_token_id": 4294967295}"#,
+            Err("found 4294967295"),
+            Err("take it out"),
+        ),
         (model, r#"{"eos_token_id": 400}"#, Err("found 400"), Err("found 400")),
     ] {
         let dir = tempfile::tempdir().unwrap();
@@ -119,7 +142,10 @@ fn responses_end_at_the_files_tokens_and_at_the_tokenizers() {
                 (Ok(tokens), Ok(expected)) => assert_eq!(tokens, expected, "{text}"),
                 (Err(error), Err(part)) => {
                     let message = error.to_string();
-                    assert!(message.contains(&format!("/{file}: `eos_token_id` must be ")), "{message}");
+                    assert!(
+                        message.contains(&format!("/{file}: `eos_token_id` must be ")),
+                        "{message}"
+                    );
                     assert!(message.contains(part), "{message}");
                 }
                 (got, expected) => panic!("{text}: {got:?} instead of {expected:?}"),
@@ -130,9 +156,15 @@ fn responses_end_at_the_files_tokens_and_at_the_tokenizers() {
 
 #[test]
 fn malformed_files_are_errors() {
-    for text in
-        ["", "{", "[]", r#"{"temperature": NaN}"#, r#"{"temperature": 1e999}"#, "\u{0}", &"[".repeat(10_000)]
-    {
+    for text in [
+        "",
+        "{",
+        "[]",
+        r#"{"temperature": NaN}"#,
+        r#"{"temperature": 1e999}"#,
+        "\u{0}",
+        &"[".repeat(10_000),
+    ] {
         let message = read(&[("generation_config.json", text)]).unwrap_err().to_string();
         assert!(message.contains("generation_config.json: "), "{message}");
     }

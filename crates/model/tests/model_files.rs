@@ -14,7 +14,8 @@ use tempfile::TempDir;
 const TOKENS: [u32; 24] =
     [5, 17, 2, 60, 33, 33, 8, 1, 0, 44, 29, 12, 51, 3, 9, 9, 27, 40, 58, 6, 13, 22, 35, 4];
 
-static CPU: LazyLock<Arc<Cpu>> = LazyLock::new(|| Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
+static CPU: LazyLock<Arc<Cpu>> =
+    LazyLock::new(|| Arc::new(Cpu::new(Isa::available()[0], 1).unwrap()));
 
 fn load(dir: &Path) -> Result<Model> {
     Model::load(dir, CPU.clone())
@@ -63,11 +64,17 @@ fn models_saved_in_bf16_load_rounded_to_nearest_even() {
         let dir = tempfile::tempdir().unwrap();
         model.save(&dir.path().join("saved"), options(WeightDtype::Bf16, u64::MAX)).unwrap();
         let rounded = |bits: &u32| (bits + 0x7fff + ((bits >> 16) & 1)) & 0xffff_0000;
-        let expected: Vec<(String, Vec<u32>)> =
-            weights(&model).iter().map(|(n, bits)| (n.clone(), bits.iter().map(rounded).collect())).collect();
+        let expected: Vec<(String, Vec<u32>)> = weights(&model)
+            .iter()
+            .map(|(n, bits)| (n.clone(), bits.iter().map(rounded).collect()))
+            .collect();
         let again = load(&dir.path().join("saved")).unwrap();
         assert!(weights(&again) == expected, "{name}");
-        assert_ne!(bits(&scores(&again).logprobs), bits(&scores(&model).logprobs), "nothing was rounded");
+        assert_ne!(
+            bits(&scores(&again).logprobs),
+            bits(&scores(&model).logprobs),
+            "nothing was rounded"
+        );
     }
 }
 
@@ -76,7 +83,10 @@ fn layouts_have_room_for_the_weights_of_the_files() {
     for name in oracles() {
         let model = load(&oracle(&name)).unwrap();
         let values: usize = weights(&model).iter().map(|(_, values)| values.len()).sum();
-        assert!(model.layout.parameter_bytes(&*model.backend, Role::Weight) >= 4 * values, "{name}");
+        assert!(
+            model.layout.parameter_bytes(&*model.backend, Role::Weight) >= 4 * values,
+            "{name}"
+        );
     }
 }
 
@@ -112,13 +122,20 @@ fn edit_weights(dir: &Path, edit: impl FnOnce(&mut Map<String, Value>, &mut Vec<
     let path = dir.join("model.safetensors");
     let file = fs::read(&path).unwrap();
     let start = 8 + u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
-    let (mut header, mut data) = (serde_json::from_slice(&file[8..start]).unwrap(), file[start..].to_vec());
+    let (mut header, mut data) =
+        (serde_json::from_slice(&file[8..start]).unwrap(), file[start..].to_vec());
     edit(&mut header, &mut data);
     fs::write(path, safetensors(&serde_json::to_string(&header).unwrap(), &data)).unwrap();
 }
 
 /// Appends a tensor of f32.
-fn append(header: &mut Map<String, Value>, data: &mut Vec<u8>, name: &str, shape: &[usize], values: &[u8]) {
+fn append(
+    header: &mut Map<String, Value>,
+    data: &mut Vec<u8>,
+    name: &str,
+    shape: &[usize],
+    values: &[u8],
+) {
     let start = data.len();
     data.extend_from_slice(values);
     header.insert(
@@ -204,7 +221,9 @@ fn damaged_directories_are_refused_in_one_sentence() {
         ),
         (
             "qwen3",
-            |dir| edit_weights(dir, |header, data| append(header, data, "model.extra", &[1], &[0; 4])),
+            |dir| {
+                edit_weights(dir, |header, data| append(header, data, "model.extra", &[1], &[0; 4]))
+            },
             "",
             "tensor model.extra: a Qwen3ForCausalLM of this configuration has no such weights",
         ),
@@ -243,7 +262,9 @@ fn damaged_directories_are_refused_in_one_sentence() {
         ),
         (
             "qwen3",
-            |dir| edit_config(dir, "quantization_config", json!({"quant_method": "awq", "bits": 4})),
+            |dir| {
+                edit_config(dir, "quantization_config", json!({"quant_method": "awq", "bits": 4}))
+            },
             "config.json",
             "quantization_config is not supported",
         ),

@@ -49,7 +49,9 @@ fn tables_are_those_of_transformers() {
             let position = row["position"].as_u64().unwrap() as usize;
             let (cos, sin) = rope.table(position..position + 1);
             let (expected_cos, expected_sin) = (floats(&row["cos"]), floats(&row["sin"]));
-            for (ours, theirs) in cos.iter().chain(&sin).zip(expected_cos.iter().chain(&expected_sin)) {
+            for (ours, theirs) in
+                cos.iter().chain(&sin).zip(expected_cos.iter().chain(&expected_sin))
+            {
                 // Two units of a frequency of at most 1, and one of the angle, grow with the
                 // position.
                 let bound = 2e-7 * f64::from(attention_factor) * (1.0 + 2.0 * position as f64);
@@ -75,8 +77,11 @@ fn cosines_and_sines_are_exact_to_the_last_place_or_two() {
             let position = row["position"].as_u64().unwrap() as usize;
             let (cos, sin) = rope.table(position..position + 1);
             let (expected_cos, expected_sin) = (floats(&row["cos"]), floats(&row["sin"]));
-            for pair in (0..expected.len()).filter(|&pair| rope.inv_freq()[pair] == expected[pair]) {
-                for (ours, theirs) in [(cos[pair], expected_cos[pair]), (sin[pair], expected_sin[pair])] {
+            for pair in (0..expected.len()).filter(|&pair| rope.inv_freq()[pair] == expected[pair])
+            {
+                for (ours, theirs) in
+                    [(cos[pair], expected_cos[pair]), (sin[pair], expected_sin[pair])]
+                {
                     assert!(
                         ulps(ours, theirs) <= 2,
                         "{} {position} {pair}: {ours:e} {theirs:e}",
@@ -107,7 +112,8 @@ fn rows_depend_on_their_position_only() {
 
 #[test]
 fn dynamic_scaling_starts_beyond_the_context() {
-    let dynamic = Rope::new(64, 1e4, RopeScaling::DynamicNtk { factor: 2.0, max_position_embeddings: 512 });
+    let dynamic =
+        Rope::new(64, 1e4, RopeScaling::DynamicNtk { factor: 2.0, max_position_embeddings: 512 });
     let default = Rope::new(64, 1e4, RopeScaling::Default);
     assert_eq!(dynamic.table(0..512), default.table(0..512));
     assert_ne!(dynamic.table(512..513), default.table(512..513));

@@ -61,7 +61,11 @@ fn encodes_and_decodes_as_transformers_does() {
         for case in expected["encode"].as_array().unwrap() {
             let text = case["text"].as_str().unwrap();
             assert_eq!(tokenizer.encode(text, true).unwrap(), ids(&case["ids"]), "{name} {text:?}");
-            assert_eq!(tokenizer.encode(text, false).unwrap(), ids(&case["plain"]), "{name} {text:?}");
+            assert_eq!(
+                tokenizer.encode(text, false).unwrap(),
+                ids(&case["plain"]),
+                "{name} {text:?}"
+            );
         }
         for case in expected["decode"].as_array().unwrap() {
             let ids = ids(&case["ids"]);
@@ -87,7 +91,8 @@ fn encodes_and_decodes_as_transformers_does() {
 /// The byte-fallback tokenizer, as Llama 2's files are, with this change.
 fn changed(change: impl FnOnce(&mut Value)) -> (tempfile::TempDir, Tokenizer) {
     let mut file: Value =
-        serde_json::from_slice(&fs::read(fixture("byte-fallback").join("tokenizer.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(fixture("byte-fallback").join("tokenizer.json")).unwrap())
+            .unwrap();
     change(&mut file);
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("tokenizer.json"), file.to_string()).unwrap();
@@ -101,8 +106,7 @@ fn a_text_that_goes_on_is_encoded_as_in_the_whole() {
         let scheme = Value::from(scheme);
         changed(move |file| {
             file["normalizer"] = Value::Null;
-            file["pre_tokenizer"] =
-                json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
+            file["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": true});
         })
     };
     let (prepend, always, first) = (read("byte-fallback"), metaspace("always"), metaspace("first"));
@@ -155,10 +159,12 @@ fn a_stream_waits_for_whole_characters_only() {
 /// A byte-level tokenizer of single characters.
 fn few_characters(characters: &str) -> (tempfile::TempDir, Tokenizer) {
     let spelled = |c: char| if c == ' ' { 'Ġ' } else { c };
-    let vocabulary: serde_json::Map<String, Value> =
-        characters.chars().zip(0..).map(|(c, id)| (spelled(c).to_string(), Value::from(id))).collect();
-    let byte_level =
-        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let vocabulary: serde_json::Map<String, Value> = characters
+        .chars()
+        .zip(0..)
+        .map(|(c, id)| (spelled(c).to_string(), Value::from(id)))
+        .collect();
+    let byte_level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
     let file = json!({
         "version": "1.0", "added_tokens": [], "pre_tokenizer": byte_level, "decoder": byte_level,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
@@ -353,7 +359,10 @@ fn special_tokens_come_from_both_files() {
         "tokenizer_config.json",
         r#"{"bos_token": null, "eos_token": {"content": "<|im_end|>"}, "unk_token": "fox"}"#,
     );
-    write("special_tokens_map.json", r#"{"bos_token": "<bos>", "pad_token": {"content": "<none such>"}}"#);
+    write(
+        "special_tokens_map.json",
+        r#"{"bos_token": "<bos>", "pad_token": {"content": "<none such>"}}"#,
+    );
     let tokenizer = Tokenizer::read(dir.path()).unwrap().unwrap();
     let special = tokenizer.special_tokens();
     assert_eq!(special.get("bos_token"), None);

@@ -61,8 +61,7 @@ fn stages_that_multiply_the_text_are_stopped() {
     let empty = replace(regex(""), &"b".repeat(1000));
     let prepend = json!({"type": "Prepend", "prepend": "a".repeat(1000)});
     let bytes = json!({"type": "ByteLevel"});
-    let around =
-        |c: char| json!({"type": "Metaspace", "replacement": c, "prepend_scheme": "always", "split": false});
+    let around = |c: char| json!({"type": "Metaspace", "replacement": c, "prepend_scheme": "always", "split": false});
     let each = json!({"type": "Split", "pattern": {"Regex": "."}, "behavior": "Isolated", "invert": false});
     let mut prefixes = vec![each];
     prefixes.extend(('A'..'u').map(around));
@@ -73,7 +72,10 @@ fn stages_that_multiply_the_text_are_stopped() {
         ("one long text", json!({"normalizer": long})),
         ("long texts between characters", json!({"normalizer": empty})),
         ("byte-level alphabets", several("normalizer", "normalizers", &bytes, 60)),
-        ("prefixes of pieces", json!({"pre_tokenizer": {"type": "Sequence", "pretokenizers": prefixes}})),
+        (
+            "prefixes of pieces",
+            json!({"pre_tokenizer": {"type": "Sequence", "pretokenizers": prefixes}}),
+        ),
         (
             "a list within a list",
             json!({"normalizer": {"type": "Sequence", "normalizers": [
@@ -85,14 +87,20 @@ fn stages_that_multiply_the_text_are_stopped() {
         // Between added tokens each piece is normalized on its own.
         let text = if name.ends_with("each piece") { "é<s>".repeat(10_000) } else { text.clone() };
         let error = in_time(|| tokenizer.encode(&text, true)).unwrap_err().to_string();
-        assert!(error.contains("tokenizer makes") || error.contains("normalizer makes"), "{name}: {error}");
+        assert!(
+            error.contains("tokenizer makes") || error.contains("normalizer makes"),
+            "{name}: {error}"
+        );
         assert!(error.contains("many times as much of the text"), "{name}: {error}");
     }
     for (name, decoder) in [
         ("pairs", several("decoder", "decoders", &pair, 60)),
         ("long texts", several("decoder", "decoders", &long, 6)),
         ("long texts between characters", json!({"decoder": empty})),
-        ("word ends", several("decoder", "decoders", &json!({"type": "BPEDecoder", "suffix": ""}), 60)),
+        (
+            "word ends",
+            several("decoder", "decoders", &json!({"type": "BPEDecoder", "suffix": ""}), 60),
+        ),
     ] {
         let tokenizer = read(decoder).unwrap_or_else(|e| panic!("{name}: {e}"));
         let error = in_time(|| tokenizer.decode(&[1; 20_000], false)).unwrap_err().to_string();
@@ -107,12 +115,15 @@ fn what_real_tokenizers_do_passes() {
         replace(json!({"Regex": " {2,}"}), "▁▁▁▁▁▁▁▁▁▁▁▁"),
     ]});
     let tokenizer =
-        read(json!({"normalizer": stages, "decoder": replace(json!({"String": "▁"}), " ")})).unwrap();
-    for text in ["", "a", " ", "a b", "\u{FDFA}", &" ".repeat(100_000), &"\u{FDFA}".repeat(10_000)] {
+        read(json!({"normalizer": stages, "decoder": replace(json!({"String": "▁"}), " ")}))
+            .unwrap();
+    for text in ["", "a", " ", "a b", "\u{FDFA}", &" ".repeat(100_000), &"\u{FDFA}".repeat(10_000)]
+    {
         let ids = tokenizer.encode(text, true).unwrap();
         assert!(tokenizer.decode(&ids, false).is_ok(), "{text:.20}");
     }
-    let short = read(json!({"normalizer": replace(json!({"String": "a"}), &"b".repeat(1000))})).unwrap();
+    let short =
+        read(json!({"normalizer": replace(json!({"String": "a"}), &"b".repeat(1000))})).unwrap();
     assert_eq!(short.encode("a", false).unwrap().len(), 1000);
 }
 
@@ -131,18 +142,23 @@ fn files_that_ask_for_too_much_are_refused() {
     for _ in 0..40 {
         nested = json!({"type": "Sequence", "normalizers": [nested]});
     }
-    let charsmap =
-        |base64: &str| json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": base64}});
+    let charsmap = |base64: &str| json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": base64}});
     for (changes, what) in [
         (template(json!([the_text, the_text]), 1), "repeats the text"),
         (template(json!(vec![special.clone(); 100]), 1), "more than 64 entries"),
         (template(json!([special, the_text]), 100_000), "more than 64 entries"),
         (json!({"normalizer": nested}), "nests more than 16 deep"),
-        (several("normalizer", "normalizers", &json!({"type": "Lowercase"}), 100), "more than 64 stages"),
+        (
+            several("normalizer", "normalizers", &json!({"type": "Lowercase"}), 100),
+            "more than 64 stages",
+        ),
         (several("decoder", "decoders", &json!({"type": "Fuse"}), 100), "more than 64 stages"),
         (json!({"normalizer": {"type": "Prepend", "prepend": long}}), "more than 1024 bytes"),
         (json!({"normalizer": replace(json!({"String": "a"}), &long)}), "more than 1024 bytes"),
-        (json!({"decoder": {"type": "WordPiece", "prefix": long, "cleanup": true}}), "more than 1024 bytes"),
+        (
+            json!({"decoder": {"type": "WordPiece", "prefix": long, "cleanup": true}}),
+            "more than 1024 bytes",
+        ),
         (
             json!({"normalizer": replace(json!({"Regex": "a".repeat(1 << 20)}), "b")}),
             "a pattern of more than",
@@ -182,7 +198,9 @@ fn a_key_that_occurs_twice_is_refused() {
         format!(
             r#"{{"version": "1.0", {model}, "normalizer": null, "normalizer": {{"type": "Lowercase"}}}}"#
         ),
-        format!(r#"{{"version": "1.0", {model}, "normalizer": {{"type": "NFC", "type": "Lowercase"}}}}"#),
+        format!(
+            r#"{{"version": "1.0", {model}, "normalizer": {{"type": "NFC", "type": "Lowercase"}}}}"#
+        ),
         format!(r#"{{"version": "1.0", {model}, {model}}}"#),
     ] {
         let error = read_text(&twice).unwrap_err();

@@ -165,7 +165,8 @@ impl Group {
         if self.rewards.len() < 2 {
             return 0.0;
         }
-        common(&self.rewards).unwrap_or_else(|| self.rewards.iter().sum::<f64>() / self.rewards.len() as f64)
+        common(&self.rewards)
+            .unwrap_or_else(|| self.rewards.iter().sum::<f64>() / self.rewards.len() as f64)
     }
 
     /// Unbiased.
@@ -225,14 +226,16 @@ mod tests {
         let rewards = [0.3, 1.0, -2.0, 0.5];
         let outcomes: Vec<Outcome> = rewards.iter().map(|&r| outcome(9, r, 1)).collect();
         for (i, a) in advantages(Estimator::Rloo, &outcomes).into_iter().enumerate() {
-            let others: f64 = rewards.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, r)| r).sum();
+            let others: f64 =
+                rewards.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, r)| r).sum();
             assert!((a - (rewards[i] - others / 3.0)).abs() < 1e-15);
         }
     }
 
     #[test]
     fn groups_may_be_interleaved() {
-        let apart = [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(7, 0.5, 4), outcome(7, 0.0, 5)];
+        let apart =
+            [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(7, 0.5, 4), outcome(7, 0.0, 5)];
         let mixed = [apart[0], apart[2], apart[1], apart[3]];
         for estimator in Estimator::ALL {
             let (a, b) = (advantages(estimator, &apart), advantages(estimator, &mixed));
@@ -246,7 +249,8 @@ mod tests {
     fn equal_rewards_have_no_advantage_whatever_they_are() {
         for reward in [0.1, 0.7, 1.0 / 3.0, -1e-3, 12345.678] {
             for count in 2..20 {
-                let outcomes: Vec<Outcome> = (0..count).map(|i| outcome(0, reward, 1 + 3 * i)).collect();
+                let outcomes: Vec<Outcome> =
+                    (0..count).map(|i| outcome(0, reward, 1 + 3 * i)).collect();
                 for estimator in Estimator::ALL.into_iter().filter(|&e| e != Estimator::Remax) {
                     let result = advantages(estimator, &outcomes);
                     assert!(result.iter().all(|&a| a == 0.0), "{estimator:?} {reward} {result:?}");
@@ -276,7 +280,10 @@ mod tests {
             for estimator in Estimator::ALL {
                 let result = advantages(estimator, &outcomes);
                 assert_eq!(result.len(), outcomes.len());
-                assert!(result.iter().all(|a| a.is_finite()), "{estimator:?} {outcomes:?} {result:?}");
+                assert!(
+                    result.iter().all(|a| a.is_finite()),
+                    "{estimator:?} {outcomes:?} {result:?}"
+                );
             }
         }
         let alone = [outcome(0, 0.75, 3)];

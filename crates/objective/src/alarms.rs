@@ -33,7 +33,8 @@ impl Alarms {
         for statistics in updates.iter().filter(|s| s.tokens > 0) {
             self.selected |= statistics.cov_selected > 0;
             self.moved |= statistics.log_ratio_abs > 0.0;
-            self.largest = Some(self.largest.map_or(statistics.cov_max, |l| l.max(statistics.cov_max)));
+            self.largest =
+                Some(self.largest.map_or(statistics.cov_max, |l| l.max(statistics.cov_max)));
         }
         self.idle_steps = self.idle_steps.saturating_add(1);
         (self.idle_steps == PATIENCE).then(|| self.message(settings))
@@ -61,7 +62,9 @@ impl Alarms {
                  rewards differ within groups (cov/max) and raise objective.covariance.fraction."
                 .into(),
         };
-        format!("objective.covariance has had no effect for {PATIENCE} rollout steps in a row: {cause}")
+        format!(
+            "objective.covariance has had no effect for {PATIENCE} rollout steps in a row: {cause}"
+        )
     }
 }
 
@@ -101,7 +104,9 @@ mod tests {
     #[test]
     fn one_update_per_rollout_is_named_for_kl_cov() {
         let same = Statistics { cov_selected: 3, ..idle(2.0) };
-        assert!(steps(&kl_cov(), std::slice::from_ref(&same))[0].1.contains("one update per rollout"));
+        assert!(
+            steps(&kl_cov(), std::slice::from_ref(&same))[0].1.contains("one update per rollout")
+        );
         let moved = Statistics { log_ratio_abs: 0.1, ..same };
         assert!(steps(&kl_cov(), &[moved])[0].1.contains("no gradient to change"));
     }

@@ -247,7 +247,9 @@ impl Controller {
                 (self.integral, self.value, self.reach) = (0.0, None, None);
             }
             // This expresses the value from another start.
-            Some(then) if then.start != now.start => self.integral += libm::log(then.start / now.start),
+            Some(then) if then.start != now.start => {
+                self.integral += libm::log(then.start / now.start)
+            }
             _ => {}
         }
         self.learnt_for = Some(now);

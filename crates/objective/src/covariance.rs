@@ -88,7 +88,8 @@ impl Covariance {
                  set objective.covariance.method to \"none\"",
             )?;
         }
-        let finite = |key, value: f64| require(value.is_finite(), key, value, "it must be a finite number");
+        let finite =
+            |key, value: f64| require(value.is_finite(), key, value, "it must be a finite number");
         finite("objective.covariance.low", self.low)?;
         finite("objective.covariance.high", self.high)?;
         require(
@@ -139,7 +140,10 @@ impl Covariance {
 
     /// How strongly the method acts as the settings say.
     pub fn strength(&self) -> Strength {
-        Strength { fraction: self.resolved_fraction().unwrap_or(0.0), coefficient: self.coefficient }
+        Strength {
+            fraction: self.resolved_fraction().unwrap_or(0.0),
+            coefficient: self.coefficient,
+        }
     }
 
     /// The fraction, or the method's default where none is set; nothing without a method.

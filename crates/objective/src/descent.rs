@@ -61,11 +61,18 @@ mod tests {
             descent.step(entropy, target);
             descent.is_under_way()
         };
-        assert!([2.0, 1.9, 1.95, 1.5, 1.01].iter().all(|entropy| under_way(&mut descent, *entropy, 1.0)));
+        assert!([2.0, 1.9, 1.95, 1.5, 1.01].iter().all(|entropy| under_way(
+            &mut descent,
+            *entropy,
+            1.0
+        )));
         assert!(!under_way(&mut descent, 1.0, 1.0) && descent.has_arrived());
         assert!(!under_way(&mut descent, 1.5, 1.0), "what rises again has been there");
         assert!(!under_way(&mut descent, 1.0, 0.95), "a target within the tolerance is not far");
-        assert!(under_way(&mut descent, 1.0, 0.5) && !descent.has_arrived(), "a target that jumps down");
+        assert!(
+            under_way(&mut descent, 1.0, 0.5) && !descent.has_arrived(),
+            "a target that jumps down"
+        );
         let stalled: Vec<bool> = (0..12).map(|_| under_way(&mut descent, 1.0, 0.5)).collect();
         assert_eq!(stalled, [[true; 9].as_slice(), &[false; 3]].concat());
         assert!(under_way(&mut descent, 0.9, 0.5) && !descent.has_arrived(), "it falls again");

@@ -128,7 +128,10 @@ mod tests {
         assert_eq!(after(0.003, f64::NAN), None);
         assert_eq!(bonus.after_update(0.005, 0.1, None), None, "without a target");
         let mut coefficient = 0.003;
-        assert_eq!((bonus.begin_step(&mut coefficient, 0.9, Some(0.5)), coefficient), (0.003, 0.003));
+        assert_eq!(
+            (bonus.begin_step(&mut coefficient, 0.9, Some(0.5)), coefficient),
+            (0.003, 0.003)
+        );
     }
 
     /// arXiv:2505.22312, section 3.2.5: c_0 = 0; c_(k+1) = c_k + delta below the target, c_k -
@@ -138,7 +141,8 @@ mod tests {
         let bonus = EntropyBonus { delta: Some(0.25), max: 0.6, ..Default::default() };
         let mut coefficient = 0.0;
         let entropies = [0.4, 0.4, 0.4, 0.4, 0.5, 0.6, 0.4, f64::NAN, 0.6, 0.6, 0.6, 0.4];
-        let acting = entropies.map(|entropy| bonus.begin_step(&mut coefficient, entropy, Some(0.5)));
+        let acting =
+            entropies.map(|entropy| bonus.begin_step(&mut coefficient, entropy, Some(0.5)));
         let expected = [0.0, 0.25, 0.5, 0.6, 0.6, 0.0, 0.35, 0.0, 0.0, 0.0, 0.0, 0.0];
         for (acting, expected) in acting.iter().zip(expected) {
             assert!((acting - expected).abs() < 1e-12, "{acting} {expected}");
@@ -156,6 +160,9 @@ mod tests {
             entropy += 0.5 * coefficient - 0.05 * entropy;
             coefficient = bonus.after_update(coefficient, entropy, Some(0.5)).unwrap();
         }
-        assert!((entropy - 0.5).abs() < 1e-6 && (coefficient - 0.05).abs() < 1e-6, "{entropy} {coefficient}");
+        assert!(
+            (entropy - 0.5).abs() < 1e-6 && (coefficient - 0.05).abs() < 1e-6,
+            "{entropy} {coefficient}"
+        );
     }
 }

@@ -74,14 +74,16 @@ impl Default for ReferenceKl {
 mod tests {
     use super::*;
 
-    const ALL: [KlEstimator; 4] = [KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3];
+    const ALL: [KlEstimator; 4] =
+        [KlEstimator::Abs, KlEstimator::K1, KlEstimator::K2, KlEstimator::K3];
 
     #[test]
     fn slopes_are_the_derivatives() {
         for estimator in ALL {
             for d in [-30.0, -3.0, -2.0, -0.3, 0.2, 1.5, 9.0, 30.0] {
                 let h = 1e-6;
-                let difference = estimator.value_and_slope(d + h).0 - estimator.value_and_slope(d - h).0;
+                let difference =
+                    estimator.value_and_slope(d + h).0 - estimator.value_and_slope(d - h).0;
                 let slope = estimator.value_and_slope(d).1;
                 assert!(
                     (difference / (2.0 * h) - slope).abs() < 1e-6 * (1.0 + slope.abs()),

@@ -85,11 +85,12 @@ pub struct Objective {
 /// When the arrays' lengths disagree, or the reference model's log-probs are needed and missing.
 pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
     let tokens = batch.lengths.iter().sum::<usize>();
-    let reference = settings
-        .needs_reference()
-        .then(|| batch.reference_logprobs.expect("the KL term needs the reference model's log-probs"));
+    let reference = settings.needs_reference().then(|| {
+        batch.reference_logprobs.expect("the KL term needs the reference model's log-probs")
+    });
     let arrays = [batch.logprobs, batch.old_logprobs, batch.entropies, batch.advantages];
-    let masses = batch.truncation.map(|truncation| [truncation.log_masses, truncation.old_log_masses]);
+    let masses =
+        batch.truncation.map(|truncation| [truncation.log_masses, truncation.old_log_masses]);
     for array in arrays.into_iter().chain(reference).chain(masses.into_iter().flatten()) {
         assert_eq!(array.len(), tokens, "every array has one number per token");
     }
@@ -110,7 +111,8 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         terms.iter().zip(&kept).map(|(term, kept)| !kept || term.is_silenced()).collect();
 
     let scores = Scores::of(batch.logprobs, batch.advantages);
-    let Strength { fraction, coefficient } = batch.steered.unwrap_or_else(|| settings.covariance.strength());
+    let Strength { fraction, coefficient } =
+        batch.steered.unwrap_or_else(|| settings.covariance.strength());
     let selection = Selection::of(&settings.covariance, fraction, batch, &scores, &silenced);
 
     let mut statistics =
@@ -138,7 +140,8 @@ pub fn objective(settings: &ObjectiveSettings, batch: &Minibatch) -> Objective {
         let mut acting_slope = slope;
         if let Some(reference) = reference {
             let kl = &settings.reference_kl;
-            let (estimate, derivative) = kl.estimator.value_and_slope(batch.logprobs[t] - reference[t]);
+            let (estimate, derivative) =
+                kl.estimator.value_and_slope(batch.logprobs[t] - reference[t]);
             value += kl.coefficient * estimate;
             slope += kl.coefficient * derivative;
             reference_sum += estimate;

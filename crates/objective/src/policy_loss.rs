@@ -28,7 +28,8 @@ pub enum Loss {
 
 impl Loss {
     /// Every loss.
-    pub const ALL: [Self; 5] = [Self::Clip, Self::Importance, Self::Gspo, Self::Cispo, Self::PolicyGradient];
+    pub const ALL: [Self; 5] =
+        [Self::Clip, Self::Importance, Self::Gspo, Self::Cispo, Self::PolicyGradient];
 
     /// Whether the clip range has an effect.
     pub(crate) fn clips(self) -> bool {
@@ -81,8 +82,9 @@ pub(crate) fn terms(
     advantages: &[f64],
 ) -> Vec<Term> {
     let each = |term: &dyn Fn(usize) -> Term| (0..logprobs.len()).map(term).collect();
-    let with_ratio =
-        |term: &dyn Fn(Ratio, f64) -> Term| each(&|t| term(Ratio::of_token(log_ratios[t]), advantages[t]));
+    let with_ratio = |term: &dyn Fn(Ratio, f64) -> Term| {
+        each(&|t| term(Ratio::of_token(log_ratios[t]), advantages[t]))
+    };
     match settings.loss {
         Loss::Clip => with_ratio(&|ratio, advantage| {
             let term = clip(settings, ratio, advantage);
@@ -103,9 +105,11 @@ pub(crate) fn terms(
             let slope = -weight * advantages[t];
             Term { value: slope * logprobs[t], slope, clipped }
         }),
-        Loss::PolicyGradient => {
-            each(&|t| Term { value: -advantages[t] * logprobs[t], slope: -advantages[t], clipped: None })
-        }
+        Loss::PolicyGradient => each(&|t| Term {
+            value: -advantages[t] * logprobs[t],
+            slope: -advantages[t],
+            clipped: None,
+        }),
     }
 }
 
@@ -125,7 +129,10 @@ impl Ratio {
     /// The geometric mean over a response's tokens (GSPO, arXiv:2507.18071).
     fn of_response(log_ratios: &[f64]) -> Self {
         let mean = log_ratios.iter().sum::<f64>() / log_ratios.len() as f64;
-        Self { value: libm::exp(mean.min(MAX_SEQUENCE_LOG_RATIO)), is_limited: mean > MAX_SEQUENCE_LOG_RATIO }
+        Self {
+            value: libm::exp(mean.min(MAX_SEQUENCE_LOG_RATIO)),
+            is_limited: mean > MAX_SEQUENCE_LOG_RATIO,
+        }
     }
 }
 

@@ -60,12 +60,17 @@ pub struct PrimeAdvantages {
 ///
 /// # Panics
 /// When there are not as many rows as outcomes, or a row has another length than its response.
-pub fn prime_advantages(prime: &Prime, outcomes: &[Outcome], log_ratios: &[&[f64]]) -> PrimeAdvantages {
+pub fn prime_advantages(
+    prime: &Prime,
+    outcomes: &[Outcome],
+    log_ratios: &[&[f64]],
+) -> PrimeAdvantages {
     assert_eq!(outcomes.len(), log_ratios.len(), "one row per response");
     for (outcome, row) in outcomes.iter().zip(log_ratios) {
         assert_eq!(outcome.tokens, row.len(), "one log-ratio per token");
     }
-    let mut rewards: Vec<Vec<f64>> = log_ratios.iter().map(|row| process_rewards(prime.beta, row)).collect();
+    let mut rewards: Vec<Vec<f64>> =
+        log_ratios.iter().map(|row| process_rewards(prime.beta, row)).collect();
     if prime.process_scale == ProcessScale::LargestReturn {
         let largest = rewards.iter().flat_map(|row| returns(row)).map(f64::abs).fold(0.0, f64::max);
         rewards.iter_mut().flatten().for_each(|reward| *reward /= largest + SCALE_EPSILON);
@@ -122,7 +127,8 @@ fn leave_one_out(outcomes: &[Outcome], rewards: &mut [Vec<f64>]) {
     for (outcome, row) in outcomes.iter().zip(rewards) {
         let (n, means) = groups[&outcome.group];
         if n > 1.0 {
-            row.iter_mut().for_each(|reward| *reward = *reward * (n / (n - 1.0)) - means / (n - 1.0));
+            row.iter_mut()
+                .for_each(|reward| *reward = *reward * (n / (n - 1.0)) - means / (n - 1.0));
         }
     }
 }
@@ -144,9 +150,11 @@ mod tests {
 
     #[test]
     fn a_process_model_that_says_nothing_leaves_whitened_rloo() {
-        let outcomes = [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(1, 1.0, 1), outcome(1, 1.0, 4)];
+        let outcomes =
+            [outcome(0, 1.0, 2), outcome(0, 0.0, 3), outcome(1, 1.0, 1), outcome(1, 1.0, 4)];
         let zeros = [[0.0; 4]; 4];
-        let rows: Vec<&[f64]> = outcomes.iter().zip(&zeros).map(|(o, zeros)| &zeros[..o.tokens]).collect();
+        let rows: Vec<&[f64]> =
+            outcomes.iter().zip(&zeros).map(|(o, zeros)| &zeros[..o.tokens]).collect();
         let PrimeAdvantages { advantages: ours, process_share } =
             prime_advantages(&PUBLISHED, &outcomes, &rows);
         assert_eq!(process_share, 0.0);
@@ -186,7 +194,11 @@ mod tests {
         // With r = 0.1 at the second token: 2 r there, and -r / 4 at each token of both.
         let steps: Vec<f64> = first.windows(2).map(|pair| pair[0] - pair[1]).collect();
         let baseline = other[0] - other[1];
-        assert!(baseline < 0.0 && (steps[0] - baseline).abs() < 1e-12 && (steps[2] - baseline).abs() < 1e-12);
+        assert!(
+            baseline < 0.0
+                && (steps[0] - baseline).abs() < 1e-12
+                && (steps[2] - baseline).abs() < 1e-12
+        );
         assert!((steps[1] / baseline - (0.2 - 0.025) / -0.025).abs() < 1e-9, "{steps:?}");
     }
 }

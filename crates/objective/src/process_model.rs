@@ -25,7 +25,12 @@ pub struct ProcessLoss {
 ///
 /// # Panics
 /// When the arrays' lengths disagree.
-pub fn process_loss(beta: f64, lengths: &[usize], log_ratios: &[f64], correct: &[bool]) -> ProcessLoss {
+pub fn process_loss(
+    beta: f64,
+    lengths: &[usize],
+    log_ratios: &[f64],
+    correct: &[bool],
+) -> ProcessLoss {
     assert_eq!(lengths.len(), correct.len(), "one verdict per response");
     assert_eq!(lengths.iter().sum::<usize>(), log_ratios.len(), "one log-ratio per token");
     let responses = lengths.len().max(1) as f64;
@@ -111,27 +116,35 @@ impl Discernment {
         }
         let count = responses.len() as f64;
         let scores = |quarters: usize| -> Vec<f64> {
-            let beginning =
-                |r: &Scored<'_>| score(beta, &r.log_ratios[..(r.log_ratios.len() * quarters).div_ceil(4)]);
+            let beginning = |r: &Scored<'_>| {
+                score(beta, &r.log_ratios[..(r.log_ratios.len() * quarters).div_ceil(4)])
+            };
             responses.iter().map(beginning).collect()
         };
         let whole = scores(4);
-        let judged = || whole.iter().zip(responses).map(|(&score, response)| (score, response.correct));
+        let judged =
+            || whole.iter().zip(responses).map(|(&score, response)| (score, response.correct));
         let agreement = |(score, correct): (f64, bool)| match score {
             0.0 => 0.5,
             _ => f64::from(u8::from((score > 0.0) == correct)),
         };
         let all = |scores: &[f64]| {
-            Pairs::of(scores.iter().zip(responses).map(|(&score, response)| (score, response.correct))).auc()
+            Pairs::of(
+                scores.iter().zip(responses).map(|(&score, response)| (score, response.correct)),
+            )
+            .auc()
         };
         let mut groups: BTreeMap<usize, Vec<(f64, bool)>> = BTreeMap::new();
         for ((score, correct), response) in judged().zip(responses) {
             groups.entry(response.group).or_default().push((score, correct));
         }
-        let within =
-            groups.into_values().map(|group| Pairs::of(group.into_iter())).fold(Pairs::default(), Pairs::add);
+        let within = groups
+            .into_values()
+            .map(|group| Pairs::of(group.into_iter()))
+            .fold(Pairs::default(), Pairs::add);
         Some(Self {
-            loss: judged().map(|(score, correct)| cross_entropy(score, correct)).sum::<f64>() / count,
+            loss: judged().map(|(score, correct)| cross_entropy(score, correct)).sum::<f64>()
+                / count,
             accuracy: judged().map(agreement).sum::<f64>() / count,
             calibration_error: calibration_error(judged()),
             auc: all(&whole),

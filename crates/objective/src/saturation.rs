@@ -41,7 +41,11 @@ impl Saturation {
     /// unable to hold the target for ten steps in a row: once, until it is able again. Of steps
     /// without a token in Clip-Cov's band
     /// [`Alarms`](crate::Alarms) speak; they count neither way here.
-    pub fn after_step(&mut self, settings: &Covariance, step: &ControlledStep<'_>) -> Option<String> {
+    pub fn after_step(
+        &mut self,
+        settings: &Covariance,
+        step: &ControlledStep<'_>,
+    ) -> Option<String> {
         let ControlledStep { strength, entropy, target, has_arrived, updates } = *step;
         let clips = settings.method == Method::ClipCov && !updates.is_empty();
         let eligible: usize = updates.iter().map(|update| update.cov_eligible).sum();
@@ -51,7 +55,8 @@ impl Saturation {
         let (min, max) = settings.controller.bounds();
         let steer = settings.controller.steer;
         let (key, value) = (steer.key(), strength.steered(steer));
-        let exhausted = clips && updates.iter().all(|update| update.cov_selected == update.cov_eligible);
+        let exhausted =
+            clips && updates.iter().all(|update| update.cov_selected == update.cov_eligible);
         let count = |count: u32, holds: bool| if holds { count.saturating_add(1) } else { 0 };
         let is_low = entropy < target * (1.0 - TOLERANCE);
         self.too_low = count(self.too_low, is_low && (value >= max || exhausted));

@@ -74,15 +74,19 @@ impl Selection {
         if settings.method == Method::None {
             return selection;
         }
-        for (number, part) in parts(settings.scope_responses, batch.lengths).into_iter().enumerate() {
+        for (number, part) in parts(settings.scope_responses, batch.lengths).into_iter().enumerate()
+        {
             let scores = match settings.scope_responses {
                 None => Cow::from(&all.values),
                 Some(_) => {
-                    Scores::of(&batch.logprobs[part.clone()], &batch.advantages[part.clone()]).values.into()
+                    Scores::of(&batch.logprobs[part.clone()], &batch.advantages[part.clone()])
+                        .values
+                        .into()
                 }
             };
             let draws = batch.key.draws(number);
-            let (eligible, tokens) = pick(settings, fraction, &scores, &silenced[part.clone()], draws);
+            let (eligible, tokens) =
+                pick(settings, fraction, &scores, &silenced[part.clone()], draws);
             selection.eligible += eligible;
             selection.tokens.extend(tokens.into_iter().map(|token| part.start + token));
         }
@@ -239,7 +243,10 @@ mod tests {
 
     #[test]
     fn counts_round_down_to_one_at_least() {
-        assert_eq!([count(2e-4, 8192), count(2e-4, 20), count(0.2, 13), count(1.0, 7)], [1, 1, 2, 7]);
+        assert_eq!(
+            [count(2e-4, 8192), count(2e-4, 20), count(0.2, 13), count(1.0, 7)],
+            [1, 1, 2, 7]
+        );
         assert_eq!(count(0.5, 0), 0);
     }
 }

@@ -84,7 +84,9 @@ impl ObjectiveSettings {
         }
         self.covariance.check()?;
         self.entropy_bonus.check()?;
-        if let (Some(target), Some(_)) = (&self.covariance.target_entropy, &self.entropy_bonus.target) {
+        if let (Some(target), Some(_)) =
+            (&self.covariance.target_entropy, &self.entropy_bonus.target)
+        {
             return refuse(
                 "objective.covariance.target_entropy",
                 target,

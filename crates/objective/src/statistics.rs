@@ -159,7 +159,9 @@ impl Statistics {
     }
 
     pub(crate) fn measure_ratios(&mut self, log_ratios: &[f64], terms: &[Term]) {
-        let share = |side| mean(terms.iter().map(|term| if term.clipped == Some(side) { 1.0 } else { 0.0 }));
+        let share = |side| {
+            mean(terms.iter().map(|term| if term.clipped == Some(side) { 1.0 } else { 0.0 }))
+        };
         self.clip_fraction_low = share(Clipped::Low);
         self.clip_fraction_high = share(Clipped::High);
         self.dual_clip_fraction = share(Clipped::Dual);
@@ -275,7 +277,10 @@ mod tests {
         };
         let shares = |updates: &[Statistics]| -> Vec<f64> {
             let metrics = Statistics::metrics(updates).into_iter();
-            metrics.filter(|(name, _)| name.starts_with("cov/quadrant_")).map(|(_, share)| share).collect()
+            metrics
+                .filter(|(name, _)| name.starts_with("cov/quadrant_"))
+                .map(|(_, share)| share)
+                .collect()
         };
         assert_eq!(shares(&[update(1, 0), update(0, 0), update(2, 5)]), [0.375, 0.0, 0.0, 0.625]);
         assert_eq!(shares(&[update(0, 0), update(0, 0)]), [0.0; 0], "nothing was picked");

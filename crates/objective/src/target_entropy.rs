@@ -52,7 +52,9 @@ impl TargetEntropy {
     pub fn at(&self, step: u64, initial: Option<f64>) -> f64 {
         match self {
             Self::Nats(nats) => *nats,
-            Self::OfInitial(of) => initial.map_or(f64::NAN, |initial| of.fraction_of_initial * initial),
+            Self::OfInitial(of) => {
+                initial.map_or(f64::NAN, |initial| of.fraction_of_initial * initial)
+            }
             Self::Scheduled(Schedule { schedule }) => interpolated(schedule, step as f64),
         }
     }
@@ -62,11 +64,15 @@ impl TargetEntropy {
         let above_0 = |nats: f64| nats.is_finite() && nats > 0.0;
         let is_entropy = |nats: f64| (LEAST_NATS..=MOST_NATS).contains(&nats);
         match self {
-            Self::Nats(nats) if !above_0(*nats) => {
-                refuse(key, self, "it must be an entropy above 0, in nats; leave the key out to hold none")
-            }
+            Self::Nats(nats) if !above_0(*nats) => refuse(
+                key,
+                self,
+                "it must be an entropy above 0, in nats; leave the key out to hold none",
+            ),
             Self::Nats(nats) if !is_entropy(*nats) => refuse(key, self, RANGE),
-            Self::OfInitial(FractionOfInitial { fraction_of_initial: fraction }) if !above_0(*fraction) => {
+            Self::OfInitial(FractionOfInitial { fraction_of_initial: fraction })
+                if !above_0(*fraction) =>
+            {
                 refuse(
                     &format!("{key}.fraction_of_initial"),
                     fraction,
@@ -83,13 +89,18 @@ impl TargetEntropy {
                         "it must have a pair of a step and an entropy, such as [[0, 0.6], [100, 0.3]]",
                     );
                 }
-                if let Some(pair) = schedule.iter().find(|[step, nats]| !(whole(*step) && above_0(*nats))) {
-                    let expected =
-                        "each pair must be a step, a whole number from 0 on, and an entropy above 0, in nats";
+                if let Some(pair) =
+                    schedule.iter().find(|[step, nats]| !(whole(*step) && above_0(*nats)))
+                {
+                    let expected = "each pair must be a step, a whole number from 0 on, and an entropy above 0, in nats";
                     return refuse(&key, format!("{schedule:?}, with {pair:?} in it"), expected);
                 }
                 if let Some([_, nats]) = schedule.iter().find(|[_, nats]| !is_entropy(*nats)) {
-                    return refuse(&key, format!("{schedule:?}, with {} in it", Short(*nats)), RANGE);
+                    return refuse(
+                        &key,
+                        format!("{schedule:?}, with {} in it", Short(*nats)),
+                        RANGE,
+                    );
                 }
                 if !schedule.is_sorted_by(|[a, _], [b, _]| a < b) {
                     return refuse(
@@ -110,7 +121,9 @@ impl fmt::Display for TargetEntropy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nats(nats) => write!(f, "{}", Short(*nats)),
-            Self::OfInitial(of) => write!(f, "{{ fraction_of_initial = {} }}", Short(of.fraction_of_initial)),
+            Self::OfInitial(of) => {
+                write!(f, "{{ fraction_of_initial = {} }}", Short(of.fraction_of_initial))
+            }
             Self::Scheduled(scheduled) => write!(f, "{{ schedule = {:?} }}", scheduled.schedule),
         }
     }

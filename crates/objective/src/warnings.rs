@@ -1,7 +1,8 @@
 //! Settings that are allowed but hardly meant.
 
 use crate::{
-    Aggregation, Estimator, FractionOfInitial, KlEstimator, Loss, Method, ObjectiveSettings, TargetEntropy,
+    Aggregation, Estimator, FractionOfInitial, KlEstimator, Loss, Method, ObjectiveSettings,
+    TargetEntropy,
 };
 use std::fmt::Display;
 
@@ -54,7 +55,10 @@ impl ObjectiveSettings {
             let (why, remedy) = if updates_per_rollout > 1 {
                 (format!("there are {updates_per_rollout} updates per rollout"), "use one")
             } else {
-                ("the filter carries samples over from one rollout to the next".into(), "switch it off")
+                (
+                    "the filter carries samples over from one rollout to the next".into(),
+                    "switch it off",
+                )
             };
             warnings.push(format!(
                 "objective.loss = \"policy-gradient\" does not correct for samples growing old, and {why}: {remedy}, or use the \
@@ -64,7 +68,12 @@ impl ObjectiveSettings {
         warnings
     }
 
-    fn warn_of_covariance(&self, updates_per_rollout: usize, carries_over: bool, warnings: &mut Vec<String>) {
+    fn warn_of_covariance(
+        &self,
+        updates_per_rollout: usize,
+        carries_over: bool,
+        warnings: &mut Vec<String>,
+    ) {
         let covariance = &self.covariance;
         if let Some(fraction) = covariance.fraction
             && covariance.method != Method::None
@@ -104,8 +113,15 @@ impl ObjectiveSettings {
                     .into(),
             );
         }
-        if covariance.method == Method::KlCov && covariance.kl.is_flat_at_zero() && updates_per_rollout == 1 {
-            let but = if carries_over { ", but for responses carried over from an earlier one" } else { "" };
+        if covariance.method == Method::KlCov
+            && covariance.kl.is_flat_at_zero()
+            && updates_per_rollout == 1
+        {
+            let but = if carries_over {
+                ", but for responses carried over from an earlier one"
+            } else {
+                ""
+            };
             warnings.push(format!(
                 "objective.covariance.method = \"kl-cov\" has no effect with one update per rollout{but}: its penalty has \
                  no gradient while the policy is the one that sampled. Use several updates per rollout, or \"clip-cov\"."
@@ -129,7 +145,11 @@ impl ObjectiveSettings {
         [
             (changed("clip_low", self.clip_low, its.clip_low), loss.clips(), clips),
             (changed("clip_high", self.clip_high, its.clip_high), loss.clips(), clips),
-            (set("dual_clip", self.dual_clip), *loss == Loss::Clip, "only objective.loss = \"clip\" uses it"),
+            (
+                set("dual_clip", self.dual_clip),
+                *loss == Loss::Clip,
+                "only objective.loss = \"clip\" uses it",
+            ),
             (set("covariance.fraction", covariance.fraction), method != Method::None, no_method),
             (
                 set("covariance.scope_responses", covariance.scope_responses),
@@ -147,11 +167,19 @@ impl ObjectiveSettings {
                 clip_covs,
             ),
             (
-                changed("covariance.coefficient", covariance.coefficient, its.covariance.coefficient),
+                changed(
+                    "covariance.coefficient",
+                    covariance.coefficient,
+                    its.covariance.coefficient,
+                ),
                 method == Method::KlCov,
                 kl_covs,
             ),
-            (other("covariance.kl", covariance.kl != its.covariance.kl), method == Method::KlCov, kl_covs),
+            (
+                other("covariance.kl", covariance.kl != its.covariance.kl),
+                method == Method::KlCov,
+                kl_covs,
+            ),
             (
                 other("covariance.controller", covariance.controller != its.covariance.controller),
                 covariance.target_entropy.is_some(),
@@ -163,7 +191,10 @@ impl ObjectiveSettings {
                 no_bonus_target,
             ),
             (
-                other("reference_kl.estimator", reference_kl.estimator != its.reference_kl.estimator),
+                other(
+                    "reference_kl.estimator",
+                    reference_kl.estimator != its.reference_kl.estimator,
+                ),
                 self.needs_reference(),
                 no_reference,
             ),

@@ -2,8 +2,8 @@
 
 use crate::common::arrays;
 use isentrope_objective::{
-    Controller, ControllerSettings, Covariance, FractionOfInitial, Method, ObjectiveSettings, Schedule,
-    Statistics, Steer, Strength, TargetEntropy, objective,
+    Controller, ControllerSettings, Covariance, FractionOfInitial, Method, ObjectiveSettings,
+    Schedule, Statistics, Steer, Strength, TargetEntropy, objective,
 };
 use isentrope_random::{Draws, Purpose};
 use proptest::prelude::*;
@@ -125,7 +125,8 @@ impl Band {
     /// A run that begins with this fraction and holds 0.25 nats; the band has this share of the
     /// tokens in each step.
     fn run(&self, start: f64, reach: impl Fn(u64) -> f64) -> Vec<Step> {
-        let covariance = Covariance { method: Method::ClipCov, fraction: Some(start), ..Default::default() };
+        let covariance =
+            Covariance { method: Method::ClipCov, fraction: Some(start), ..Default::default() };
         let steered = Steered { covariance, noise: self.noise, initial: self.initial };
         let update = |step| Statistics {
             tokens: Self::TOKENS,
@@ -297,10 +298,12 @@ fn a_line_is_followed_without_lagging_behind() {
         // It falls more slowly than the entropy would by itself.
         let slope = 0.5 * plant.drift;
         let steps = (0.5f64.ln() / -slope).ceil();
-        let run = plant.free(&schedule(&[[60.0, plant.initial], [60.0 + steps, 0.5 * plant.initial]]));
+        let run =
+            plant.free(&schedule(&[[60.0, plant.initial], [60.0 + steps, 0.5 * plant.initial]]));
         assert_within(&run, 60..400, 0.85..1.1);
         let second_half = &run[60 + steps as usize / 2..60 + steps as usize];
-        let mean = second_half.iter().map(|(share, _)| share).sum::<f64>() / second_half.len() as f64;
+        let mean =
+            second_half.iter().map(|(share, _)| share).sum::<f64>() / second_half.len() as f64;
         assert!((mean - 1.0).abs() < 0.04, "{mean}");
     }
 }
@@ -375,8 +378,10 @@ fn another_start_is_the_same_value_and_another_method_is_learnt_anew() {
 
 #[test]
 fn an_odd_step_with_few_tokens_to_pick_costs_little_of_what_was_learnt() {
-    let clip_cov = Covariance { method: Method::ClipCov, fraction: Some(2e-3), ..Default::default() };
-    let update = |eligible| [Statistics { tokens: 5000, cov_eligible: eligible, ..Default::default() }];
+    let clip_cov =
+        Covariance { method: Method::ClipCov, fraction: Some(2e-3), ..Default::default() };
+    let update =
+        |eligible| [Statistics { tokens: 5000, cov_eligible: eligible, ..Default::default() }];
     let after = |eligible| {
         let mut controller = taught(&clip_cov);
         controller.after_step(&clip_cov, &update(1000));
@@ -408,7 +413,8 @@ fn what_says_nothing_holds_the_last_value() {
     let mut controller = Controller::default();
     assert_eq!(controller.step(&kl_cov(), f64::NAN, 1.0).fraction, 2e-3);
     let last = controller.step(&kl_cov(), 0.95, 1.0);
-    for (entropy, target) in [(f64::NAN, 1.0), (0.0, 1.0), (f64::INFINITY, 1.0), (-1.0, 1.0), (1.0, f64::NAN)]
+    for (entropy, target) in
+        [(f64::NAN, 1.0), (0.0, 1.0), (f64::INFINITY, 1.0), (-1.0, 1.0), (1.0, f64::NAN)]
     {
         assert_eq!(controller.step(&kl_cov(), entropy, target), last);
     }

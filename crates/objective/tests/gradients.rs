@@ -2,7 +2,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ObjectiveSettings, ReferenceKl, objective,
+    Aggregation, Covariance, KlEstimator, Loss, Method, Objective, ObjectiveSettings, ReferenceKl,
+    objective,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -16,16 +17,18 @@ fn kl_estimator() -> impl Strategy<Value = KlEstimator> {
 /// differences cannot see.
 fn settings() -> impl Strategy<Value = ObjectiveSettings> {
     let losses: Vec<Loss> = Loss::ALL.into_iter().filter(|&loss| loss != Loss::Cispo).collect();
-    let covariance = (prop::sample::select(&Method::ALL), 0.01f64..0.6, kl_estimator(), 0.1f64..3.0)
-        .prop_map(|(method, fraction, kl, coefficient)| Covariance {
-            method,
-            fraction: Some(fraction),
-            low: -0.5,
-            high: 3.0,
-            kl,
-            coefficient,
-            ..Default::default()
-        });
+    let covariance =
+        (prop::sample::select(&Method::ALL), 0.01f64..0.6, kl_estimator(), 0.1f64..3.0).prop_map(
+            |(method, fraction, kl, coefficient)| Covariance {
+                method,
+                fraction: Some(fraction),
+                low: -0.5,
+                high: 3.0,
+                kl,
+                coefficient,
+                ..Default::default()
+            },
+        );
     (
         prop::sample::select(losses),
         prop::sample::select(&Aggregation::ALL),
@@ -34,19 +37,21 @@ fn settings() -> impl Strategy<Value = ObjectiveSettings> {
         (kl_estimator(), prop::sample::select(vec![0.0, 0.7])),
         prop::option::of(0.1f64..1.0),
     )
-        .prop_map(|(loss, aggregation, (clip_low, clip_high, dual_clip), covariance, kl, mask)| {
-            ObjectiveSettings {
-                loss,
-                aggregation,
-                clip_low,
-                clip_high,
-                dual_clip,
-                covariance,
-                reference_kl: ReferenceKl { estimator: kl.0, coefficient: kl.1 },
-                entropy_mask_fraction: mask,
-                ..Default::default()
-            }
-        })
+        .prop_map(
+            |(loss, aggregation, (clip_low, clip_high, dual_clip), covariance, kl, mask)| {
+                ObjectiveSettings {
+                    loss,
+                    aggregation,
+                    clip_low,
+                    clip_high,
+                    dual_clip,
+                    covariance,
+                    reference_kl: ReferenceKl { estimator: kl.0, coefficient: kl.1 },
+                    entropy_mask_fraction: mask,
+                    ..Default::default()
+                }
+            },
+        )
 }
 
 const H: f64 = 1e-6;
@@ -101,7 +106,12 @@ struct Compared {
 }
 
 impl Compared {
-    fn check(&self, derivative: f64, difference: Option<f64>, what: &str) -> Result<(), TestCaseError> {
+    fn check(
+        &self,
+        derivative: f64,
+        difference: Option<f64>,
+        what: &str,
+    ) -> Result<(), TestCaseError> {
         self.all.set(self.all.get() + 1);
         self.compared.set(self.compared.get() + u32::from(difference.is_some()));
         check(derivative, difference, what)

@@ -7,8 +7,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Covariance, DrawKey, Estimator, Loss, Method, Objective, ObjectiveSettings, Outcome, advantages,
-    objective,
+    Covariance, DrawKey, Estimator, Loss, Method, Objective, ObjectiveSettings, Outcome,
+    advantages, objective,
 };
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -21,7 +21,11 @@ fn settings(method: Method, fraction: f64) -> ObjectiveSettings {
 
 /// The objective of so many responses at a time, as if they were a minibatch of their own, and
 /// where each part's tokens begin. Parts draw random numbers of their own.
-fn by_part(settings: &ObjectiveSettings, arrays: &Arrays, parts: &[usize]) -> Vec<(usize, Objective)> {
+fn by_part(
+    settings: &ObjectiveSettings,
+    arrays: &Arrays,
+    parts: &[usize],
+) -> Vec<(usize, Objective)> {
     let (mut objectives, mut response, mut token) = (Vec::new(), 0, 0);
     for (number, &responses) in parts.iter().enumerate() {
         let lengths = &arrays.lengths[response..response + responses];
@@ -138,7 +142,8 @@ struct Response {
 }
 
 fn quickstart() -> Arrays {
-    let responses: Vec<Response> = serde_json::from_str(include_str!("fixtures/minibatch.json")).unwrap();
+    let responses: Vec<Response> =
+        serde_json::from_str(include_str!("fixtures/minibatch.json")).unwrap();
     let outcome = |r: &Response| Outcome {
         group: r.group,
         reward: r.reward,
@@ -205,7 +210,9 @@ fn clip_cov_draws_by_its_key() {
     let key = DrawKey { seed: 1, step: 2, update: 3 };
     let first = draw(key);
     assert_eq!(first, draw(key));
-    for other in [DrawKey { seed: 2, ..key }, DrawKey { step: 3, ..key }, DrawKey { update: 4, ..key }] {
+    for other in
+        [DrawKey { seed: 2, ..key }, DrawKey { step: 3, ..key }, DrawKey { update: 4, ..key }]
+    {
         assert_ne!(first, draw(other));
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::common::Arrays;
 use isentrope_objective::{
-    Aggregation, Covariance, Estimator, KlEstimator, Loss, Method, Objective, ObjectiveSettings, Outcome,
-    ReferenceKl, advantages, objective,
+    Aggregation, Covariance, Estimator, KlEstimator, Loss, Method, Objective, ObjectiveSettings,
+    Outcome, ReferenceKl, advantages, objective,
 };
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -89,7 +89,8 @@ impl LossCase {
 impl LossResult {
     fn settings(&self) -> ObjectiveSettings {
         let param = |name: &str, default: f64| self.params.get(name).copied().unwrap_or(default);
-        let mut settings = ObjectiveSettings { aggregation: self.aggregation, ..Default::default() };
+        let mut settings =
+            ObjectiveSettings { aggregation: self.aggregation, ..Default::default() };
         settings.clip_low = param("clip_low", 0.2);
         settings.clip_high = param("clip_high", 0.2);
         settings.dual_clip = self.params.get("dual_clip").copied();
@@ -106,7 +107,9 @@ impl LossResult {
                 settings.loss = Loss::Importance;
                 settings.covariance = Covariance { method: Method::KlCov, ..covariance };
             }
-            "clip-cov" => settings.covariance = Covariance { method: Method::ClipCov, ..covariance },
+            "clip-cov" => {
+                settings.covariance = Covariance { method: Method::ClipCov, ..covariance }
+            }
             "gspo" => settings.loss = Loss::Gspo,
             "cispo" => settings.loss = Loss::Cispo,
             "gpg" => settings.loss = Loss::PolicyGradient,
@@ -142,8 +145,10 @@ fn losses_gradients_and_metrics_are_those_of_the_reference() {
     for case in oracle().losses {
         let arrays = case.arrays();
         for result in &case.results {
-            let what =
-                format!("case {} {} {:?} {:?}", case.seed, result.loss, result.params, result.aggregation);
+            let what = format!(
+                "case {} {} {:?} {:?}",
+                case.seed, result.loss, result.params, result.aggregation
+            );
             let settings = result.settings();
             settings.check().unwrap();
             missing.retain(|&loss| loss != settings.loss);
@@ -180,7 +185,8 @@ fn advantages_are_those_of_the_reference() {
         let mut missing = Estimator::ALL.to_vec();
         missing.retain(|&estimator| estimator != Estimator::Prime); // has a test of its own
         for result in &case.results {
-            let name = if result.estimator == "grpo-no-std" { "dr-grpo" } else { &result.estimator };
+            let name =
+                if result.estimator == "grpo-no-std" { "dr-grpo" } else { &result.estimator };
             let estimator: Estimator = serde_json::from_value(name.into()).unwrap();
             missing.retain(|&other| other != estimator);
             let ours = advantages(estimator, &outcomes);
@@ -213,7 +219,9 @@ fn kl_estimates_are_those_of_the_reference() {
             reference_kl: ReferenceKl { coefficient: 1.0, estimator },
             ..Default::default()
         };
-        for ((logprobs, references), values) in case.logprob.iter().zip(&case.old_logprob).zip(&kl.value) {
+        for ((logprobs, references), values) in
+            case.logprob.iter().zip(&case.old_logprob).zip(&kl.value)
+        {
             for ((&logprob, &reference), &theirs) in logprobs.iter().zip(references).zip(values) {
                 let token = Arrays {
                     lengths: vec![1],

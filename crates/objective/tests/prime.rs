@@ -54,11 +54,17 @@ fn advantages_are_those_of_pytorch() {
     let Oracle { beta, cases } = oracle();
     for case in &cases {
         let outcomes: Vec<Outcome> = (case.group.iter().zip(&case.reward).zip(&case.log_ratios))
-            .map(|((&group, &reward), row)| Outcome { group, reward, tokens: row.len(), greedy_reward: 0.0 })
+            .map(|((&group, &reward), row)| Outcome {
+                group,
+                reward,
+                tokens: row.len(),
+                greedy_reward: 0.0,
+            })
             .collect();
         let rows: Vec<&[f64]> = case.log_ratios.iter().map(Vec::as_slice).collect();
         for expected in &case.advantages {
-            let scale = if expected.normalised { ProcessScale::LargestReturn } else { ProcessScale::None };
+            let scale =
+                if expected.normalised { ProcessScale::LargestReturn } else { ProcessScale::None };
             let Advantages { outcome_weight, process_weight, .. } = *expected;
             let prime = Prime { beta, outcome_weight, process_weight, process_scale: scale };
             let ours = prime_advantages(&prime, &outcomes, &rows);
@@ -80,9 +86,10 @@ fn the_loss_its_gradient_and_what_is_measured_are_those_of_pytorch() {
         for (&a, &b) in ours.d_logprobs.iter().zip(&flat(&case.gradient)) {
             assert_near("gradient", a, b);
         }
-        let responses: Vec<Scored<'_>> = (case.group.iter().zip(&case.correct).zip(&case.log_ratios))
-            .map(|((&group, &correct), log_ratios)| Scored { group, correct, log_ratios })
-            .collect();
+        let responses: Vec<Scored<'_>> =
+            (case.group.iter().zip(&case.correct).zip(&case.log_ratios))
+                .map(|((&group, &correct), log_ratios)| Scored { group, correct, log_ratios })
+                .collect();
         let ours = Discernment::of(beta, &responses).unwrap();
         assert_near("loss", ours.loss, case.loss);
         assert_near("accuracy", ours.accuracy, case.accuracy);

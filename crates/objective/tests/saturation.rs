@@ -1,8 +1,8 @@
 //! Notes on an autopilot that cannot hold its target.
 
 use isentrope_objective::{
-    Alarms, ControlledStep, Controller, ControllerSettings, Covariance, Method, Saturation, Statistics,
-    Steer, Strength, TargetEntropy,
+    Alarms, ControlledStep, Controller, ControllerSettings, Covariance, Method, Saturation,
+    Statistics, Steer, Strength, TargetEntropy,
 };
 
 fn controlled(method: Method) -> Covariance {
@@ -10,7 +10,15 @@ fn controlled(method: Method) -> Covariance {
 }
 
 fn updates(picked: usize, eligible: usize) -> Vec<Statistics> {
-    vec![Statistics { tokens: 100, cov_selected: picked, cov_eligible: eligible, ..Default::default() }; 2]
+    vec![
+        Statistics {
+            tokens: 100,
+            cov_selected: picked,
+            cov_eligible: eligible,
+            ..Default::default()
+        };
+        2
+    ]
 }
 
 /// What is said in which step, with this entropy and steered value in each, and a target of 1.
@@ -41,12 +49,20 @@ fn an_upper_bound_below_the_target_is_told_once_after_ten_steps() {
     let [(10, message)] = &said(&kl_cov, &updates(50, 100), steady(0.8, 0.5))[..] else {
         panic!("one is due")
     };
-    for part in
-        ["0.8000", "1.0000", "upper bound 0.5", "controller.max", "optimizer.learning_rate", "update.prompts"]
-    {
+    for part in [
+        "0.8000",
+        "1.0000",
+        "upper bound 0.5",
+        "controller.max",
+        "optimizer.learning_rate",
+        "update.prompts",
+    ] {
         assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(said(&kl_cov, &updates(50, 100), steady(0.95, 0.5)).is_empty(), "entropy is at the target");
+    assert!(
+        said(&kl_cov, &updates(50, 100), steady(0.95, 0.5)).is_empty(),
+        "entropy is at the target"
+    );
     assert!(said(&kl_cov, &updates(50, 100), steady(0.8, 0.3)).is_empty(), "there is room");
     let steer = ControllerSettings { steer: Steer::Coefficient, ..Default::default() };
     let of_coefficient = Covariance { controller: steer, ..kl_cov };
@@ -60,11 +76,16 @@ fn a_band_that_is_used_up_is_told_with_its_limits() {
     let [(10, message)] = &said(&clip_cov, &updates(7, 7), steady(0.5, 0.01))[..] else {
         panic!("one is due")
     };
-    for part in ["every token of its band from 1 to 5, 14 in the last step", "objective.covariance.low"] {
+    for part in
+        ["every token of its band from 1 to 5, 14 in the last step", "objective.covariance.low"]
+    {
         assert!(message.contains(part), "{part}: {message}");
     }
     assert!(said(&clip_cov, &updates(6, 7), steady(0.5, 0.01)).is_empty(), "there are tokens left");
-    assert!(said(&clip_cov, &[], steady(0.5, 0.01)).is_empty(), "without updates nothing was tried");
+    assert!(
+        said(&clip_cov, &[], steady(0.5, 0.01)).is_empty(),
+        "without updates nothing was tried"
+    );
 }
 
 /// Of an empty band `Alarms` speak after five steps, whatever the fraction has come to.
@@ -81,8 +102,13 @@ fn one_cause_has_one_alarm() {
     for step in 1..=20 {
         let updates = if step % 2 == 0 { updates(7, 7) } else { updates(0, 0) };
         let strength = clip_cov.strength();
-        let step_of =
-            ControlledStep { strength, entropy: 0.5, target: 1.0, has_arrived: true, updates: &updates };
+        let step_of = ControlledStep {
+            strength,
+            entropy: 0.5,
+            target: 1.0,
+            has_arrived: true,
+            updates: &updates,
+        };
         told.extend(saturation.after_step(&clip_cov, &step_of).map(|_| step));
     }
     assert_eq!(told, [20]);
@@ -122,9 +148,14 @@ fn a_target_that_falls_is_no_alarm() {
 #[test]
 fn a_lower_bound_is_told_only_after_the_target_has_been_reached() {
     let kl_cov = controlled(Method::KlCov);
-    assert!(said(&kl_cov, &updates(1, 100), steady(1.5, 1e-5)).is_empty(), "that is the way down to it");
+    assert!(
+        said(&kl_cov, &updates(1, 100), steady(1.5, 1e-5)).is_empty(),
+        "that is the way down to it"
+    );
     let reached = [(1.0, 1e-3)].into_iter().chain(steady(1.5, 1e-5));
-    let [(11, message)] = &said(&kl_cov, &updates(1, 100), reached)[..] else { panic!("one is due") };
+    let [(11, message)] = &said(&kl_cov, &updates(1, 100), reached)[..] else {
+        panic!("one is due")
+    };
     for part in ["1.5000", "lower bound 0.00001", "cannot lower it"] {
         assert!(message.contains(part), "{part}: {message}");
     }
@@ -138,12 +169,18 @@ fn a_fraction_below_one_token_of_each_minibatch_is_at_its_lower_bound() {
     let [(11, message)] = &said(&kl_cov, &updates(1, 100), after_arrival(0.005))[..] else {
         panic!("one is due")
     };
-    assert!(message.contains("the fraction has been so low that one token of each minibatch"), "{message}");
+    assert!(
+        message.contains("the fraction has been so low that one token of each minibatch"),
+        "{message}"
+    );
     assert!(said(&kl_cov, &updates(2, 100), after_arrival(0.02)).is_empty(), "there is room");
     let steer = ControllerSettings { steer: Steer::Coefficient, ..Default::default() };
     let of_coefficient = Covariance { controller: steer, ..kl_cov };
     let few = [Statistics { tokens: 10, cov_selected: 1, cov_eligible: 10, ..Default::default() }];
-    assert!(said(&of_coefficient, &few, after_arrival(0.05)).is_empty(), "no number of tokens bounds it");
+    assert!(
+        said(&of_coefficient, &few, after_arrival(0.05)).is_empty(),
+        "no number of tokens bounds it"
+    );
 }
 
 #[test]
@@ -165,6 +202,7 @@ fn each_episode_is_told_once_and_a_saved_count_goes_on() {
     for _ in 0..9 {
         assert_eq!(saturation.after_step(&kl_cov, &step), None);
     }
-    let mut resumed: Saturation = serde_json::from_str(&serde_json::to_string(&saturation).unwrap()).unwrap();
+    let mut resumed: Saturation =
+        serde_json::from_str(&serde_json::to_string(&saturation).unwrap()).unwrap();
     assert!(resumed.after_step(&kl_cov, &step).is_some());
 }

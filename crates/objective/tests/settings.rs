@@ -1,8 +1,8 @@
 //! Settings: defaults, spelling, limits and warnings.
 
 use isentrope_objective::{
-    Aggregation, ControllerSettings, Covariance, EntropyBonus, Estimator, KlEstimator, Loss, Method,
-    ObjectiveSettings, ReferenceKl, Schedule, Steer, TargetEntropy,
+    Aggregation, ControllerSettings, Covariance, EntropyBonus, Estimator, KlEstimator, Loss,
+    Method, ObjectiveSettings, ReferenceKl, Schedule, Steer, TargetEntropy,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -70,7 +70,13 @@ fn every_name_is_spelled_as_documented_and_comes_back() {
                 max: Some(9.0),
             },
         },
-        entropy_bonus: EntropyBonus { coefficient: 0.005, target: None, rate: None, delta: None, max: 0.1 },
+        entropy_bonus: EntropyBonus {
+            coefficient: 0.005,
+            target: None,
+            rate: None,
+            delta: None,
+            max: 0.1,
+        },
         reference_kl: ReferenceKl { coefficient: 0.04, estimator: KlEstimator::K3 },
         entropy_mask_fraction: Some(0.2),
     };
@@ -95,13 +101,15 @@ fn check_list<T: Copy + Serialize + DeserializeOwned + PartialEq + Debug + JsonS
     let of_type: Vec<Value> =
         of_type["oneOf"].as_array().unwrap().iter().map(|value| value["const"].clone()).collect();
     assert_eq!(listed, of_type, "the list has not every value");
-    let back: Vec<T> = listed.into_iter().map(|name| serde_json::from_value(name).unwrap()).collect();
+    let back: Vec<T> =
+        listed.into_iter().map(|name| serde_json::from_value(name).unwrap()).collect();
     assert_eq!(back, all);
 }
 
 #[test]
 fn each_list_has_every_value_under_its_name() {
-    let names = ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
+    let names =
+        ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"];
     check_list(&Estimator::ALL, &names);
     check_list(&Loss::ALL, &["clip", "importance", "gspo", "cispo", "policy-gradient"]);
     check_list(&Aggregation::ALL, &["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]);
@@ -133,16 +141,28 @@ fn values_out_of_range_are_named_with_their_key() {
         (json!({ "covariance": { "fraction": 0.0 } }), "objective.covariance.fraction is 0"),
         (json!({ "covariance": { "fraction": 2 } }), "objective.covariance.fraction is 2"),
         (json!({ "covariance": { "low": 6 } }), "objective.covariance.low is 6"),
-        (json!({ "covariance": { "scope_responses": 0 } }), "objective.covariance.scope_responses is 0"),
+        (
+            json!({ "covariance": { "scope_responses": 0 } }),
+            "objective.covariance.scope_responses is 0",
+        ),
         (json!({ "covariance": { "coefficient": 0 } }), "objective.covariance.coefficient is 0"),
-        (json!({ "entropy_bonus": { "coefficient": -1 } }), "objective.entropy_bonus.coefficient is -1"),
+        (
+            json!({ "entropy_bonus": { "coefficient": -1 } }),
+            "objective.entropy_bonus.coefficient is -1",
+        ),
         (json!({ "entropy_bonus": { "target": 0 } }), "objective.entropy_bonus.target is 0"),
-        (json!({ "entropy_bonus": { "target": 1, "rate": 0 } }), "objective.entropy_bonus.rate is 0"),
+        (
+            json!({ "entropy_bonus": { "target": 1, "rate": 0 } }),
+            "objective.entropy_bonus.rate is 0",
+        ),
         (
             json!({ "entropy_bonus": { "target": 1, "coefficient": 1 } }),
             "objective.entropy_bonus.max is 0.02",
         ),
-        (json!({ "reference_kl": { "coefficient": -1 } }), "objective.reference_kl.coefficient is -1"),
+        (
+            json!({ "reference_kl": { "coefficient": -1 } }),
+            "objective.reference_kl.coefficient is -1",
+        ),
     ];
     for (table, expected) in cases {
         let error = parse(table).unwrap().check().unwrap_err().to_string();
@@ -174,7 +194,11 @@ fn mistaken_settings_are_warned_of_by_key() {
             8,
             "objective.covariance.scope_responses = 8 has no effect",
         ),
-        (json!({ "covariance": { "low": 0.3 } }), 8, "objective.covariance.low = 0.3 has no effect"),
+        (
+            json!({ "covariance": { "low": 0.3 } }),
+            8,
+            "objective.covariance.low = 0.3 has no effect",
+        ),
         (
             json!({ "covariance": { "method": "kl-cov", "high": 9 } }),
             8,
@@ -225,7 +249,11 @@ fn mistaken_settings_are_warned_of_by_key() {
             8,
             "clip_high = 0 take the gradient of every token that has moved",
         ),
-        (json!({ "loss": "importance", "clip_high": 0.28 }), 8, "objective.clip_high = 0.28 has no effect"),
+        (
+            json!({ "loss": "importance", "clip_high": 0.28 }),
+            8,
+            "objective.clip_high = 0.28 has no effect",
+        ),
         (json!({ "loss": "cispo", "dual_clip": 3 }), 8, "objective.dual_clip = 3 has no effect"),
         (json!({ "loss": "policy-gradient" }), 2, "policy-gradient"),
         (json!({ "loss": "gspo", "aggregation": "seq-mean-token-mean" }), 8, "0.0003 and 0.0004"),
@@ -240,15 +268,21 @@ fn mistaken_settings_are_warned_of_by_key() {
 
 #[test]
 fn one_update_per_rollout_is_off_policy_where_responses_are_carried_over() {
-    let kl_cov = parse(json!({ "loss": "importance", "covariance": { "method": "kl-cov" } })).unwrap();
+    let kl_cov =
+        parse(json!({ "loss": "importance", "covariance": { "method": "kl-cov" } })).unwrap();
     let [said] = &kl_cov.warnings(1, true)[..] else { panic!("one warning is due") };
     assert!(
-        said.contains("one update per rollout, but for responses carried over from an earlier one: its"),
+        said.contains(
+            "one update per rollout, but for responses carried over from an earlier one: its"
+        ),
         "{said}"
     );
     let policy_gradient = parse(json!({ "loss": "policy-gradient" })).unwrap();
     let [said] = &policy_gradient.warnings(1, true)[..] else { panic!("one warning is due") };
-    assert!(said.contains("growing old") && said.contains("the filter carries samples over"), "{said}");
+    assert!(
+        said.contains("growing old") && said.contains("the filter carries samples over"),
+        "{said}"
+    );
     assert_eq!(policy_gradient.warnings(1, false), [""; 0]);
     let unclipped = parse(json!({ "clip_low": 0, "clip_high": 0 })).unwrap();
     assert_eq!(unclipped.warnings(1, false), [""; 0]);
@@ -271,12 +305,16 @@ fn published_settings_draw_no_warning() {
 #[test]
 fn an_entropy_is_not_held_inside_parts_of_a_minibatch() {
     let check = |scope: Option<usize>| {
-        let covariance = json!({ "method": "clip-cov", "target_entropy": 0.5, "scope_responses": scope });
+        let covariance =
+            json!({ "method": "clip-cov", "target_entropy": 0.5, "scope_responses": scope });
         parse(json!({ "covariance": covariance })).unwrap().check().map_err(|e| e.to_string())
     };
     check(None).unwrap();
     let refused = check(Some(16)).unwrap_err();
-    assert!(refused.contains("target_entropy is 0.5") && refused.contains("scope_responses"), "{refused}");
+    assert!(
+        refused.contains("target_entropy is 0.5") && refused.contains("scope_responses"),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -290,7 +328,8 @@ fn k1_has_a_gradient_on_policy_and_holds_no_entropy() {
     };
     let refused = error("k1", "kl-cov").unwrap_err();
     assert!(refused.starts_with("objective.covariance.kl is \"k1\": "), "{refused}");
-    for (kl, method) in [("abs", "kl-cov"), ("k2", "kl-cov"), ("k3", "kl-cov"), ("k1", "clip-cov")] {
+    for (kl, method) in [("abs", "kl-cov"), ("k2", "kl-cov"), ("k3", "kl-cov"), ("k1", "clip-cov")]
+    {
         error(kl, method).unwrap();
     }
 }
@@ -311,5 +350,9 @@ fn the_schema_documents_every_key() {
         assert!(property["description"].is_string(), "{key} has no description");
         keys += 1;
     }
-    assert_eq!(keys, 10 + 9 + 5 + 2 + 5 + 1 + 1, "of the tables, the controller and two forms of a target");
+    assert_eq!(
+        keys,
+        10 + 9 + 5 + 2 + 5 + 1 + 1,
+        "of the tables, the controller and two forms of a target"
+    );
 }

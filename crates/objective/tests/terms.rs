@@ -2,8 +2,8 @@
 
 use crate::common::{Arrays, arrays};
 use isentrope_objective::{
-    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ObjectiveSettings, ReferenceKl,
-    Statistics, objective,
+    Aggregation, Covariance, EntropyBonus, KlEstimator, Loss, Method, ObjectiveSettings,
+    ReferenceKl, Statistics, objective,
 };
 use proptest::prelude::*;
 
@@ -24,12 +24,14 @@ fn on_policy() -> Arrays {
 fn kl_cov_is_inert_on_policy_except_with_k1() {
     let arrays = on_policy();
     let run = |covariance| {
-        let settings = ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() };
+        let settings =
+            ObjectiveSettings { loss: Loss::Importance, covariance, ..Default::default() };
         objective(&settings, &arrays.minibatch())
     };
     let plain = run(Covariance::default());
     for kl in KlEstimator::ALL {
-        let covariance = Covariance { method: Method::KlCov, fraction: Some(0.4), kl, ..Default::default() };
+        let covariance =
+            Covariance { method: Method::KlCov, fraction: Some(0.4), kl, ..Default::default() };
         let with = run(covariance);
         assert_eq!(with.selected.len(), 2);
         assert_eq!(with.d_logprobs == plain.d_logprobs, kl != KlEstimator::K1);
@@ -99,7 +101,12 @@ fn all_settings() -> Vec<ObjectiveSettings> {
                     loss,
                     aggregation,
                     dual_clip: Some(3.0),
-                    covariance: Covariance { method, low: -100.0, high: 100.0, ..Default::default() },
+                    covariance: Covariance {
+                        method,
+                        low: -100.0,
+                        high: 100.0,
+                        ..Default::default()
+                    },
                     entropy_bonus: EntropyBonus { coefficient: 0.01, ..Default::default() },
                     reference_kl: ReferenceKl { coefficient: 0.1, estimator: KlEstimator::K3 },
                     entropy_mask_fraction: Some(0.5),
@@ -117,7 +124,10 @@ fn assert_finite(arrays: &Arrays) {
         let result = objective(&settings, &arrays.minibatch());
         assert_eq!(result.d_logprobs.len(), arrays.logprobs.len());
         assert!(result.loss.is_finite(), "{settings:?}");
-        assert!(result.d_logprobs.iter().chain(&result.d_entropies).all(|d| d.is_finite()), "{settings:?}");
+        assert!(
+            result.d_logprobs.iter().chain(&result.d_entropies).all(|d| d.is_finite()),
+            "{settings:?}"
+        );
         for (name, value) in Statistics::metrics(&[result.statistics]) {
             assert!(value.is_finite(), "{name} is {value} with {settings:?}");
         }
@@ -201,8 +211,12 @@ fn clip_cov_passes_over_tokens_that_ratio_clipping_silenced() {
         ..Default::default()
     };
     let select = |loss, dual_clip| {
-        let settings =
-            ObjectiveSettings { loss, dual_clip, covariance: covariance.clone(), ..Default::default() };
+        let settings = ObjectiveSettings {
+            loss,
+            dual_clip,
+            covariance: covariance.clone(),
+            ..Default::default()
+        };
         objective(&settings, &arrays.minibatch()).selected
     };
     assert_eq!(select(Loss::Clip, None), [1, 2, 3, 4, 5]);
@@ -237,7 +251,9 @@ fn clipping_is_counted_by_side() {
         [2.0 / 6.0, 0.5, 0.0]
     );
     assert!((clip.ratio_max - 2f64.exp()).abs() < 1e-12);
-    assert!((clip.kl_old + 2.0 / 6.0).abs() < 1e-12 && (clip.log_ratio_abs - 4.0 / 6.0).abs() < 1e-12);
+    assert!(
+        (clip.kl_old + 2.0 / 6.0).abs() < 1e-12 && (clip.log_ratio_abs - 4.0 / 6.0).abs() < 1e-12
+    );
 }
 
 #[test]
@@ -267,8 +283,12 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     }
     let mut settings = ObjectiveSettings { loss: Loss::Importance, ..Default::default() };
     let plain = objective(&settings, &arrays.minibatch());
-    settings.covariance =
-        Covariance { method: Method::KlCov, fraction: Some(0.34), coefficient: 2.0, ..Default::default() };
+    settings.covariance = Covariance {
+        method: Method::KlCov,
+        fraction: Some(0.34),
+        coefficient: 2.0,
+        ..Default::default()
+    };
     let with = objective(&settings, &arrays.minibatch());
     // Likely tokens of the better response and unlikely ones of the worse; the mean log-prob is
     // -1.13.
@@ -276,7 +296,8 @@ fn kl_cov_adds_its_penalty_to_the_tokens_of_largest_covariance() {
     // Token 0 became likelier by 0.25 and token 3 less likely by 0.05.
     let (penalty, loss) = (2.0 * (0.25 + 0.05) / 6.0, with.loss - plain.loss);
     assert!((loss - penalty).abs() < 1e-12, "{loss}");
-    let added: Vec<f64> = with.d_logprobs.iter().zip(&plain.d_logprobs).map(|(a, b)| a - b).collect();
+    let added: Vec<f64> =
+        with.d_logprobs.iter().zip(&plain.d_logprobs).map(|(a, b)| a - b).collect();
     for (added, expected) in added.iter().zip([2.0, 0.0, 0.0, -2.0, 0.0, 0.0]) {
         assert!((added - expected / 6.0).abs() < 1e-12);
     }

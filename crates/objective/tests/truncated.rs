@@ -43,9 +43,9 @@ fn mass(policy: &Policy, place: usize) -> f64 {
 
 /// The responses that truncated sampling can give, with the place of each of their tokens.
 fn responses() -> impl Iterator<Item = [(usize, usize); 2]> {
-    KEPT[0]
-        .iter()
-        .flat_map(|&first| KEPT[1 + first].iter().map(move |&second| [(0, first), (1 + first, second)]))
+    KEPT[0].iter().flat_map(|&first| {
+        KEPT[1 + first].iter().map(move |&second| [(0, first), (1 + first, second)])
+    })
 }
 
 /// Probability of a response under truncated sampling.
@@ -58,7 +58,9 @@ fn chance(policy: &Policy, response: [(usize, usize); 2]) -> f64 {
 
 /// Expected value of a function of the response under truncated sampling.
 fn expectation(policy: &Policy, of: impl Fn([usize; 2]) -> f64) -> f64 {
-    responses().map(|response| chance(policy, response) * of(response.map(|(_, token)| token))).sum()
+    responses()
+        .map(|response| chance(policy, response) * of(response.map(|(_, token)| token)))
+        .sum()
 }
 
 /// The objective of one response as a minibatch; its advantage is that of all its tokens.
@@ -72,7 +74,8 @@ fn objective_of(
     let each = |number: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
         response.iter().map(|&(place, token)| number(place, token)).collect()
     };
-    let logprobs = |policy: &Policy| each(&|place, token| probabilities(&policy[place])[token].ln());
+    let logprobs =
+        |policy: &Policy| each(&|place, token| probabilities(&policy[place])[token].ln());
     let masses = |policy: &Policy| each(&|place, _| mass(policy, place).ln());
     let arrays = Arrays {
         lengths: vec![response.len()],
@@ -100,8 +103,8 @@ fn logit_gradient(policy: &Policy, response: &[(usize, usize)], said: &Objective
         for v in 0..TOKENS {
             let share = if KEPT[place].contains(&v) { p[v] / mass(policy, place) } else { 0.0 };
             let of_logprob = f64::from(u8::from(v == token)) - p[v];
-            gradient[place][v] +=
-                said.d_logprobs[t] * of_logprob + said.d_log_masses.get(t).unwrap_or(&0.0) * (share - p[v]);
+            gradient[place][v] += said.d_logprobs[t] * of_logprob
+                + said.d_log_masses.get(t).unwrap_or(&0.0) * (share - p[v]);
         }
     }
     gradient
@@ -160,7 +163,8 @@ fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
     let exact = differences(&POLICY, |policy| -expectation(policy, reward));
     for loss in Loss::ALL {
         for baseline in [0.0, expectation(&POLICY, reward), 100.0] {
-            let got = expected_gradient(&settings(loss), |response| reward(response) - baseline, true);
+            let got =
+                expected_gradient(&settings(loss), |response| reward(response) - baseline, true);
             assert_near(&got, &exact, &format!("{loss:?} with a baseline of {baseline}"));
         }
     }
@@ -191,7 +195,11 @@ fn without_masks_the_tail_is_fed() {
 fn the_divergence_from_an_equal_reference_says_nothing_but_for_k1() {
     let of = |estimator| {
         let reference_kl = ReferenceKl { coefficient: 0.5, estimator };
-        expected_gradient(&ObjectiveSettings { reference_kl, ..settings(Loss::Clip) }, |_| 0.0, true)
+        expected_gradient(
+            &ObjectiveSettings { reference_kl, ..settings(Loss::Clip) },
+            |_| 0.0,
+            true,
+        )
     };
     for estimator in [KlEstimator::Abs, KlEstimator::K2, KlEstimator::K3] {
         assert!(estimator.is_flat_at_zero());
@@ -202,7 +210,9 @@ fn the_divergence_from_an_equal_reference_says_nothing_but_for_k1() {
         response.iter().map(|&(place, _)| mass(policy, place).ln()).sum()
     };
     let drained = differences(&POLICY, |policy| {
-        responses().map(|response| chance(&POLICY, response) * 0.5 * log_mass(policy, response)).sum()
+        responses()
+            .map(|response| chance(&POLICY, response) * 0.5 * log_mass(policy, response))
+            .sum()
     });
     assert!(!KlEstimator::K1.is_flat_at_zero() && drained[0][3] < -0.01);
     assert_near(&of(KlEstimator::K1), &drained, "k1");
@@ -223,8 +233,13 @@ fn importance_ratios_are_those_of_the_truncated_policies() {
     let mut sum = Policy::default();
     for &token in KEPT[0] {
         let response = [(0, token)];
-        let said =
-            objective_of(&settings(Loss::Importance), (&new, &old), &response, reward([token, 0]), true);
+        let said = objective_of(
+            &settings(Loss::Importance),
+            (&new, &old),
+            &response,
+            reward([token, 0]),
+            true,
+        );
         let chance = probabilities(&old[0])[token] / mass(&old, 0);
         add(&mut sum, &logit_gradient(&new, &response, &said), chance);
     }

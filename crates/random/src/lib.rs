@@ -115,9 +115,13 @@ mod tests {
     fn every_coordinate_counts_and_draws_are_uniform() {
         let base = Draws::new([1, 2, 3, 4]).uniform(5);
         assert_eq!(base, Draws::new([1, 2, 3, 4]).uniform(5));
-        for (key, position) in
-            [([0, 2, 3, 4], 5), ([1, 0, 3, 4], 5), ([1, 2, 0, 4], 5), ([1, 2, 3, 0], 5), ([1, 2, 3, 4], 6)]
-        {
+        for (key, position) in [
+            ([0, 2, 3, 4], 5),
+            ([1, 0, 3, 4], 5),
+            ([1, 2, 0, 4], 5),
+            ([1, 2, 3, 0], 5),
+            ([1, 2, 3, 4], 6),
+        ] {
             assert_ne!(base, Draws::new(key).uniform(position));
         }
         let mut bins = [0u32; 16];

@@ -83,7 +83,8 @@ impl Beat {
 
     pub fn encode(&self) -> Note {
         let mut note = [0; NOTE_BYTES];
-        let end = (0..=self.what.len().min(TEXT)).rev().find(|&end| self.what.is_char_boundary(end));
+        let end =
+            (0..=self.what.len().min(TEXT)).rev().find(|&end| self.what.is_char_boundary(end));
         let text = &self.what.as_bytes()[..end.unwrap_or(0)];
         note[0] = u8::from(self.waits.is_some()) | u8::from(self.calls.is_some()) << 1;
         note[1] = text.len() as u8;
@@ -96,7 +97,8 @@ impl Beat {
     }
 
     pub fn decode(note: &Note) -> Self {
-        let number = |at: usize| note[at..].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
+        let number =
+            |at: usize| note[at..].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
         let text = &note[FIXED..][..usize::from(note[1]).min(TEXT)];
         Self {
             what: String::from_utf8_lossy(text).into_owned(),

@@ -20,8 +20,8 @@ const MEASURED: usize = 8 << 20;
 pub(crate) fn introduce(exchange: &Exchange, own: &RankHost) -> Result<Vec<RankHost>> {
     let record = own.encode();
     let brought = Brought { record: &record, ..Brought::default() };
-    let records =
-        exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
+    let records = exchange
+        .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
     let places = records.iter().enumerate().map(|(rank, record)| {
         RankHost::decode(record).ok_or_else(|| {
             Error::Start(format!(
@@ -90,10 +90,11 @@ pub(crate) fn bandwidth(exchange: &Exchange) -> Result<Vec<Vec<Option<f64>>>> {
     }
     let record: Vec<u8> = own.iter().flat_map(|speed| speed.unwrap_or(0.0).to_le_bytes()).collect();
     let brought = Brought { record: &record, ..Brought::default() };
-    let records =
-        exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
+    let records = exchange
+        .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, &record))?;
     let speeds = |record: &Vec<u8>| {
-        let speed = |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |eight| f64::from_le_bytes(*eight));
+        let speed =
+            |bytes: &[u8]| bytes.first_chunk().map_or(0.0, |eight| f64::from_le_bytes(*eight));
         record.chunks_exact(8).map(speed).map(|speed| (speed > 0.0).then_some(speed)).collect()
     };
     Ok(records.iter().map(speeds).collect())

@@ -14,7 +14,8 @@ impl World {
     /// As [`gather`](Self::gather).
     pub fn without_directory(&self, dir: &Path) -> Result<Option<Vec<usize>>> {
         let trace = if self.is_first() { leave_trace(dir).ok() } else { None };
-        let name = trace.as_ref().and_then(|trace| trace.temporary().file_name()).unwrap_or_default();
+        let name =
+            trace.as_ref().and_then(|trace| trace.temporary().file_name()).unwrap_or_default();
         let name = self.broadcast(name.as_encoded_bytes())?;
         let sees = dir.join(String::from_utf8_lossy(&name).as_ref()).is_file();
         let all = self.gather(&[u8::from(sees)])?;
@@ -47,7 +48,8 @@ impl World {
         let Some(rank) = causes.iter().position(|why| !why.is_empty()) else { return Ok(()) };
         let (is_lasting, why) = causes[rank].split_at(1);
         let why = String::from_utf8_lossy(why);
-        let told = format!("{} cannot write to the directory {shown} of {key}: {why}", self.name(rank));
+        let told =
+            format!("{} cannot write to the directory {shown} of {key}: {why}", self.name(rank));
         // A full disk may have room the next time.
         Err(if is_lasting == b"1" { self.refuse(told) } else { self.conclude(Error::All(told)) })
     }

@@ -51,7 +51,13 @@ pub(crate) struct State {
 
 impl Exchange {
     pub fn new(line: Arc<Line<HostPiece>>, activity: Arc<Activity>, tell: Tell) -> Self {
-        let state = State { number: 0, digest: Sha256::new(), noted: String::new(), over: None, told: None };
+        let state = State {
+            number: 0,
+            digest: Sha256::new(),
+            noted: String::new(),
+            over: None,
+            told: None,
+        };
         Self { line, activity, tell, names: OnceLock::new(), state: Mutex::new(state) }
     }
 
@@ -228,7 +234,10 @@ impl Exchange {
         let headers = all.chunks_exact(HEADER_BYTES).enumerate().map(|(rank, bytes)| {
             // The others may have it whole and go on: no exchange would fit another any more.
             Header::decode(bytes).ok_or_else(|| {
-                self.end(format!("what came from {} is damaged, or from another version", self.name(rank)))
+                self.end(format!(
+                    "what came from {} is damaged, or from another version",
+                    self.name(rank)
+                ))
             })
         });
         headers.collect()
@@ -257,7 +266,8 @@ impl Exchange {
         let lengths: Vec<usize> = headers.iter().map(|header| header.length as usize).collect(); // bounded by MOST
         let most = (TOGETHER / self.line.size()).max(1);
         let mut records: Vec<Vec<u8>> = vec![Vec::new(); lengths.len()];
-        while let Some(left) = lengths.iter().zip(&records).map(|(all, have)| all - have.len()).max()
+        while let Some(left) =
+            lengths.iter().zip(&records).map(|(all, have)| all - have.len()).max()
             && left > 0
         {
             let now = |rank: usize| most.min(lengths[rank] - records[rank].len());

@@ -118,8 +118,9 @@ pub(crate) fn agreement(
     name: impl Fn(usize) -> String,
 ) -> Result<(), Error> {
     if let Some(odd) = odd_ones(headers, |header| (header.kind as u32, header.number)) {
-        let say =
-            |rank: usize| format!("{} {} ({})", name(rank), headers[rank].kind.name(), headers[rank].number);
+        let say = |rank: usize| {
+            format!("{} {} ({})", name(rank), headers[rank].kind.name(), headers[rank].number)
+        };
         return Err(Error::Disagreement(format!(
             "the ranks are at different places: {}, but {}: they do not run the same program on the same recipe",
             say(odd.odd[0]),
@@ -136,9 +137,11 @@ pub(crate) fn agreement(
         )));
     }
     if let Some(odd) = odd_ones(headers, |header| header.digest) {
-        let names =
-            |ranks: &[usize]| listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and");
-        let since = if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
+        let names = |ranks: &[usize]| {
+            listed(&ranks.iter().map(|rank| name(*rank)).collect::<Vec<_>>(), "and")
+        };
+        let since =
+            if noted.is_empty() { String::new() } else { format!(" (last compared: {noted})") };
         // Neither of two halves is known to be right.
         let doubted = if odd.tie { "one of the two" } else { "the first" };
         let (few, many) = (few(&odd.odd), few(&odd.others));
@@ -206,7 +209,9 @@ mod tests {
     }
 
     fn said(headers: &[Header]) -> String {
-        agreement(headers, "step 7", |rank| format!("rank {rank} (node{rank})")).unwrap_err().to_string()
+        agreement(headers, "step 7", |rank| format!("rank {rank} (node{rank})"))
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]
@@ -219,12 +224,14 @@ mod tests {
         ));
         assert!(said(&[header(1), header(2)]).contains("of one of the two cannot be trusted"));
         let elsewhere = Header { kind: Kind::Share, ..header(1) };
-        assert!(
-            said(&[header(1), elsewhere, header(1)])
-                .contains("rank 1 (node1) shares parameters (12), but rank 0 (node0) adds gradients (12)")
-        );
+        assert!(said(&[header(1), elsewhere, header(1)]).contains(
+            "rank 1 (node1) shares parameters (12), but rank 0 (node0) adds gradients (12)"
+        ));
         let other_shape = Header { shape: 6, ..header(1) };
-        assert!(said(&[header(1), header(1), other_shape]).starts_with("rank 2 (node2) exchanges 6 numbers"));
+        assert!(
+            said(&[header(1), header(1), other_shape])
+                .starts_with("rank 2 (node2) exchanges 6 numbers")
+        );
     }
 
     proptest! {

@@ -40,7 +40,9 @@ pub fn from_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Opt
         None | Some("" | "on") => {}
         Some("off") => return Ok(None),
         Some(other) => {
-            return Err(Error::Start(format!("{RANKS} = {other:?}: only `off` and `on` mean something")));
+            return Err(Error::Start(format!(
+                "{RANKS} = {other:?}: only `off` and `on` mean something"
+            )));
         }
     }
     let has = |name: &str| variable(name).is_some();
@@ -138,8 +140,14 @@ mod tests {
         let slurm = [("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_PROCID", "0")];
         assert_eq!(launcher(&slurm), ("srun", Some(2)));
         assert!(read(&slurm).unwrap().unwrap().is_bare);
-        assert_eq!(launcher(&[slurm[0], slurm[1], ("PMIX_RANK", "0")]), ("srun --mpi=pmix", Some(2)));
-        assert_eq!(launcher(&[slurm[0], slurm[1], ("PMI_SIZE", "2")]), ("srun --mpi=pmi2", Some(2)));
+        assert_eq!(
+            launcher(&[slurm[0], slurm[1], ("PMIX_RANK", "0")]),
+            ("srun --mpi=pmix", Some(2))
+        );
+        assert_eq!(
+            launcher(&[slurm[0], slurm[1], ("PMI_SIZE", "2")]),
+            ("srun --mpi=pmi2", Some(2))
+        );
         // One of four proxies that Hydra has started by srun.
         assert_eq!(launcher(&[slurm[0], slurm[1], hydra[0], hydra[2]]).1, Some(8));
         assert_eq!(launcher(&[("PMIX_RANK", "3")]), ("a launcher with PMIx", None));
@@ -158,7 +166,9 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_a_remedy() {
         let said = |variables: &[(&str, &str)]| read(variables).unwrap_err().to_string();
-        assert!(said(&[("PMI_SIZE", "many")]).contains("PMI_SIZE = \"many\" is no number of ranks"));
+        assert!(
+            said(&[("PMI_SIZE", "many")]).contains("PMI_SIZE = \"many\" is no number of ranks")
+        );
         assert!(said(&[("OMPI_COMM_WORLD_SIZE", "0")]).contains("ISENTROPE_RANKS=off"));
         assert!(said(&[("ISENTROPE_RANKS", "no")]).contains("only `off`"));
         assert!(said(&[("WORLD_SIZE", "4"), ("RANK", "0")]).contains("mpirun or srun"));

@@ -70,7 +70,8 @@ impl Pulse {
         let command = WatchCommand { stop: false, watch: listener.watch };
         let command = Arc::new((Mutex::new(command), Condvar::new()));
         let heard = Arc::clone(&command);
-        let thread = thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&heard))?;
+        let thread =
+            thread::Builder::new().name("pulse".into()).spawn(move || listener.listen(&heard))?;
         Ok(Self { command, thread: Some(thread) })
     }
 
@@ -93,7 +94,8 @@ impl Drop for Pulse {
 impl Listener {
     fn listen(mut self, (command, changed): &(Mutex<WatchCommand>, Condvar)) {
         let peers = if self.line.rank() == 0 { 1..self.line.size() } else { 0..1 };
-        let heard = |rank| PeerHeartbeat { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
+        let heard =
+            |rank| PeerHeartbeat { rank, at: Instant::now(), beat: Beat::of(&Activity::new()) };
         let mut others: Vec<PeerHeartbeat> = peers.map(heard).collect();
         let mut spoken = Instant::now();
         loop {

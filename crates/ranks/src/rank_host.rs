@@ -28,14 +28,16 @@ pub struct RankHost {
 impl RankHost {
     /// This process's.
     pub fn here(threads: usize, memory: u64) -> Self {
-        let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
+        let read =
+            |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
         Self {
             host: host(),
             boot: read("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
             process: std::process::id(),
             threads,
             processors: processors_of("self"),
-            of_launcher: parent().map_or(String::new(), |process| processors_of(&process.to_string())),
+            of_launcher: parent()
+                .map_or(String::new(), |process| processors_of(&process.to_string())),
             at_a_time: std::thread::available_parallelism().ok().map(usize::from),
             memory,
         }
@@ -43,7 +45,8 @@ impl RankHost {
 
     /// As a record, one value to a line.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { host, boot, process, threads, processors, of_launcher, at_a_time, memory } = self;
+        let Self { host, boot, process, threads, processors, of_launcher, at_a_time, memory } =
+            self;
         let at_a_time = at_a_time.unwrap_or(0);
         let [host, boot, processors, of_launcher] =
             [host, boot, processors, of_launcher].map(|text| text.replace('\n', " "));
@@ -109,7 +112,9 @@ impl Node {
         // A rank that runs fewer threads at a time than it has processors has a quota, which those
         // of a machine share.
         let quota = places()
-            .filter_map(|place| place.at_a_time.filter(|&most| most < numbers(&place.processors).len()))
+            .filter_map(|place| {
+                place.at_a_time.filter(|&most| most < numbers(&place.processors).len())
+            })
             .min();
         let at_a_time = |processors: &BTreeSet<usize>| {
             (!processors.is_empty()).then(|| processors.len().min(quota.unwrap_or(usize::MAX)))
@@ -148,7 +153,8 @@ impl fmt::Display for ThreadNote<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Node { host, ranks, threads, .. } = self.node;
         let processors = self.processors;
-        let ranks = if ranks.len() == 1 { "1 rank".into() } else { format!("{} ranks", ranks.len()) };
+        let ranks =
+            if ranks.len() == 1 { "1 rank".into() } else { format!("{} ranks", ranks.len()) };
         write!(f, "{host}: {ranks} with {threads} threads on {processors} processors; ")?;
         if *threads < processors {
             f.write_str("where --threads has not asked for that, Open MPI has bound each rank to a core: mpirun --bind-to none")
@@ -222,9 +228,11 @@ mod tests {
 
     #[test]
     fn ranks_share_a_node_that_has_the_same_name_and_was_started_once() {
-        let places = [place("a", "1", 2), place("b", "2", 1), place("a", "1", 1), place("a", "3", 4)];
+        let places =
+            [place("a", "1", 2), place("b", "2", 1), place("a", "1", 1), place("a", "3", 4)];
         let nodes = Node::of(&places);
-        let ranks: Vec<_> = nodes.iter().map(|node| (node.host.as_str(), node.ranks.as_slice())).collect();
+        let ranks: Vec<_> =
+            nodes.iter().map(|node| (node.host.as_str(), node.ranks.as_slice())).collect();
         assert_eq!(ranks, [("a", &[0, 2][..]), ("b", &[1]), ("a", &[3])]);
         assert_eq!((nodes[0].threads, nodes[0].memory, nodes[0].memory_of_each()), (3, 101, 50));
         assert!(nodes[0].note().unwrap().to_string().contains("--bind-to none"));
@@ -255,7 +263,10 @@ mod tests {
         // A container that may use two processors of 64 at a time: no binding would give it more.
         let quota = node(&[("0-63", 2); 4], "0-63");
         assert_eq!((quota.processors, quota.threads), (Some(2), 8));
-        assert!(note(&quota).contains("8 threads on 2 processors") && note(&quota).contains("take turns"));
+        assert!(
+            note(&quota).contains("8 threads on 2 processors")
+                && note(&quota).contains("take turns")
+        );
         assert!(note(&Node { threads: 2, ..quota }).is_empty());
         // One that has two of them.
         let set = node(&[("6-7", 2); 2], "6-7");
@@ -265,7 +276,8 @@ mod tests {
         let bound = node(&[("0", 1), ("1", 1)], "0-63");
         assert_eq!(bound.processors, Some(2));
         assert!(
-            note(&bound).contains("2 threads on 64 processors") && note(&bound).contains("--bind-to none")
+            note(&bound).contains("2 threads on 64 processors")
+                && note(&bound).contains("--bind-to none")
         );
         let unknown = node(&[("", 2)], "");
         assert_eq!((unknown.processors, note(&unknown)), (None, String::new()));

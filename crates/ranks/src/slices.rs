@@ -66,7 +66,10 @@ impl Slices {
     }
 
     /// The parts of parameters in a range of all numbers: the parameter, and the range within it.
-    pub fn by_parameter(&self, numbers: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
+    pub fn by_parameter(
+        &self,
+        numbers: Range<usize>,
+    ) -> impl Iterator<Item = (usize, Range<usize>)> {
         self.starts.windows(2).enumerate().filter_map(move |(parameter, ends)| {
             let (start, end) = (ends[0].1.max(numbers.start), ends[1].1.min(numbers.end));
             (start < end).then(|| (parameter, start - ends[0].1..end - ends[0].1))
@@ -108,7 +111,8 @@ impl Slices {
 
 /// One of several parts of a range, as even as can be.
 pub(crate) fn part(range: &Range<usize>, parts: usize, index: usize) -> Range<usize> {
-    let cut = |index: usize| range.start + (range.len() as u128 * index as u128 / parts as u128) as usize;
+    let cut =
+        |index: usize| range.start + (range.len() as u128 * index as u128 / parts as u128) as usize;
     cut(index)..cut(index + 1)
 }
 

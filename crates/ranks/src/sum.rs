@@ -129,7 +129,12 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// Starts pieces both ways.
-    fn start(&mut self, floats: &impl Floats<Piece = P>, goes: Vec<Part>, comes: Vec<Part>) -> Result<Sent> {
+    fn start(
+        &mut self,
+        floats: &impl Floats<Piece = P>,
+        goes: Vec<Part>,
+        comes: Vec<Part>,
+    ) -> Result<Sent> {
         let mut moves = Vec::with_capacity(goes.len() + comes.len());
         for Part { peer, numbers } in &comes {
             moves.push(Move::Receive {
@@ -191,10 +196,15 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// The last levels of the tree: every rank adds its part over all groups.
-    fn add_over_groups(&mut self, floats: &mut impl Floats<Piece = P>, slices: &Slices) -> Result<()> {
+    fn add_over_groups(
+        &mut self,
+        floats: &mut impl Floats<Piece = P>,
+        slices: &Slices,
+    ) -> Result<()> {
         let rank = self.line.rank();
-        let goes: Vec<Part> =
-            same_place(rank, slices).map(|peer| Part { peer, numbers: slices.of_rank(peer) }).collect();
+        let goes: Vec<Part> = same_place(rank, slices)
+            .map(|peer| Part { peer, numbers: slices.of_rank(peer) })
+            .collect();
         let own = slices.of_rank(rank);
         let comes: Vec<Part> =
             goes.iter().map(|part| Part { peer: part.peer, numbers: own.clone() }).collect();
@@ -202,7 +212,8 @@ impl<'a, P: Piece> Lane<'a, P> {
             let Some(numbers) = came.first().map(|(part, _)| part.numbers.clone()) else { return };
             let mut own = lane.take();
             floats.read(numbers.clone(), &mut own);
-            let (before, after): (Vec<_>, Vec<_>) = came.into_iter().partition(|(part, _)| part.peer < rank);
+            let (before, after): (Vec<_>, Vec<_>) =
+                came.into_iter().partition(|(part, _)| part.peer < rank);
             let pieces = |parts: Vec<(Part, P)>| parts.into_iter().map(|(_, piece)| piece);
             let mut add = |left: &mut P, right: P| {
                 floats.add_pieces(left, &right, numbers.len());
@@ -220,10 +231,15 @@ impl<'a, P: Piece> Lane<'a, P> {
     }
 
     /// Gives this rank's slice to the same places of all other groups.
-    fn share_over_groups(&mut self, floats: &mut impl Floats<Piece = P>, slices: &Slices) -> Result<()> {
+    fn share_over_groups(
+        &mut self,
+        floats: &mut impl Floats<Piece = P>,
+        slices: &Slices,
+    ) -> Result<()> {
         let own = slices.of_rank(self.line.rank());
         let peers: Vec<usize> = same_place(self.line.rank(), slices).collect();
-        let goes: Vec<Part> = peers.iter().map(|&peer| Part { peer, numbers: own.clone() }).collect();
+        let goes: Vec<Part> =
+            peers.iter().map(|&peer| Part { peer, numbers: own.clone() }).collect();
         let comes: Vec<Part> =
             peers.iter().map(|&peer| Part { peer, numbers: slices.of_rank(peer) }).collect();
         self.each(floats, &goes, &comes, |lane, floats, came| {
@@ -251,7 +267,9 @@ impl<'a, P: Piece> Lane<'a, P> {
                 let came = self.finish(oldest)?;
                 arrived(self, floats, came);
             }
-            let cut = |parts: &[Part]| parts.iter().filter_map(|part| part.cut(self.piece, index)).collect();
+            let cut = |parts: &[Part]| {
+                parts.iter().filter_map(|part| part.cut(self.piece, index)).collect()
+            };
             let (goes, comes) = (cut(goes), cut(comes));
             under_way.push_back(self.start(floats, goes, comes)?);
         }
@@ -267,5 +285,7 @@ impl<'a, P: Piece> Lane<'a, P> {
 fn same_place(rank: usize, slices: &Slices) -> impl Iterator<Item = usize> {
     let place = rank & ((1 << slices.halvings()) - 1);
     let halvings = slices.halvings();
-    (0..slices.groups()).map(move |group| group << halvings | place).filter(move |&peer| peer != rank)
+    (0..slices.groups())
+        .map(move |group| group << halvings | place)
+        .filter(move |&peer| peer != rank)
 }

@@ -129,7 +129,8 @@ impl ThreadEngine {
                     })
                     .collect();
                 let length = lengths[self.rank];
-                all.bytes_mut()[starts[self.rank]..][..length].copy_from_slice(&own.bytes()[..length]);
+                all.bytes_mut()[starts[self.rank]..][..length]
+                    .copy_from_slice(&own.bytes()[..length]);
                 let mut awaited = Vec::new();
                 for other in self.others() {
                     self.put(other, Channel::Collective, &own.bytes()[..length]);
@@ -139,7 +140,9 @@ impl ThreadEngine {
                 Started { pieces: vec![own, all], awaited }
             }
             Move::Broadcast { from, piece, bytes } if from == self.rank => {
-                self.others().for_each(|other| self.put(other, Channel::Collective, &piece.bytes()[..bytes]));
+                self.others().for_each(|other| {
+                    self.put(other, Channel::Collective, &piece.bytes()[..bytes])
+                });
                 Started { pieces: vec![piece], awaited: Vec::new() }
             }
             Move::Broadcast { from, piece, bytes } => {
@@ -187,7 +190,9 @@ impl Engine for ThreadEngine {
                     }
                     Some(message) => {
                         let came = message.len();
-                        return Err(Error::Engine(format!("{came} bytes came where {bytes} were due")));
+                        return Err(Error::Engine(format!(
+                            "{came} bytes came where {bytes} were due"
+                        )));
                     }
                     None => late.push((address, bytes, at)),
                 }
@@ -241,9 +246,9 @@ pub fn worlds(ranks: usize, settings: &Settings) -> Result<(Vec<World>, Faults)>
     let worlds: Result<Vec<World>> = thread::scope(|scope| {
         let begin = |engine| move || World::over(Line::new(Box::new(engine)), None, settings);
         let begun: Vec<_> = engines.into_iter().map(|engine| scope.spawn(begin(engine))).collect();
-        let joined = begun
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(Error::Engine("a rank has panicked".into()))));
+        let joined = begun.into_iter().map(|thread| {
+            thread.join().unwrap_or_else(|_| Err(Error::Engine("a rank has panicked".into())))
+        });
         joined.collect()
     });
     Ok((worlds?, faults))

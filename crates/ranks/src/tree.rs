@@ -54,7 +54,8 @@ impl<T> PartialSums<T> {
 /// that each rank's shards are a whole subtree.
 pub fn allowed_ranks(shards: usize) -> Vec<usize> {
     let shards = shards.max(1);
-    let mut allowed: Vec<usize> = (0..=shards.trailing_zeros()).rev().map(|k| shards >> k).collect();
+    let mut allowed: Vec<usize> =
+        (0..=shards.trailing_zeros()).rev().map(|k| shards >> k).collect();
     if allowed[0] > 1 {
         allowed.insert(0, 1);
     }

@@ -58,10 +58,15 @@ impl World {
     }
 
     /// The ranks of an engine.
-    pub(crate) fn over(line: Line<HostPiece>, library: Option<Library>, settings: &Settings) -> Result<Self> {
+    pub(crate) fn over(
+        line: Line<HostPiece>,
+        library: Option<Library>,
+        settings: &Settings,
+    ) -> Result<Self> {
         let line = Arc::new(line);
         let activity = Arc::new(Activity::new());
-        let exchange = Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
+        let exchange =
+            Exchange::new(Arc::clone(&line), Arc::clone(&activity), Arc::clone(&settings.tell));
         let own = RankHost::here(settings.threads, settings.memory);
         let places = check::introduce(&exchange, &own)?;
         exchange.name_hosts(places.iter().map(|place| place.host.clone()).collect());
@@ -76,7 +81,8 @@ impl World {
         let pulse = Pulse::start(listener).map_err(|error| {
             Error::Engine(format!("no thread can be started to watch over ranks: {error}"))
         })?;
-        let world = Self { together: Some(Together { pulse, exchange, activity, places, library }) };
+        let world =
+            Self { together: Some(Together { pulse, exchange, activity, places, library }) };
         match world.same("program", &settings.program).and_then(|()| world.try_neighbours()) {
             Ok(()) => Ok(world),
             Err(error) => {
@@ -104,7 +110,9 @@ impl World {
 
     /// How a rank is called in messages: `rank 3 (node7)`.
     pub fn name(&self, rank: usize) -> String {
-        self.together.as_ref().map_or_else(|| format!("rank {rank}"), |together| together.exchange.name(rank))
+        self.together
+            .as_ref()
+            .map_or_else(|| format!("rank {rank}"), |together| together.exchange.name(rank))
     }
 
     /// The host of each rank, `[ranks]`; empty for one alone.
@@ -157,7 +165,9 @@ impl World {
     pub fn gather(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
         let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
         let brought = Brought { record, ..Brought::default() };
-        together.exchange.run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
+        together
+            .exchange
+            .run(Kind::Gather, brought, |exchange, headers| exchange.records(headers, record))
     }
 
     /// Every rank's record, in rank order, as [`gather`](Self::gather): what each has left of work
@@ -170,7 +180,9 @@ impl World {
     pub fn balance(&self, record: &[u8]) -> Result<Vec<Vec<u8>>> {
         let Some(together) = &self.together else { return Ok(vec![record.to_vec()]) };
         let brought = Brought { record, ..Brought::default() };
-        together.exchange.run(Kind::Balance, brought, |exchange, headers| exchange.records(headers, record))
+        together
+            .exchange
+            .run(Kind::Balance, brought, |exchange, headers| exchange.records(headers, record))
     }
 
     /// Whether a rank waits in the exchange that this one makes next. It is known about as long
@@ -188,9 +200,9 @@ impl World {
         let Some(together) = &self.together else { return Ok(record.to_vec()) };
         let record = if self.is_first() { record } else { &[] };
         let brought = Brought { record, ..Brought::default() };
-        together
-            .exchange
-            .run(Kind::Broadcast, brought, |exchange, headers| exchange.broadcast(headers, 0, record))
+        together.exchange.run(Kind::Broadcast, brought, |exchange, headers| {
+            exchange.broadcast(headers, 0, record)
+        })
     }
 
     /// Whether any rank says so.
@@ -200,7 +212,9 @@ impl World {
     pub fn any(&self, flag: bool) -> Result<bool> {
         let Some(together) = &self.together else { return Ok(flag) };
         let brought = Brought { flag, ..Brought::default() };
-        together.exchange.run(Kind::Any, brought, |_, headers| Ok(headers.iter().any(|header| header.flag)))
+        together
+            .exchange
+            .run(Kind::Any, brought, |_, headers| Ok(headers.iter().any(|header| header.flag)))
     }
 
     /// Whether all ranks have the same of something, such as `"model.safetensors"`: a version, or a
@@ -212,8 +226,9 @@ impl World {
     pub fn same(&self, what: &str, value: &str) -> Result<()> {
         let values = self.gather(value.as_bytes())?;
         let Some(odd) = values.iter().position(|other| *other != values[0]) else { return Ok(()) };
-        let told =
-            |rank: usize| format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]));
+        let told = |rank: usize| {
+            format!("{} has {}", self.name(rank), String::from_utf8_lossy(&values[rank]))
+        };
         Err(self.refuse(format!(
             "{} has another {what} than {}: {}, {}; give all ranks the same",
             self.name(odd),
@@ -251,7 +266,11 @@ impl World {
     ///
     /// # Errors
     /// As [`gather`](Self::gather).
-    pub fn share(&self, floats: &mut impl Floats<Piece = HostPiece>, slices: &Slices) -> Result<()> {
+    pub fn share(
+        &self,
+        floats: &mut impl Floats<Piece = HostPiece>,
+        slices: &Slices,
+    ) -> Result<()> {
         self.exchange(Kind::Share, slices, |line| sum::all_gather(line, floats, slices))
     }
 

@@ -50,11 +50,14 @@ fn add(sum: &mut Option<Judgement>, number: usize, weight: f64, part: Judgement)
         return;
     }
     let Judgement { verdict, score, extracted, reason, metrics, .. } = part;
-    let sum =
-        sum.get_or_insert_with(|| Judgement { score: 0.0, ..Judgement::new(verdict, extracted, reason) });
+    let sum = sum.get_or_insert_with(|| Judgement {
+        score: 0.0,
+        ..Judgement::new(verdict, extracted, reason)
+    });
     if sum.verdict.is_scored() {
         sum.score += weight * score;
-        sum.metrics.extend(metrics.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
+        sum.metrics
+            .extend(metrics.into_iter().map(|(metric, value)| (format!("{name}/{metric}"), value)));
         sum.metrics.insert(name, score);
     }
 }
@@ -64,7 +67,8 @@ fn with_finite_sum(sum: Judgement) -> Judgement {
     if !sum.verdict.is_scored() || sum.score.is_finite() {
         return sum;
     }
-    let reason = format!("the weighted sum of the scores is {}: it must be a finite number", sum.score);
+    let reason =
+        format!("the weighted sum of the scores is {}: it must be a finite number", sum.score);
     Judgement::new(Verdict::Fault, None, reason)
 }
 
@@ -103,10 +107,16 @@ impl Verifier for ByDataSourceVerifier {
 
     fn same_answer(&self, item: &Item<'_>, a: &str, b: &str) -> bool {
         let named = self.by_data_source.get(item.data_source);
-        named.or(self.otherwise.as_ref()).map_or(a == b, |verifier| verifier.same_answer(item, a, b))
+        named
+            .or(self.otherwise.as_ref())
+            .map_or(a == b, |verifier| verifier.same_answer(item, a, b))
     }
 
     fn notes(&self) -> Vec<String> {
-        self.by_data_source.values().chain(&self.otherwise).flat_map(|verifier| verifier.notes()).collect()
+        self.by_data_source
+            .values()
+            .chain(&self.otherwise)
+            .flat_map(|verifier| verifier.notes())
+            .collect()
     }
 }

@@ -23,6 +23,6 @@ pub use verdict::{Item, Judgement, Verdict, Verifier, in_threads};
 pub use verifier_settings::{ByDataSource, Combined, Part, VerifierSettings, Weighted};
 pub use verifiers::command::VerifierError;
 pub use verifiers::{
-    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PythonSettings, Single, VerifierName,
-    WorkerSettings, command, countdown, math,
+    Argument, CodeVerifierSettings, CommandSettings, MathSettings, PythonSettings, Single,
+    VerifierName, WorkerSettings, command, countdown, math,
 };

@@ -97,7 +97,10 @@ mod tests {
     fn the_penalty_is_a_ramp_over_the_buffer() {
         // Settings of the DAPO paper: 16384 tokens expected, 4096 more as buffer.
         let penalty = |length| overlong_penalty(length, 20480, 4096, 1.0);
-        assert_eq!([penalty(0), penalty(16384), penalty(18432), penalty(20480)], [0.0, 0.0, -0.5, -1.0]);
+        assert_eq!(
+            [penalty(0), penalty(16384), penalty(18432), penalty(20480)],
+            [0.0, 0.0, -0.5, -1.0]
+        );
         assert_eq!(penalty(30000), -1.0, "evaluations may sample longer responses than training");
         assert_eq!(overlong_penalty(18432, 20480, 4096, 3.0), -1.5);
         assert_eq!(overlong_penalty(20480, 20480, 0, 1.0), 0.0);
@@ -121,7 +124,8 @@ mod tests {
     fn names_are_what_recipes_write() {
         assert_eq!(serde_json::to_value(VerifierName::Countdown).unwrap(), "countdown");
         assert_eq!(serde_json::to_value(Verdict::TimedOut).unwrap(), "timed-out");
-        let settings: RewardSettings = serde_json::from_value(json!({"overlong": {"buffer": 4}})).unwrap();
+        let settings: RewardSettings =
+            serde_json::from_value(json!({"overlong": {"buffer": 4}})).unwrap();
         assert_eq!(settings.overlong, Overlong { buffer: 4, factor: 1.0 });
         assert!(serde_json::from_value::<RewardSettings>(json!({"overlongs": 1})).is_err());
     }

@@ -27,7 +27,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 5] = [Self::Correct, Self::Wrong, Self::Unparseable, Self::TimedOut, Self::Fault];
+    pub const ALL: [Self; 5] =
+        [Self::Correct, Self::Wrong, Self::Unparseable, Self::TimedOut, Self::Fault];
 
     /// Its name in every file.
     pub fn name(self) -> &'static str {
@@ -80,7 +81,14 @@ impl Judgement {
     /// A judgement with the verdict's own score.
     pub fn new(verdict: Verdict, extracted: Option<String>, reason: impl Into<String>) -> Self {
         let score = if verdict == Verdict::Correct { 1.0 } else { 0.0 };
-        Self { verdict, score, extracted, reason: reason.into(), metrics: BTreeMap::new(), applies: true }
+        Self {
+            verdict,
+            score,
+            extracted,
+            reason: reason.into(),
+            metrics: BTreeMap::new(),
+            applies: true,
+        }
     }
 
     /// That the verifier is not one for such problems.
@@ -168,7 +176,8 @@ pub fn in_threads(
     let (own, rest) = batch.split_at(share.min(batch.len()));
     thread::scope(|scope| {
         let verify = &verify;
-        let others: Vec<_> = rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
+        let others: Vec<_> =
+            rest.chunks(share).map(|part| scope.spawn(move || verify(part))).collect();
         let mut judgements = verify(own);
         for other in others {
             judgements.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
@@ -194,7 +203,8 @@ mod tests {
         let here = format!("{:?}", thread::current().id());
         for count in [0, 1, PER_THREAD, PER_THREAD + 1, 1000] {
             let responses: Vec<String> = (0..count).map(|i| i.to_string()).collect();
-            let batch: Vec<_> = responses.iter().map(|response| (item, response.as_str())).collect();
+            let batch: Vec<_> =
+                responses.iter().map(|response| (item, response.as_str())).collect();
             let judgements = in_threads(&batch, |_, response| {
                 let thread = format!("{:?}", thread::current().id());
                 Judgement::new(Verdict::Wrong, Some(response.to_owned()), thread)

@@ -88,7 +88,9 @@ impl VerifierSettings {
                 for (source, combined) in by_data_source {
                     combined.check(&format!("{key}.by_data_source.{source:?}"))?;
                 }
-                otherwise.iter().try_for_each(|combined| combined.check(&format!("{key}.otherwise")))
+                otherwise
+                    .iter()
+                    .try_for_each(|combined| combined.check(&format!("{key}.otherwise")))
             }
         }
     }
@@ -103,10 +105,16 @@ impl VerifierSettings {
             Self::All(combined) => combined.build(key),
             Self::ByDataSource(ByDataSource { by_data_source, otherwise }) => {
                 let build = |(source, combined): (&String, &Combined)| {
-                    Ok((source.clone(), combined.build(&format!("{key}.by_data_source.{source:?}"))?))
+                    Ok((
+                        source.clone(),
+                        combined.build(&format!("{key}.by_data_source.{source:?}"))?,
+                    ))
                 };
                 Ok(Box::new(ByDataSourceVerifier {
-                    by_data_source: by_data_source.iter().map(build).collect::<Result<_, VerifierError>>()?,
+                    by_data_source: by_data_source
+                        .iter()
+                        .map(build)
+                        .collect::<Result<_, VerifierError>>()?,
                     otherwise: match otherwise {
                         Some(combined) => Some(combined.build(&format!("{key}.otherwise"))?),
                         None => None,
@@ -136,8 +144,13 @@ impl VerifierSettings {
     ///
     /// # Errors
     /// What is wrong with it, as part of a sentence.
-    pub fn check_ground_truth(&self, ground_truth: &Value, data_source: &str) -> Result<(), String> {
-        let check = |single: &Single| single.with_spec(|spec, _| spec.check_ground_truth(ground_truth));
+    pub fn check_ground_truth(
+        &self,
+        ground_truth: &Value,
+        data_source: &str,
+    ) -> Result<(), String> {
+        let check =
+            |single: &Single| single.with_spec(|spec, _| spec.check_ground_truth(ground_truth));
         self.singles_of(data_source).try_for_each(check)
     }
 
@@ -154,7 +167,8 @@ impl VerifierSettings {
     /// A reason why right responses to a problem may be judged wrong although its ground truth can
     /// be used, as part of a sentence. Only mathematical answers have one.
     pub fn concern(&self, item: &Item<'_>) -> Option<String> {
-        self.singles_of(item.data_source).find_map(|single| single.with_spec(|spec, _| spec.concern(item)))
+        self.singles_of(item.data_source)
+            .find_map(|single| single.with_spec(|spec, _| spec.concern(item)))
     }
 
     /// Most processes of one verifier; none if all judge in this process.
@@ -165,7 +179,8 @@ impl VerifierSettings {
     /// Names in the settings that may be files on which verdicts depend: the arguments of commands,
     /// the files of functions.
     pub fn files(&self) -> Vec<String> {
-        let files = |spec: &dyn Spec| spec.files().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let files =
+            |spec: &dyn Spec| spec.files().into_iter().map(str::to_owned).collect::<Vec<_>>();
         self.singles().flat_map(|single| single.with_spec(|spec, _| files(spec))).collect()
     }
 
@@ -205,7 +220,9 @@ impl Combined {
     fn singles(&self) -> Vec<&Single> {
         match self {
             Self::Single(single) => vec![single],
-            Self::Weighted(Weighted { weighted }) => weighted.iter().map(|part| &part.verifier).collect(),
+            Self::Weighted(Weighted { weighted }) => {
+                weighted.iter().map(|part| &part.verifier).collect()
+            }
         }
     }
 
@@ -218,8 +235,9 @@ impl Combined {
             return Err(Error {
                 key: format!("{key}.weighted"),
                 value: "[]".into(),
-                expected: "it must have at least one part, such as { verifier = \"math\", weight = 1.0 }"
-                    .into(),
+                expected:
+                    "it must have at least one part, such as { verifier = \"math\", weight = 1.0 }"
+                        .into(),
             });
         }
         for (i, part) in weighted.iter().enumerate() {
@@ -299,8 +317,10 @@ mod tests {
         }
         let strict = read(json!({"math": {"extraction": "boxed"}})).build().unwrap();
         let item = Item { ground_truth: &json!("3"), ..Item::default() };
-        let judged = strict.verify_batch(&[(item, "The answer is 3."), (item, "\\boxed{3}")]).unwrap();
-        let verdicts: Vec<crate::Verdict> = judged.iter().map(|judgement| judgement.verdict).collect();
+        let judged =
+            strict.verify_batch(&[(item, "The answer is 3."), (item, "\\boxed{3}")]).unwrap();
+        let verdicts: Vec<crate::Verdict> =
+            judged.iter().map(|judgement| judgement.verdict).collect();
         assert_eq!(verdicts, [crate::Verdict::Unparseable, crate::Verdict::Correct]);
         let VerifierSettings::All(Combined::Single(Single::Command(command))) =
             read(json!({"command": ["a", "b"]}))
@@ -308,9 +328,12 @@ mod tests {
             panic!("a command was read as something else")
         };
         assert_eq!((command.processes.workers, command.processes.timeout_s), (2, 10.0));
-        for value in
-            [json!("maths"), json!({"command": "a"}), json!({"command": ["a"], "weighted": []}), json!({})]
-        {
+        for value in [
+            json!("maths"),
+            json!({"command": "a"}),
+            json!({"command": ["a"], "weighted": []}),
+            json!({}),
+        ] {
             assert!(serde_json::from_value::<VerifierSettings>(value.clone()).is_err(), "{value}");
         }
     }
@@ -323,7 +346,8 @@ mod tests {
         ]});
         let function = json!({"python": "d/e.py:f", "workers": 7});
         let module = json!({"python": "d.e:f"});
-        let sources = json!({"by_data_source": {"y": {"command": ["c"]}, "x": sum}, "otherwise": function});
+        let sources =
+            json!({"by_data_source": {"y": {"command": ["c"]}, "x": sum}, "otherwise": function});
         for (value, files, workers, takes_columns) in [
             (json!("math"), &[][..], None, false),
             (json!({"command": ["a"]}), &["a"], Some(2), false),
@@ -370,7 +394,10 @@ mod tests {
             let sum = json!({"weighted": [{"verifier": "math", "weight": 1}, part]});
             assert_eq!(key(sum.clone()), format!("verifier.weighted.1.verifier.{name}"));
             let sources = json!({"by_data_source": {"a": "math", "b": sum}});
-            assert_eq!(key(sources), format!("verifier.by_data_source.\"b\".weighted.1.verifier.{name}"));
+            assert_eq!(
+                key(sources),
+                format!("verifier.by_data_source.\"b\".weighted.1.verifier.{name}")
+            );
             assert_eq!(
                 key(json!({"by_data_source": {}, "otherwise": value})),
                 format!("verifier.otherwise.{name}")

@@ -18,7 +18,8 @@ const SQUARE: &str = "```python\ndef f(x):\n    return x * x\n```";
 
 #[test]
 fn a_program_is_worth_what_its_tests_say() {
-    let tests = json!(["assert f(2) == 4", "assert f(3) == 9", "assert f(-1) == -1", "assert f(0) == 0"]);
+    let tests =
+        json!(["assert f(2) == 4", "assert f(3) == 9", "assert f(-1) == -1", "assert f(0) == 0"]);
     let all = settings(&json!({"code": {"workers": 1}})).build().unwrap();
     let fraction = settings(&json!({"code": {"workers": 1, "score": "fraction"}})).build().unwrap();
     assert_eq!((all.workers(), fraction.workers()), (1, 1));
@@ -35,7 +36,10 @@ fn a_program_is_worth_what_its_tests_say() {
     );
 
     let right = judge(&*all, &json!(["assert f(2) == 4"]), SQUARE);
-    assert_eq!((right.verdict, right.score, right.reason.as_str()), (Verdict::Correct, 1.0, "passed 1 test"));
+    assert_eq!(
+        (right.verdict, right.score, right.reason.as_str()),
+        (Verdict::Correct, 1.0, "passed 1 test")
+    );
     assert!(right.metrics.values().all(|value| *value == 0.0));
     let empty = judge(&*all, &json!(["assert f(2) == 4"]), "");
     assert_eq!((empty.verdict, empty.score, empty.extracted), (Verdict::Unparseable, 0.0, None));
@@ -44,7 +48,11 @@ fn a_program_is_worth_what_its_tests_say() {
     assert_eq!(late.reason, "test 1: time limit (timeout_s = 0.5, total_timeout_s = 60)");
     let unusable = judge(&*all, &json!(["assert f(2) =="]), SQUARE);
     assert_eq!((unusable.verdict, unusable.metrics.len()), (Verdict::Fault, 0), "{unusable:?}");
-    assert!(all.notes()[0].starts_with("reward.verifier: programs run in Python 3"), "{:?}", all.notes());
+    assert!(
+        all.notes()[0].starts_with("reward.verifier: programs run in Python 3"),
+        "{:?}",
+        all.notes()
+    );
 }
 
 #[test]
@@ -61,7 +69,8 @@ fn auto_runs_programs_where_the_ground_truth_is_their_tests() {
         (item(&tests), "print(1)"),
         (item(&game), "1+2=3!"),
     ];
-    let verdicts: Vec<Verdict> = auto.verify_batch(&batch).unwrap().iter().map(|j| j.verdict).collect();
+    let verdicts: Vec<Verdict> =
+        auto.verify_batch(&batch).unwrap().iter().map(|j| j.verdict).collect();
     assert_eq!(verdicts, [Verdict::Correct, Verdict::Wrong, Verdict::Wrong, Verdict::Correct]);
     assert!(auto.workers() > 0);
 }

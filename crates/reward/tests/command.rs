@@ -58,8 +58,12 @@ fn start(directory: &TempDir, text: &str, workers: usize) -> Box<dyn Verifier> {
 }
 
 fn judge(verifier: &dyn Verifier, responses: &[&str]) -> Result<Vec<Judgement>, VerifierError> {
-    let item =
-        Item { ground_truth: &json!({"a": [1]}), prompt: "why?\n", data_source: "s", ..Item::default() };
+    let item = Item {
+        ground_truth: &json!({"a": [1]}),
+        prompt: "why?\n",
+        data_source: "s",
+        ..Item::default()
+    };
     verifier.verify_batch(&responses.iter().map(|&response| (item, response)).collect::<Vec<_>>())
 }
 
@@ -98,7 +102,11 @@ fn a_worker_that_does_not_answer_is_replaced_and_its_response_not_judged() {
         ("killed", Verdict::Fault, "the worker ended (signal: 9 (SIGKILL))"),
         ("hangs", Verdict::TimedOut, "the worker gave no answer within 0.5 s"),
         ("turn", Verdict::Fault, "the worker answered question "),
-        ("text", Verdict::Fault, "the worker printed \"correct!\", which is no answer: expected value"),
+        (
+            "text",
+            Verdict::Fault,
+            "the worker printed \"correct!\", which is no answer: expected value",
+        ),
         ("bytes", Verdict::Fault, "the worker printed \"\u{fffd}\\0\", which is no answer"),
         ("nan", Verdict::Fault, "which is no answer: expected"),
         ("verdict", Verdict::Fault, "unknown variant `excellent`, expected one of `correct`"),
@@ -142,7 +150,9 @@ fn a_worker_that_does_not_read_blocks_nobody() {
         i=0; while [ $i -lt 9 ]; do echo "{\"id\":$id,\"score\":1}"; i=$((i + 1)); done; sleep 1000"#;
     let judged = judge(&*start(&directory, eager, 1), &[&long, &long, &long, &long]).unwrap();
     assert!(
-        judged.iter().any(|judgement| judgement.reason == "the worker does not read its standard input"),
+        judged
+            .iter()
+            .any(|judgement| judgement.reason == "the worker does not read its standard input"),
         "{judged:?}"
     );
 }
@@ -195,7 +205,9 @@ done"#,
     thread::scope(|scope| {
         // More threads than workers: who finds none free waits for one.
         for _ in 0..7 {
-            scope.spawn(|| assert_eq!(judge(&*verifier, &["any"]).unwrap()[0].verdict, Verdict::Correct));
+            scope.spawn(|| {
+                assert_eq!(judge(&*verifier, &["any"]).unwrap()[0].verdict, Verdict::Correct)
+            });
         }
     });
     assert_eq!(fs::read_to_string(asked).unwrap().lines().count(), 7);
@@ -216,9 +228,11 @@ fn a_command_that_never_works_stops_with_its_last_words() {
     // Seen before the first question.
     let script = script(&directory, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
     let error = settings(&["sh", script.to_str().unwrap()], 3).build().err().unwrap().to_string();
-    for part in
-        ["a worker ended (exit status: 1)", "before it was asked anything", "\n  ModuleNotFoundError: numpy"]
-    {
+    for part in [
+        "a worker ended (exit status: 1)",
+        "before it was asked anything",
+        "\n  ModuleNotFoundError: numpy",
+    ] {
         assert!(error.contains(part), "{error}");
     }
     assert_eq!(error.matches("numpy").count(), 1, "what it said is told once: {error}");
@@ -232,9 +246,10 @@ fn a_command_that_never_works_stops_with_its_last_words() {
     // Seen when none answers.
     let dying = "read -r line; echo 'no such\u{1b}[31m model' >&2; exit 1";
     let error = judge(&*start(&directory, dying, 2), &["right"; 100]).unwrap_err().to_string();
-    for part in
-        ["8 fresh workers in a row failed at their first question; the last ended", "\n  no such [31m model"]
-    {
+    for part in [
+        "8 fresh workers in a row failed at their first question; the last ended",
+        "\n  no such [31m model",
+    ] {
         assert!(error.contains(part), "{error}");
     }
     let error = judge(&*start(&directory, "read -r line; echo; sleep 1000", 1), &["right"; 100])
@@ -255,7 +270,8 @@ fn a_worker_that_ends_at_once_is_told_that_it_must_read_lines() {
         );
     }
     let directory = TempDir::new().unwrap();
-    let unheard = judge(&*start(&directory, "read -r line", 1), &["right"; 100]).unwrap_err().to_string();
+    let unheard =
+        judge(&*start(&directory, "read -r line", 1), &["right"; 100]).unwrap_err().to_string();
     assert!(unheard.contains(&format!("the last ended (exit status: 0){ADVICE}")), "{unheard}");
     let one = r#"read -r line; id=${line#*:}; echo "{\"id\":${id%%,*},\"score\":1}""#;
     let judged = judge(&*start(&directory, one, 1), &["right", "right", "right"]).unwrap();
@@ -285,13 +301,15 @@ fn a_command_that_fails_half_the_time_stops_and_one_that_fails_less_goes_on() {
         let error = judge(&*verifier, &["right"; 200]).unwrap_err().to_string();
         // Workers may fail at the same time.
         let counts = 32..32 + workers;
-        let said =
-            |n| format!("worker.sh\"]: workers failed at {n} of the last 64 questions; the last ended (exit");
+        let said = |n| {
+            format!(
+                "worker.sh\"]: workers failed at {n} of the last 64 questions; the last ended (exit"
+            )
+        };
         assert!(counts.into_iter().any(|n| error.contains(&said(n))), "{error}");
         assert!(error.contains("\n  out of memory"), "{error}");
         // Faults that the command tells of itself are no failures of it.
-        let tells =
-            r#"while read -r line; do id=${line#*:}; echo "{\"id\":${id%%,*},\"verdict\":\"fault\"}"; done"#;
+        let tells = r#"while read -r line; do id=${line#*:}; echo "{\"id\":${id%%,*},\"verdict\":\"fault\"}"; done"#;
         let judged = judge(&*start(&directory, tells, workers), &["right"; 200]).unwrap();
         assert!(judged.iter().all(|judgement| judgement.verdict == Verdict::Fault));
     }
@@ -378,7 +396,10 @@ fn sums_have_the_first_parts_verdict_and_every_parts_faults() {
         (&judged[3], "part_2 (weighted.1): the worker ended"),
     ] {
         assert_eq!(judgement.verdict, Verdict::Fault);
-        assert!(judgement.reason.starts_with(part) && judgement.metrics.is_empty(), "{judgement:?}");
+        assert!(
+            judgement.reason.starts_with(part) && judgement.metrics.is_empty(),
+            "{judgement:?}"
+        );
     }
 }
 
@@ -390,7 +411,11 @@ fn a_sum_that_is_not_finite_is_a_fault() {
     let item = Item { ground_truth: &seven, ..Item::default() };
     let judged = sum.build().unwrap().verify_batch(&[(item, "7"), (item, "8")]).unwrap();
     assert_eq!((judged[0].verdict, judged[0].score), (Verdict::Fault, 0.0));
-    assert!(judged[0].reason.starts_with("the weighted sum of the scores is inf"), "{}", judged[0].reason);
+    assert!(
+        judged[0].reason.starts_with("the weighted sum of the scores is inf"),
+        "{}",
+        judged[0].reason
+    );
     assert_eq!((judged[1].verdict, judged[1].score), (Verdict::Wrong, 0.0));
 }
 
@@ -402,7 +427,8 @@ fn each_data_source_has_its_verifier() {
         "by_data_source": {"sums": "math", "mine": {"command": ["sh", script]}},
         "otherwise": "countdown",
     });
-    let verifier = serde_json::from_value::<VerifierSettings>(sources.clone()).unwrap().build().unwrap();
+    let verifier =
+        serde_json::from_value::<VerifierSettings>(sources.clone()).unwrap().build().unwrap();
     assert_eq!(verifier.workers(), 2, "of the command; the built-in ones have none");
     let (seven, game) = (json!("7"), json!({"numbers": [1, 2], "target": 3}));
     let item = |ground_truth, data_source| Item { ground_truth, data_source, ..Item::default() };

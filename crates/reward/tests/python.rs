@@ -14,9 +14,13 @@ use tempfile::TempDir;
 /// Whether there is a Python to test with. Where there is none, says so, past the capture of the
 /// test's output.
 fn has_python() -> bool {
-    let found = Command::new("python3").args(["-c", ""]).status().is_ok_and(|status| status.success());
+    let found =
+        Command::new("python3").args(["-c", ""]).status().is_ok_and(|status| status.success());
     if !found {
-        let _ = writeln!(std::io::stderr(), "there is no python3: a test of Python rewards is left out");
+        let _ = writeln!(
+            std::io::stderr(),
+            "there is no python3: a test of Python rewards is left out"
+        );
     }
     found
 }
@@ -31,7 +35,8 @@ fn directory(code: &str) -> TempDir {
 /// The settings of a function of `reward.py`, and others with them.
 fn settings(directory: &TempDir, function: &str, others: Value) -> VerifierSettings {
     let mut settings = json!({"workers": 1, "timeout_s": 5, "startup_s": 20});
-    settings["python"] = format!("{}:{function}", directory.path().join("reward.py").display()).into();
+    settings["python"] =
+        format!("{}:{function}", directory.path().join("reward.py").display()).into();
     settings.as_object_mut().unwrap().extend(others.as_object().cloned().unwrap_or_default());
     serde_json::from_value(settings).unwrap()
 }
@@ -90,7 +95,12 @@ def short(solution_str, ground_truth):
 "#,
     );
     let (seven, extra_info) = (json!("7"), json!({"index": 3}));
-    let item = Item { ground_truth: &seven, data_source: "sums", extra_info: &extra_info, ..Item::default() };
+    let item = Item {
+        ground_truth: &seven,
+        data_source: "sums",
+        extra_info: &extra_info,
+        ..Item::default()
+    };
     for (function, others, scores) in [
         ("compute_score", json!({}), [1.0, -0.25]),
         ("by_keyword", json!({"arguments": {"bonus": 0.5, "names": ["a", "b"]}}), [2.0, 1.0]),
@@ -102,7 +112,11 @@ def short(solution_str, ground_truth):
         let judgements = judge(&*verifier, item, &["7", "8"]);
         for (judgement, score) in judgements.iter().zip(scores) {
             let verdict = if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong };
-            assert_eq!((judgement.verdict, judgement.score), (verdict, score), "{function}: {judgement:?}");
+            assert_eq!(
+                (judgement.verdict, judgement.score),
+                (verdict, score),
+                "{function}: {judgement:?}"
+            );
         }
         assert_eq!(judgements[0].reason, format!("{function} returned {}", scores[0]));
     }
@@ -127,7 +141,8 @@ fn a_function_for_verl_gets_the_ground_truth_as_the_data_has_it() {
     if !has_python() {
         return;
     }
-    let directory = directory("def f(solution_str, ground_truth): return {'score': 0, 'pred': ground_truth}");
+    let directory =
+        directory("def f(solution_str, ground_truth): return {'score': 0, 'pred': ground_truth}");
     let (seven, columns) = (json!("7"), json!({"reward_model": {"ground_truth": "6 + 1\n#### 7"}}));
     let item = Item { ground_truth: &seven, columns: columns.as_object(), ..Item::default() };
     let found = judge(&*start(&directory, "f"), item, &[""]).remove(0).extracted;
@@ -180,8 +195,10 @@ def closed(completions, answer):
     return (c == a for c, a in zip(completions, answer))
 "#,
     );
-    let (gold, columns) =
-        (json!("six"), json!({"nums": [1, 2, 3], "target": 6, "difficulty": "hard", "solution": "none"}));
+    let (gold, columns) = (
+        json!("six"),
+        json!({"nums": [1, 2, 3], "target": 6, "difficulty": "hard", "solution": "none"}),
+    );
     let item = Item {
         ground_truth: &gold,
         prompt: "p",
@@ -190,14 +207,16 @@ def closed(completions, answer):
         ..Item::default()
     };
     assert_eq!(judge(&*start(&directory, "reward"), item, &["6"])[0].score, 1.0);
-    let missing = judge(&*start(&directory, "reward"), Item { columns: None, ..item }, &["6"]).remove(0);
+    let missing =
+        judge(&*start(&directory, "reward"), Item { columns: None, ..item }, &["6"]).remove(0);
     assert_eq!(missing.verdict, Verdict::Fault);
     assert_eq!(
         missing.reason,
         "reward asks for nums, target; what there is for it: ground_truth, data_source, prompts, completions"
     );
 
-    let messages = [json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "p"})];
+    let messages =
+        [json!({"role": "system", "content": "s"}), json!({"role": "user", "content": "p"})];
     let in_chat = Item { messages: Some(&messages), ..item };
     assert_eq!(judge(&*start(&directory, "chat"), in_chat, &["6"])[0].score, 1.0);
     let text = judge(&*start(&directory, "chat"), item, &["6"]).remove(0);
@@ -221,7 +240,8 @@ def closed(completions, answer):
     let closed = start(&directory, "closed");
     assert_eq!(judge(&*closed, item, &["six"])[0].score, 1.0);
     assert!(
-        closed.notes()[0].ends_with("is called as by TRL, with completions, the data's columns (answer)"),
+        closed.notes()[0]
+            .ends_with("is called as by TRL, with completions, the data's columns (answer)"),
         "{:?}",
         closed.notes()
     );
@@ -248,11 +268,18 @@ def words(completions, kind, **kwargs): return [0.5 if k == "word" else None for
     assert_eq!(verifier.notes().len(), 2);
     let judged = |kind: &str| {
         let columns = json!({"kind": kind});
-        judge(&*verifier, Item { columns: columns.as_object(), ..Item::default() }, &["r"]).remove(0)
+        judge(&*verifier, Item { columns: columns.as_object(), ..Item::default() }, &["r"])
+            .remove(0)
     };
     let (sum, word, other) = (judged("sum"), judged("word"), judged("other"));
-    assert_eq!((sum.verdict, sum.score, measured(&sum)), (Verdict::Correct, 2.0, vec![("part_1", 1.0)]));
-    assert_eq!((word.verdict, word.score, measured(&word)), (Verdict::Wrong, 1.0, vec![("part_2", 0.5)]));
+    assert_eq!(
+        (sum.verdict, sum.score, measured(&sum)),
+        (Verdict::Correct, 2.0, vec![("part_1", 1.0)])
+    );
+    assert_eq!(
+        (word.verdict, word.score, measured(&word)),
+        (Verdict::Wrong, 1.0, vec![("part_2", 0.5)])
+    );
     assert_eq!(other, Judgement::inapplicable("no part of the sum applies to this problem"));
 }
 
@@ -262,7 +289,10 @@ fn what_a_function_does_instead_of_judging_is_a_fault_with_its_reason() {
         return;
     }
     for (body, reason) in [
-        ("return int('x')", "ValueError: invalid literal for int() with base 10: 'x' (reward.py, line 2)"),
+        (
+            "return int('x')",
+            "ValueError: invalid literal for int() with base 10: 'x' (reward.py, line 2)",
+        ),
         ("return {}['a']", "KeyError: 'a' (reward.py, line 2)"),
         ("raise SystemExit(3)", "SystemExit: 3 (reward.py, line 2)"),
         ("return f(solution_str)", "RecursionError: "),
@@ -300,14 +330,28 @@ fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
     if !has_python() {
         return;
     }
-    let some =
-        "import json\nclass Reward: pass\nx = 1\ndef first(solution_str): pass\ndef second(a, b=1): pass\n";
+    let some = "import json\nclass Reward: pass\nx = 1\ndef first(solution_str): pass\ndef second(a, b=1): pass\n";
     for (code, function, others, why) in [
-        (some, "compute_score", json!({}), "reward.py has no function compute_score; it has first, second"),
+        (
+            some,
+            "compute_score",
+            json!({}),
+            "reward.py has no function compute_score; it has first, second",
+        ),
         ("", "f", json!({}), "reward.py has no function f; it has none"),
         (some, "x", json!({}), "x in reward.py must be a function, and is of the type int"),
-        (some, "Reward", json!({}), "Reward in reward.py must be a function, and is of the type type"),
-        (some, "second", json!({}), "second of reward.py has the parameters (a, b), by which it is neither"),
+        (
+            some,
+            "Reward",
+            json!({}),
+            "Reward in reward.py must be a function, and is of the type type",
+        ),
+        (
+            some,
+            "second",
+            json!({}),
+            "second of reward.py has the parameters (a, b), by which it is neither",
+        ),
         (
             some,
             "first",
@@ -348,7 +392,12 @@ fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
             json!({"interpreter": "python-9"}),
             "the interpreter \"python-9\" cannot be started: No such file",
         ),
-        ("", "f", json!({"interpreter": "python-9"}), "install Python 3, or name it in `interpreter`"),
+        (
+            "",
+            "f",
+            json!({"interpreter": "python-9"}),
+            "install Python 3, or name it in `interpreter`",
+        ),
         (
             "",
             "f",
@@ -386,20 +435,31 @@ fn a_function_that_cannot_be_used_is_refused_before_the_first_question() {
             "{error}"
         );
         assert!(error.contains(why), "{code}: {error}");
-        assert!(!error.contains("<string>") && !error.contains("importlib"), "only the user's code: {error}");
+        assert!(
+            !error.contains("<string>") && !error.contains("importlib"),
+            "only the user's code: {error}"
+        );
     }
     // A file alone, as a flag takes it.
-    for (code, why) in [(some, "; name one: "), (some, "reward.py:first or "), ("", "; it has none")] {
+    for (code, why) in
+        [(some, "; name one: "), (some, "reward.py:first or "), ("", "; it has none")]
+    {
         let whole = directory(code);
         let others = json!({"python": whole.path().join("reward.py")});
         let error = settings(&whole, "", others).build().err().unwrap().to_string();
-        assert!(error.contains("reward.py is named without a function") && error.contains(why), "{error}");
+        assert!(
+            error.contains("reward.py is named without a function") && error.contains(why),
+            "{error}"
+        );
     }
     let gone = directory("");
     fs::remove_file(gone.path().join("reward.py")).unwrap();
     let error = settings(&gone, "f", json!({})).build().err().unwrap().to_string();
     let here = std::env::current_dir().unwrap();
-    assert!(error.contains("there is no file") && error.contains(here.to_str().unwrap()), "{error}");
+    assert!(
+        error.contains("there is no file") && error.contains(here.to_str().unwrap()),
+        "{error}"
+    );
 }
 
 #[test]
@@ -429,9 +489,13 @@ fn modules_beside_the_file_are_found_and_those_of_python_are_its_own() {
     if !has_python() {
         return;
     }
-    let directory = directory("import helper\ndef f(solution_str): return helper.score(solution_str)");
-    fs::write(directory.path().join("helper.py"), "import json\ndef score(text): return json.loads(text)")
-        .unwrap();
+    let directory =
+        directory("import helper\ndef f(solution_str): return helper.score(solution_str)");
+    fs::write(
+        directory.path().join("helper.py"),
+        "import json\ndef score(text): return json.loads(text)",
+    )
+    .unwrap();
     assert_eq!(judge(&*start(&directory, "f"), Item::default(), &["0.5"])[0].score, 0.5);
     // A file of the name of a module that is there already.
     fs::write(directory.path().join("json.py"), "def f(solution_str): return 0.25").unwrap();
@@ -439,7 +503,8 @@ fn modules_beside_the_file_are_found_and_those_of_python_are_its_own() {
     let settings: VerifierSettings = serde_json::from_value(json!({"python": place})).unwrap();
     assert_eq!(judge(&*settings.build().unwrap(), Item::default(), &[""])[0].score, 0.25);
     // A module that is installed, here one of Python's own.
-    let settings: VerifierSettings = serde_json::from_value(json!({"python": "json:loads"})).unwrap();
+    let settings: VerifierSettings =
+        serde_json::from_value(json!({"python": "json:loads"})).unwrap();
     let error = settings.build().err().unwrap().to_string();
     assert!(error.contains("\"json:loads\": loads of json has the parameters (s, cls"), "{error}");
 }
@@ -483,7 +548,8 @@ fn a_function_that_is_gone_for_fresh_workers_stops_the_verifier() {
     let error: VerifierError = verifier.verify_batch(&batch).unwrap_err();
     let said = error.to_string();
     assert!(
-        said.contains("8 fresh workers in a row failed") && said.contains("has no function f; it has g"),
+        said.contains("8 fresh workers in a row failed")
+            && said.contains("has no function f; it has g"),
         "{said}"
     );
 }
@@ -492,7 +558,8 @@ fn a_function_that_is_gone_for_fresh_workers_stops_the_verifier() {
 fn in_sandbox(directory: &TempDir, function: &str, others: Value) -> Option<VerifierSettings> {
     use std::os::unix::fs::PermissionsExt;
     if let Err(why) = isentrope_sandbox::Sandbox::find() {
-        let _ = writeln!(std::io::stderr(), "a test of Python rewards in a sandbox is left out: {why}");
+        let _ =
+            writeln!(std::io::stderr(), "a test of Python rewards in a sandbox is left out: {why}");
         return None;
     }
     // As other directories are: root's own would be closed to the user that a jail has.
@@ -535,7 +602,8 @@ async def later(completions, **kwargs):
     return [0.5]
 "#,
     );
-    fs::write(directory.path().join("helper.py"), "def score(text, _): return float(text)").unwrap();
+    fs::write(directory.path().join("helper.py"), "def score(text, _): return float(text)")
+        .unwrap();
     let secret = tempfile::NamedTempFile::new().unwrap();
     let others = json!({"arguments": {"alpha": 0.5}, "workers": 2});
     let Some(settings) = in_sandbox(&directory, "f", others) else { return };
@@ -546,7 +614,8 @@ async def later(completions, **kwargs):
         "{note}"
     );
     let place = json!(secret.path());
-    let judged = judge(&*verifier, Item { ground_truth: &place, ..Item::default() }, &["1", "0.25"]);
+    let judged =
+        judge(&*verifier, Item { ground_truth: &place, ..Item::default() }, &["1", "0.25"]);
     assert_eq!([judged[0].score, judged[1].score], [0.5, 0.125], "{judged:?}");
     assert_eq!(judged[0].metrics.len(), 7);
     assert!(judged[0].metrics.values().all(|&held| held == 1.0), "{judged:?}");
@@ -670,7 +739,10 @@ fn in_a_sandbox_what_cannot_be_used_is_refused_too() {
     let directory = directory("import nonesuch");
     for (others, why) in [
         (json!({}), "ModuleNotFoundError: No module named 'nonesuch'"),
-        (json!({"interpreter": "python-9"}), "the interpreter \"python-9\" cannot be started: No such file"),
+        (
+            json!({"interpreter": "python-9"}),
+            "the interpreter \"python-9\" cannot be started: No such file",
+        ),
         (json!({"interpreter": "false"}), "\"false\" is no Python 3.8 or later"),
     ] {
         let Some(settings) = in_sandbox(&directory, "f", others) else { return };

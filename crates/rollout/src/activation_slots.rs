@@ -15,9 +15,14 @@ impl ActivationSlots<'_> {
     /// Makes room for one row of each running sample that is cached and has one. Where there is too
     /// little, the last to have started are cached no more: neighbours go through an update
     /// together, and what is cached of one alone is of no use.
-    pub fn make_room(&mut self, running: &mut [Sample<'_>], has_row: impl Fn(usize, &Sample<'_>) -> bool) {
+    pub fn make_room(
+        &mut self,
+        running: &mut [Sample<'_>],
+        has_row: impl Fn(usize, &Sample<'_>) -> bool,
+    ) {
         let Some(activation_cache) = &mut self.0 else { return };
-        let is_cached = |&(at, sample): &(usize, &Sample<'_>)| sample.slots.is_some() && has_row(at, sample);
+        let is_cached =
+            |&(at, sample): &(usize, &Sample<'_>)| sample.slots.is_some() && has_row(at, sample);
         let mut rows = running.iter().enumerate().filter(is_cached).count();
         for (at, sample) in running.iter_mut().enumerate().rev() {
             if rows <= activation_cache.free_slots() {
@@ -26,7 +31,9 @@ impl ActivationSlots<'_> {
             if has_row(at, sample)
                 && let Some(slots) = sample.slots.take()
             {
-                slots[sample.prompt.len()..].iter().for_each(|&slot| activation_cache.release(slot));
+                slots[sample.prompt.len()..]
+                    .iter()
+                    .for_each(|&slot| activation_cache.release(slot));
                 rows -= 1;
             }
         }

@@ -4,7 +4,9 @@ use crate::error::{Error, Result};
 use crate::response::Response;
 use crate::sequence::{Completion, FinishReason};
 use isentrope_data::Problem;
-use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierSettings, overlong_penalty};
+use isentrope_reward::{
+    Item, Judgement, Overlong, Verdict, Verifier, VerifierSettings, overlong_penalty,
+};
 use isentrope_trace::span;
 
 /// A verifier and the penalties that turn its scores into rewards.
@@ -28,8 +30,10 @@ impl Judge {
         if sampled.is_empty() {
             return Ok(Vec::new());
         }
-        let batch: Vec<(Item<'_>, &str)> =
-            sampled.iter().map(|(problem, completion)| (verifier_item(problem), text(completion))).collect();
+        let batch: Vec<(Item<'_>, &str)> = sampled
+            .iter()
+            .map(|(problem, completion)| (verifier_item(problem), text(completion)))
+            .collect();
         let judgements = self.verify(&batch)?;
         drop(batch);
         let completions = sampled.into_iter().map(|(_, completion)| completion);
@@ -47,7 +51,8 @@ impl Judge {
     /// As [`responses`](Self::responses).
     pub(crate) fn response(&self, problem: &Problem, completion: Completion) -> Result<Response> {
         let judgements = self.verify(&[(verifier_item(problem), text(&completion))])?;
-        let judgement = judgements.into_iter().next().expect("a batch has a judgement for each response");
+        let judgement =
+            judgements.into_iter().next().expect("a batch has a judgement for each response");
         Ok(self.rewarded(completion, judgement))
     }
 

@@ -43,11 +43,16 @@ mod lists {
     use isentrope_kernels::SamplingMasks;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub fn serialize<S: Serializer>(masks: &SamplingMasks, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        masks: &SamplingMasks,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_seq((0..masks.len()).map(|draw| masks.of(draw)))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SamplingMasks, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<SamplingMasks, D::Error> {
         let mut masks = SamplingMasks::default();
         Vec::<Vec<u32>>::deserialize(deserializer)?.iter().for_each(|tokens| masks.push(tokens));
         Ok(masks)

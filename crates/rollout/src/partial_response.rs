@@ -104,7 +104,9 @@ mod tests {
     fn what_no_engine_can_have_left_is_not_gone_on_with() {
         let response = PartialResponse::new(&[drawn(7), drawn(9)], None);
         let sampling = Sampling { eos_tokens: vec![2], ..Sampling::default() };
-        assert!(response.can_go_on(&sampling, 3) && PartialResponse::default().can_go_on(&sampling, 1));
+        assert!(
+            response.can_go_on(&sampling, 3) && PartialResponse::default().can_go_on(&sampling, 1)
+        );
         assert!(!response.can_go_on(&sampling, 2), "it is as long as it may be");
         assert!(
             !response.can_go_on(&Sampling { eos_tokens: vec![9], ..sampling.clone() }, 3),
@@ -112,6 +114,8 @@ mod tests {
         );
         assert!(!response.can_go_on(&Sampling { records_kept: true, ..sampling.clone() }, 3));
         assert!(!PartialResponse { entropies: vec![], ..response.clone() }.can_go_on(&sampling, 3));
-        assert!(!PartialResponse { sampling_logprobs: vec![0.0], ..response }.can_go_on(&sampling, 3));
+        assert!(
+            !PartialResponse { sampling_logprobs: vec![0.0], ..response }.can_go_on(&sampling, 3)
+        );
     }
 }

@@ -51,7 +51,8 @@ impl Prompter {
     /// # Errors
     /// [`Error::Problem`], when a chat template is needed and missing, or fails.
     pub fn text(&self, problem: &Problem) -> Result<String> {
-        self.render(&problem.prompt).map_err(|what| Error::Problem { origin: problem.origin.clone(), what })
+        self.render(&problem.prompt)
+            .map_err(|what| Error::Problem { origin: problem.origin.clone(), what })
     }
 
     /// The prompt's tokens.
@@ -93,7 +94,8 @@ impl Prompter {
             return Err(format!("the prompt has more than {} MiB of text", MAX_TEXT >> 20));
         }
         let text = self.render(prompt)?;
-        let encoded = self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string());
+        let encoded =
+            self.tokenizer.encode(&text, !self.uses_template(prompt)).map_err(|e| e.to_string());
         let what = match encoded {
             Ok(tokens) if !tokens.is_empty() => return Ok((text, tokens)),
             Ok(_) => "the prompt comes to no tokens".to_owned(),
@@ -158,7 +160,9 @@ impl Prompter {
                     );
                 };
                 let text = message["content"].as_str();
-                return text.map(str::to_owned).ok_or_else(|| "the message's content is not a text".into());
+                return text
+                    .map(str::to_owned)
+                    .ok_or_else(|| "the message's content is not a text".into());
             }
             (Prompt::Text(text), true) => vec![json!({"role": "user", "content": text})],
             (Prompt::Chat(messages), true) => messages.clone(),
@@ -201,5 +205,9 @@ impl Prompter {
 
 /// The recipe's variables of the chat template, as it takes them.
 pub fn template_variables(settings: &DataSettings) -> Map<String, Value> {
-    settings.template_variables.iter().map(|(name, variable)| (name.clone(), variable.into())).collect()
+    settings
+        .template_variables
+        .iter()
+        .map(|(name, variable)| (name.clone(), variable.into()))
+        .collect()
 }

@@ -107,6 +107,9 @@ impl Groups {
     pub fn add(&mut self, id: ResponseId, response: Response) -> Option<Vec<Response>> {
         let samples = &mut self.0[id.request];
         samples[id.sample] = Some(response);
-        samples.iter().all(Option::is_some).then(|| mem::take(samples).into_iter().flatten().collect())
+        samples
+            .iter()
+            .all(Option::is_some)
+            .then(|| mem::take(samples).into_iter().flatten().collect())
     }
 }

@@ -69,7 +69,8 @@ impl Response {
 
     /// Mean entropy over its tokens, in nats (arXiv:2505.22617, equation 5, inner mean).
     pub fn entropy(&self) -> f64 {
-        self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / self.entropies.len().max(1) as f64
+        self.entropies.iter().map(|&h| f64::from(h)).sum::<f64>()
+            / self.entropies.len().max(1) as f64
     }
 
     /// Its line in a file of responses, as an object. `sample` is its number among the
@@ -159,7 +160,10 @@ mod tests {
         let long = Value::from("x".repeat(REPEATED));
         let hash = "afb3bbecac846785e46b87edbed49d7e06a9e186e9ce70ef8e59b33c9c72145f";
         assert_eq!(repeated(&long), json!({"sha256": hash, "bytes": REPEATED + 2}));
-        assert_eq!(repeated(&Value::from("x".repeat(REPEATED - 2))), json!("x".repeat(REPEATED - 2)));
+        assert_eq!(
+            repeated(&Value::from("x".repeat(REPEATED - 2))),
+            json!("x".repeat(REPEATED - 2))
+        );
     }
 
     #[test]
@@ -179,7 +183,8 @@ mod tests {
         let whole = Sampling { max_tokens: 2, records_kept: false, ..Sampling::default() };
         assert!(response.can_be_of(9, &whole) && !response.can_be_of(8, &whole));
         assert!(!response.can_be_of(9, &Sampling { max_tokens: 1, ..whole.clone() }));
-        let empty = Response { tokens: vec![], logprobs: vec![], entropies: vec![], ..response.clone() };
+        let empty =
+            Response { tokens: vec![], logprobs: vec![], entropies: vec![], ..response.clone() };
         assert!(!empty.can_be_of(9, &whole));
         assert!(!Response { logprobs: vec![-0.5], ..response.clone() }.can_be_of(9, &whole));
         assert!(!Response { entropies: vec![0.1; 3], ..response.clone() }.can_be_of(9, &whole));
@@ -191,7 +196,9 @@ mod tests {
             Response { kept: Some(kept), ..response.clone() }
         };
         let sound = with([&[3, 7][..], &[]], &[-0.1, 0.0]);
-        assert!(sound.can_be_of(9, &cut) && !sound.can_be_of(9, &whole) && !response.can_be_of(9, &cut));
+        assert!(
+            sound.can_be_of(9, &cut) && !sound.can_be_of(9, &whole) && !response.can_be_of(9, &cut)
+        );
         for (masks, log_masses) in [
             ([&[3, 7][..], &[]], &[-0.1][..]),
             ([&[3, 6], &[]], &[-0.1, 0.0]),

@@ -87,7 +87,11 @@ impl Sampling {
     /// [`Error::Setting`] naming the first that is out of range.
     pub fn check(&self) -> Result<()> {
         let number = |name, value: f32, good: bool, expected| {
-            if good { Ok(()) } else { Err(Error::Setting { name, value: value.to_string(), expected }) }
+            if good {
+                Ok(())
+            } else {
+                Err(Error::Setting { name, value: value.to_string(), expected })
+            }
         };
         number(
             "temperature",
@@ -142,7 +146,9 @@ impl Sampling {
             words.extend((top_k > 0).then(|| format!("top-k {top_k}")));
             words.extend((min_p > 0.0).then(|| format!("min-p {min_p}")));
         }
-        words.extend((repetition_penalty != 1.0).then(|| format!("repetition penalty {repetition_penalty}")));
+        words.extend(
+            (repetition_penalty != 1.0).then(|| format!("repetition penalty {repetition_penalty}")),
+        );
         words.join(", ")
     }
 
@@ -169,8 +175,12 @@ mod tests {
         assert_eq!(said(1.0, 1.0, 0), "temperature 1");
         assert_eq!(said(0.6, 0.95, 20), "temperature 0.6, top-p 0.95, top-k 20");
         assert_eq!(said(0.0, 0.95, 20), "greedy");
-        let penalised =
-            Sampling { temperature: 0.7, min_p: 0.1, repetition_penalty: 1.05, ..Sampling::default() };
+        let penalised = Sampling {
+            temperature: 0.7,
+            min_p: 0.1,
+            repetition_penalty: 1.05,
+            ..Sampling::default()
+        };
         assert_eq!(penalised.decoding(), "temperature 0.7, min-p 0.1, repetition penalty 1.05");
     }
 }

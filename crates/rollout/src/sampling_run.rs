@@ -56,8 +56,11 @@ impl<'a> SamplingRun<'a> {
     pub fn begin(sampler: Sampler<'a>, requests: Vec<Request>) -> Result<Self> {
         let Sampler { model, activation_cache, tokenizer, limits, phase, .. } = sampler;
         let total = requests.iter().map(|request| request.samples.len()).sum();
-        let requests: Vec<NumberedRequest> =
-            requests.into_iter().enumerate().map(|(number, request)| (number, request, Vec::new())).collect();
+        let requests: Vec<NumberedRequest> = requests
+            .into_iter()
+            .enumerate()
+            .map(|(number, request)| (number, request, Vec::new()))
+            .collect();
         let mut engine = engine(model, tokenizer, limits, &requests)?;
         engine = engine.caching_activations(activation_cache);
         let numbers = submit(&mut engine, requests)?;
@@ -96,7 +99,9 @@ impl<'a> SamplingRun<'a> {
     /// The responses that have not ended.
     pub fn unfinished(&self) -> Vec<Unfinished> {
         let unfinished = self.engine.unfinished();
-        unfinished.map(|(of, sample, tokens)| Unfinished { id: self.id(of, sample), tokens }).collect()
+        unfinished
+            .map(|(of, sample, tokens)| Unfinished { id: self.id(of, sample), tokens })
+            .collect()
     }
 
     /// Takes a response out, for another process to go on with; none if it is not here.
@@ -130,7 +135,9 @@ impl<'a> SamplingRun<'a> {
                 }
                 _ => {
                     let request = requests.get(number).ok_or_else(|| {
-                        Error::Prompt(format!("there is no request {number} to go on with a response to"))
+                        Error::Prompt(format!(
+                            "there is no request {number} to go on with a response to"
+                        ))
                     })?;
                     let request = Request { samples: vec![sample], ..request.clone() };
                     parts.push((number, request, vec![response]));
@@ -154,7 +161,8 @@ fn engine<'a>(
     limits: Limits,
     requests: &[NumberedRequest],
 ) -> Result<Engine<'a>> {
-    let limits = Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, requests)), ..limits };
+    let limits =
+        Limits { cache_bytes: limits.cache_bytes.min(largest_need(model, requests)), ..limits };
     Ok(Engine::new(model, Some(tokenizer), limits)?.decoding_at_the_end())
 }
 
@@ -172,7 +180,9 @@ fn submit(engine: &mut Engine<'_>, requests: Vec<NumberedRequest>) -> Result<Vec
 fn largest_need(model: &Model, requests: &[NumberedRequest]) -> usize {
     let pages = requests.iter().fold(0usize, |sum, (_, request, _)| {
         let length = request.prompt.len() + request.sampling.max_tokens.min(model.context());
-        sum.saturating_add((KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()))
+        sum.saturating_add(
+            (KvCache::pages_for(model, length) + 1).saturating_mul(request.samples.len()),
+        )
     });
     pages.saturating_mul(KvCache::page_bytes(model))
 }

@@ -124,7 +124,8 @@ impl Sample<'_> {
     pub(crate) fn next(&self, row: usize) -> Draw {
         let adjustments = self.sampling.adjustments();
         let context = || self.prompt.iter().copied().chain(self.drawn.iter().map(|d| d.token));
-        let penalised = if adjustments.repetition_penalty == 1.0 { Vec::new() } else { context().collect() };
+        let penalised =
+            if adjustments.repetition_penalty == 1.0 { Vec::new() } else { context().collect() };
         // The token before it may be drawn and not read yet.
         let uniform = self.key.uniform(self.sample as u64, (self.fed - self.prompt.len()) as u64);
         Draw { row, adjustments, penalised, records_kept: self.sampling.records_kept, uniform }

@@ -14,7 +14,12 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     pub(crate) fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { stream: tokenizer.decode_stream(true), text: String::new(), shown: 0, stopped: false }
+        Self {
+            stream: tokenizer.decode_stream(true),
+            text: String::new(),
+            shown: 0,
+            stopped: false,
+        }
     }
 
     /// Adds a token. Returns the text that is new and certain: what might be the start of a stop
@@ -91,12 +96,17 @@ mod tests {
     fn stop_strings_cut_the_text_wherever_pieces_end() {
         let stops = ["END".to_owned(), "né".to_owned()];
         for text in ["abcENDdef", "ENDx", "xxxné", "aEENDb", "EEND", "nnée"] {
-            let expected = stops.iter().filter_map(|s| text.find(s.as_str())).min().expect("a stop string");
+            let expected =
+                stops.iter().filter_map(|s| text.find(s.as_str())).min().expect("a stop string");
             for size in 1..=text.chars().count() {
                 let chars: Vec<char> = text.chars().collect();
                 let mut grown = String::new();
-                let stopped = chars.chunks(size).any(|c| append(&mut grown, &String::from_iter(c), &stops));
-                assert!(stopped && grown == text[..expected], "{text} in pieces of {size}: {grown}");
+                let stopped =
+                    chars.chunks(size).any(|c| append(&mut grown, &String::from_iter(c), &stops));
+                assert!(
+                    stopped && grown == text[..expected],
+                    "{text} in pieces of {size}: {grown}"
+                );
             }
         }
     }

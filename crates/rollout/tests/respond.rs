@@ -7,9 +7,9 @@ use isentrope_model::Model;
 use isentrope_model::tokenizer::Tokenizer;
 use isentrope_reward::{Item, Judgement, Overlong, Verdict, Verifier, VerifierError};
 use isentrope_rollout::{
-    Error, Groups, Interrupt, Judge, JudgeQueue, Keep, Key, Limits, PartialResponse, Phase, Progress,
-    ProgressObserver, Request, Responded, Response, ResponseId, Result, Sampler, Sampling, SamplingRun,
-    Unfinished, respond,
+    Error, Groups, Interrupt, Judge, JudgeQueue, Keep, Key, Limits, PartialResponse, Phase,
+    Progress, ProgressObserver, Request, Responded, Response, ResponseId, Result, Sampler,
+    Sampling, SamplingRun, Unfinished, respond,
 };
 use serde_json::Value;
 use std::cell::Cell;
@@ -165,8 +165,11 @@ impl Bench {
                 origin: "made up".into(),
             })
             .collect();
-        let sampling =
-            Arc::new(Sampling { max_tokens: 24, eos_tokens: (10..20).collect(), ..Sampling::default() });
+        let sampling = Arc::new(Sampling {
+            max_tokens: 24,
+            eos_tokens: (10..20).collect(),
+            ..Sampling::default()
+        });
         let question = |(i, problem)| {
             let prompt = vec![3 + i as u32, 4, 5];
             let key = Key { seed: 11, step: 3, prompt: i as u64 };
@@ -175,7 +178,8 @@ impl Bench {
             (problem, Request { key, prompt, samples, sampling, cache_activations: false })
         };
         let verifier = Acting { workers: self.workers, signs: self.signs.clone(), act: self.act };
-        let judge = Judge { verifier: Box::new(verifier), overlong: Overlong::default(), max_tokens: 24 };
+        let judge =
+            Judge { verifier: Box::new(verifier), overlong: Overlong::default(), max_tokens: 24 };
         let sampler = Sampler {
             model: &model,
             activation_cache: None,
@@ -189,7 +193,9 @@ impl Bench {
             problems.iter().enumerate().map(|(i, problem)| question((i, problem))).collect();
         match partner {
             None => respond(sampler, questions, &judge, self.batch, keep, observer),
-            Some(partner) => partner.respond(sampler, questions, &judge, self.batch, keep, observer),
+            Some(partner) => {
+                partner.respond(sampler, questions, &judge, self.batch, keep, observer)
+            }
         }
     }
 
@@ -204,8 +210,12 @@ impl Bench {
 #[test]
 fn responses_do_not_depend_on_when_they_are_judged() {
     let expected = Bench::new(0).complete();
-    let lengths: Vec<usize> = expected.values().flatten().map(|response| response.tokens.len()).collect();
-    assert!(lengths.iter().max() > lengths.iter().min(), "they must end at different times: {lengths:?}");
+    let lengths: Vec<usize> =
+        expected.values().flatten().map(|response| response.tokens.len()).collect();
+    assert!(
+        lengths.iter().max() > lengths.iter().min(),
+        "they must end at different times: {lengths:?}"
+    );
     for (request, responses) in &expected {
         for response in responses {
             assert_eq!(response.judgement.extracted.as_ref(), Some(&response.text));
@@ -223,7 +233,11 @@ fn responses_do_not_depend_on_when_they_are_judged() {
                 thread::sleep(Duration::from_millis(slow as u64));
                 Ok(())
             });
-            assert_eq!(Bench { act, ..Bench::new(workers) }.complete(), expected, "{workers} workers");
+            assert_eq!(
+                Bench { act, ..Bench::new(workers) }.complete(),
+                expected,
+                "{workers} workers"
+            );
         }
     }
 }
@@ -280,7 +294,8 @@ fn a_verifier_that_fails_ends_it_with_its_own_words() {
     for (workers, fails_at) in [(0, 5), (1, 1), (1, 20), (1, ALL), (4, 5), (1000, 9)] {
         let mut bench = Bench::new(workers);
         let signs = bench.signs.clone();
-        bench.act = Box::new(move |number, _| if number == fails_at { Err(broken()) } else { Ok(()) });
+        bench.act =
+            Box::new(move |number, _| if number == fails_at { Err(broken()) } else { Ok(()) });
         let (responded, groups) = bench.run(&|_| (), &|| false);
         let error = responded.unwrap_err();
         assert!(matches!(error, Error::Verifier(_)));
@@ -422,7 +437,8 @@ impl Partner {
     fn meet(&mut self, run: &mut SamplingRun<'_>) -> (Vec<(ResponseId, PartialResponse)>, bool) {
         let left = run.unfinished();
         let (own, other) = (self.side, 1 - self.side);
-        let others = self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);
+        let others =
+            self.table.turn(|seats| seats[own].left = Some(left.len()), |seats| seats[other].left);
         let gives = others == 0 && left.len() > 1;
         let half = if gives { &left[..left.len() / 2] } else { &[] };
         let given: Vec<(ResponseId, PartialResponse)> = half
@@ -435,10 +451,14 @@ impl Partner {
             })
             .collect();
         self.moved += given.len();
-        let taken =
-            self.table.turn(|seats| seats[other].given = Some(given), |seats| seats[own].given.take());
+        let taken = self
+            .table
+            .turn(|seats| seats[other].given = Some(given), |seats| seats[own].given.take());
         // The other has seen what is left here before it gave anything.
-        self.table.turn(|seats| seats[other].left = None, |seats| seats[own].left.is_none().then_some(()));
+        self.table.turn(
+            |seats| seats[other].left = None,
+            |seats| seats[own].left.is_none().then_some(()),
+        );
         (taken, left.len().max(others) <= 1)
     }
 }

@@ -88,8 +88,12 @@ fn stop_strings_are_seen_as_a_response_grows() {
 
         let stopping = Sampling { stop_strings: vec![stop], ..open_ended() };
         let expected = run(engine(), &stopping);
-        let cut = |c: &Completion| c.finish_reason == FinishReason::Stop && c.tokens.last() != Some(&17);
-        assert!(expected.iter().any(|(completion, _)| cut(completion)), "{name}: no stop string occurred");
+        let cut =
+            |c: &Completion| c.finish_reason == FinishReason::Stop && c.tokens.last() != Some(&17);
+        assert!(
+            expected.iter().any(|(completion, _)| cut(completion)),
+            "{name}: no stop string occurred"
+        );
         assert_eq!(run(engine().decoding_at_the_end(), &stopping), expected, "{name}");
         assert_eq!(run(engine().drawing_behind(true), &stopping), expected, "{name}");
     }
@@ -105,10 +109,17 @@ fn stop_texts_that_are_special_tokens_end_responses_as_tokens() {
     for (text, id) in [("<bos>", 0), ("<eos>", 1), ("<pad>", 2)] {
         let stopping = open_ended().ending_at(&[17], &[text.into()], Some(&tokenizer));
         for ((got, _), (free, _)) in run(engine(), &stopping).iter().zip(&free) {
-            let end =
-                free.tokens.iter().position(|&token| token == id).map_or(free.tokens.len(), |at| at + 1);
+            let end = free
+                .tokens
+                .iter()
+                .position(|&token| token == id)
+                .map_or(free.tokens.len(), |at| at + 1);
             assert_eq!(got.tokens, free.tokens[..end], "the token is part of the response");
-            assert_eq!(got.text, Some(tokenizer.decode(&got.tokens, true).unwrap()), "and not of its text");
+            assert_eq!(
+                got.text,
+                Some(tokenizer.decode(&got.tokens, true).unwrap()),
+                "and not of its text"
+            );
             if got.tokens.last() == Some(&id) {
                 assert_eq!(got.finish_reason, FinishReason::Stop);
                 ended += 1;
@@ -140,7 +151,9 @@ fn text_and_stop_strings_go_on_where_a_response_does() {
             let expected = run(engine(), &sampling);
             let tokens = |(completion, _): &(Completion, String)| completion.tokens.len();
             for after in 0..=expected.iter().map(tokens).max().unwrap() {
-                for (first, second) in [(engine(), engine()), (engine(), engine().decoding_at_the_end())] {
+                for (first, second) in
+                    [(engine(), engine()), (engine(), engine().decoding_at_the_end())]
+                {
                     let moved = run_in_two(first, second, after, &sampling);
                     for ((completion, _), (expected, _)) in moved.iter().zip(&expected) {
                         assert_eq!(completion, expected, "{name}, after {after} tokens");
@@ -190,7 +203,8 @@ fn run_in_two(
     for (number, request) in requests.into_iter().enumerate() {
         let unfinished = first.unfinished().filter(|(id, ..)| *id == number);
         let samples: Vec<usize> = unfinished.map(|(_, sample, _)| sample).collect();
-        let partial = samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
+        let partial =
+            samples.iter().map(|&sample| first.withdraw(number, sample).unwrap()).collect();
         second.submit_partial(Request { samples, ..request }, partial).unwrap();
         numbers.push(number);
     }

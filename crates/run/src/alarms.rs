@@ -114,9 +114,11 @@ impl Alarms {
         let measured = |name: &str| measured(name).filter(|value| value.is_finite());
         let remedies = Remedies::of(origin);
         let mut alarms = Vec::new();
-        let mut say =
-            |kind, what: String, remedy: &str| alarms.push(Alarm { kind, text: format!("{what} {remedy}") });
-        if let Some((name, entropy)) = ENTROPIES.iter().find_map(|name| Some((name, measured(name)?)))
+        let mut say = |kind, what: String, remedy: &str| {
+            alarms.push(Alarm { kind, text: format!("{what} {remedy}") })
+        };
+        if let Some((name, entropy)) =
+            ENTROPIES.iter().find_map(|name| Some((name, measured(name)?)))
             && let Some((first_step, first)) = self.first(step, entropy)
         {
             let target = measured("entropy/target");
@@ -141,8 +143,10 @@ impl Alarms {
         if let Some(share) = truncated
             && self.truncation.rings(share > TRUNCATED, share <= ENDING)
         {
-            let what =
-                format!("{} of the responses are cut off at the longest length.", whole_percent(share));
+            let what = format!(
+                "{} of the responses are cut off at the longest length.",
+                whole_percent(share)
+            );
             say(Kind::Truncation, what, remedies.truncation);
         }
         if let Some(share) = without_signal(&measured) {
@@ -167,7 +171,8 @@ impl Alarms {
             && let Some([before, now]) = self.windows(Lengths { step, mean: length, truncated })
         {
             let error = ((before.variance + now.variance) / WINDOW as f64).sqrt();
-            let grows = now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
+            let grows =
+                now.length > LONGER * before.length && now.length - before.length > ERRORS * error;
             // Nearly all of them cut off is another alarm, which says enough.
             let is_ill = grows && now.truncated >= MANY;
             if self.length.rings(is_ill && !self.truncation.is_said, !is_ill) {
@@ -203,7 +208,8 @@ impl Alarms {
             self.lengths.pop_front();
         }
         let steps = self.lengths.make_contiguous();
-        (steps.len() == 2 * WINDOW).then(|| [Window::of(&steps[..WINDOW]), Window::of(&steps[WINDOW..])])
+        (steps.len() == 2 * WINDOW)
+            .then(|| [Window::of(&steps[..WINDOW]), Window::of(&steps[WINDOW..])])
     }
 }
 
@@ -222,7 +228,8 @@ impl Window {
     fn of(steps: &[Lengths]) -> Self {
         let count = steps.len() as f64;
         let length = steps.iter().map(|step| step.mean).sum::<f64>() / count;
-        let squares: f64 = steps.iter().map(|step| (step.mean - length) * (step.mean - length)).sum();
+        let squares: f64 =
+            steps.iter().map(|step| (step.mean - length) * (step.mean - length)).sum();
         let truncated = steps.iter().map(|step| step.truncated).sum::<f64>() / count;
         let ends = steps.first().zip(steps.last());
         let steps = ends.map_or((0, 0), |(first, last)| (first.step, last.step));
@@ -258,10 +265,16 @@ fn without_signal(measured: &impl Fn(&str) -> Option<f64>) -> Option<f64> {
 fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
     match (measured(SOLVED_ALL), measured(SOLVED_NONE)) {
         (Some(all), Some(none)) if all > none => {
-            format!(" The problems are too easy: {} of them are solved by all responses.", whole_percent(all))
+            format!(
+                " The problems are too easy: {} of them are solved by all responses.",
+                whole_percent(all)
+            )
         }
         (Some(all), Some(none)) if none > all => {
-            format!(" The problems are too hard: {} of them are solved by no response.", whole_percent(none))
+            format!(
+                " The problems are too hard: {} of them are solved by no response.",
+                whole_percent(none)
+            )
         }
         _ => String::new(),
     }

@@ -96,10 +96,12 @@ impl RunFiles {
     fn json(&self, name: &str) -> Result<Option<Value>> {
         let path = self.dir.join(name);
         match read_regular(&path, MAX_JSON) {
-            Ok(text) => {
-                serde_json::from_slice(&text).map(Some).map_err(|e| Error::invalid(&path, e.to_string()))
-            }
-            Err(isentrope_files::Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Ok(text) => serde_json::from_slice(&text)
+                .map(Some)
+                .map_err(|e| Error::invalid(&path, e.to_string())),
+            Err(isentrope_files::Error::Io { source, .. })
+                if source.kind() == ErrorKind::NotFound =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error.into()),

@@ -9,11 +9,14 @@ pub fn differences(key: &str, before: &Value, now: &Value, changes: &mut Vec<Str
         (Value::Object(b), Value::Object(n)) => {
             for name in n.keys().chain(b.keys().filter(|name| !n.contains_key(*name))) {
                 let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                let value = |values: &Map<String, Value>| values.get(name).cloned().unwrap_or_default();
+                let value =
+                    |values: &Map<String, Value>| values.get(name).cloned().unwrap_or_default();
                 differences(&key, &value(b), &value(n), changes);
             }
         }
-        _ if before != now => changes.push(format!("{key} {} -> {}", written(before), written(now))),
+        _ if before != now => {
+            changes.push(format!("{key} {} -> {}", written(before), written(now)))
+        }
         _ => {}
     }
 }
@@ -28,9 +31,9 @@ fn written(value: &Value) -> Value {
             shortest.and_then(Number::from_f64).map_or_else(|| value.clone(), Value::Number)
         }
         Value::Array(values) => Value::Array(values.iter().map(written).collect()),
-        Value::Object(values) => {
-            Value::Object(values.iter().map(|(name, value)| (name.clone(), written(value))).collect())
-        }
+        Value::Object(values) => Value::Object(
+            values.iter().map(|(name, value)| (name.clone(), written(value))).collect(),
+        ),
         _ => value.clone(),
     }
 }
@@ -67,14 +70,16 @@ mod tests {
         let before = json!({"eval": {"temperature": [1.0f32, 0.6f32]}, "rate": 1e-6});
         let now = json!({"eval": {"temperature": 0.7f32}, "rate": 0.6000000238418579f64 / 3.0});
         differences("", &before, &now, &mut changes);
-        assert_eq!(changes, ["eval.temperature [1.0,0.6] -> 0.7", "rate 1e-6 -> 0.20000000794728598"]);
+        assert_eq!(
+            changes,
+            ["eval.temperature [1.0,0.6] -> 0.7", "rate 1e-6 -> 0.20000000794728598"]
+        );
     }
 
     #[test]
     fn settings_of_older_runs_are_what_they_are_without_a_word() {
         let mut before = json!({"rollout": {"prompts": 4}, "run": {"steps": null}});
-        let defaults =
-            json!({"rollout": {"prompts": 64, "top_p": 1.0}, "run": {"steps": 100}, "eval": {"top_k": 0}});
+        let defaults = json!({"rollout": {"prompts": 64, "top_p": 1.0}, "run": {"steps": 100}, "eval": {"top_k": 0}});
         complete(&mut before, &defaults);
         assert_eq!(
             before,

@@ -51,12 +51,16 @@ fn check_value(key: &str, value: &Value, shape: &Shape) -> Result<(), Error> {
         }
         (Value::Array(values), Shape::Array { items, .. }) => {
             let mut values = values.iter().enumerate();
-            values.try_for_each(|(index, value)| check_value(&dotted(key, &index.to_string()), value, items))
+            values.try_for_each(|(index, value)| {
+                check_value(&dotted(key, &index.to_string()), value, items)
+            })
         }
-        (Value::Map(entries), Shape::Map(values)) => entries.iter().try_for_each(|(name, value)| {
-            let name = name.as_text().unwrap_or_default();
-            check_value(&dotted(key, &format!("{name:?}")), value, values)
-        }),
+        (Value::Map(entries), Shape::Map(values)) => {
+            entries.iter().try_for_each(|(name, value)| {
+                let name = name.as_text().unwrap_or_default();
+                check_value(&dotted(key, &format!("{name:?}")), value, values)
+            })
+        }
         (Value::Map(_), Shape::Table(fields)) => check_fields(key, value, fields),
         (Value::Map(_), Shape::Tagged { tag, variants }) => {
             let chosen = get(value, tag).and_then(Value::as_text);
@@ -67,7 +71,9 @@ fn check_value(key: &str, value: &Value, shape: &Shape) -> Result<(), Error> {
             let form = tables.iter().find(|table| get(value, &table.name).is_some());
             form.map_or(Ok(()), |form| check_fields(key, value, &form.fields))
         }
-        (_, Shape::AnyOf { plain, .. }) => plain.iter().try_for_each(|shape| check_value(key, value, shape)),
+        (_, Shape::AnyOf { plain, .. }) => {
+            plain.iter().try_for_each(|shape| check_value(key, value, shape))
+        }
         _ => Ok(()), // texts, choices and what is off have no range
     }
 }
@@ -196,7 +202,10 @@ mod tests {
             (said(|o| o.optional = Some(10)), "outer.optional is 10: it must be from 1 to 9"),
             (said(|o| o.distance = -0.5), "outer.distance is -0.5: it must be at least 0"),
             (said(|o| o.single = 1.1), "outer.single is 1.1: it must be from 0.01 to 1"),
-            (said(|o| o.inner = bad.clone()), "outer.inner.share is -1: it must be above -1 and at most 1"),
+            (
+                said(|o| o.inner = bad.clone()),
+                "outer.inner.share is -1: it must be above -1 and at most 1",
+            ),
             (
                 said(|o| o.rows.push(bad.clone())),
                 "outer.rows.1.share is -1: it must be above -1 and at most 1",
@@ -213,7 +222,10 @@ mod tests {
                 said(|o| o.either = Either::Table { inner: bad.clone() }),
                 "outer.either.inner.share is -1: it must be",
             ),
-            (said(|o| o.tagged = Tagged::Sized { size: 1 }), "outer.tagged.size is 1: it must be at least 2"),
+            (
+                said(|o| o.tagged = Tagged::Sized { size: 1 }),
+                "outer.tagged.size is 1: it must be at least 2",
+            ),
         ] {
             assert!(said.starts_with(expected), "{said}");
         }
@@ -229,7 +241,8 @@ mod tests {
     #[test]
     fn numbers_that_are_not_finite_are_in_no_range() {
         for (value, shown) in [(f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
-            let expected = format!("outer.distance is {shown}: it must be a finite number, at least 0");
+            let expected =
+                format!("outer.distance is {shown}: it must be a finite number, at least 0");
             assert_eq!(said(|o| o.distance = value), expected);
         }
     }

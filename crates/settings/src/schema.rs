@@ -22,7 +22,9 @@ impl Shape {
     fn read(schema: &Value) -> Self {
         if let Some(names) = schema.get("enum").and_then(Value::as_array) {
             let names = names.iter().filter_map(Value::as_str);
-            return Self::Choice(names.map(|name| Choice { name: name.to_owned(), doc: None }).collect());
+            return Self::Choice(
+                names.map(|name| Choice { name: name.to_owned(), doc: None }).collect(),
+            );
         }
         if let Some(name) = schema.get("const").and_then(Value::as_str) {
             return Self::Choice(vec![Choice { name: name.to_owned(), doc: doc(schema) }]);
@@ -48,10 +50,16 @@ impl Shape {
                 let len = length("minItems").filter(|&min| length("maxItems") == Some(min));
                 Self::Array { items: Box::new(Self::read(items)), len }
             }
-            Some("object") => match (schema.get("properties"), schema.get("additionalProperties")) {
-                (None, Some(values @ Value::Object(_))) => Self::Map(Box::new(Self::read(values))),
-                (properties, _) => Self::Table(fields(schema, properties.and_then(Value::as_object))),
-            },
+            Some("object") => {
+                match (schema.get("properties"), schema.get("additionalProperties")) {
+                    (None, Some(values @ Value::Object(_))) => {
+                        Self::Map(Box::new(Self::read(values)))
+                    }
+                    (properties, _) => {
+                        Self::Table(fields(schema, properties.and_then(Value::as_object)))
+                    }
+                }
+            }
             _ => unsupported(schema),
         }
     }
@@ -94,10 +102,14 @@ impl Shape {
             }
         }
         let count = |name: &String| {
-            all_tables.iter().filter(|table| table.fields.iter().any(|field| field.name == *name)).count()
+            all_tables
+                .iter()
+                .filter(|table| table.fields.iter().any(|field| field.name == *name))
+                .count()
         };
-        let tells_apart =
-            |field: &&Field| matches!(field.fallback, Fallback::Required) && count(&field.name) == 1;
+        let tells_apart = |field: &&Field| {
+            matches!(field.fallback, Fallback::Required) && count(&field.name) == 1
+        };
         let names: Vec<String> = all_tables
             .iter()
             .map(|table| match table.fields.iter().find(tells_apart) {
@@ -126,7 +138,10 @@ fn choices(shapes: &[Shape]) -> Option<Vec<Choice>> {
 
 fn fields(schema: &Value, properties: Option<&Map<String, Value>>) -> Vec<Field> {
     let required = |name: &String| {
-        schema.get("required").and_then(Value::as_array).is_some_and(|all| all.iter().any(|r| r == name))
+        schema
+            .get("required")
+            .and_then(Value::as_array)
+            .is_some_and(|all| all.iter().any(|r| r == name))
     };
     let field = |(name, schema): (&String, &Value)| Field {
         name: name.clone(),
@@ -141,7 +156,9 @@ fn fallback(name: &str, schema: &Value, required: bool) -> Fallback {
     match schema.get("default") {
         _ if required => Fallback::Required,
         None | Some(Value::Null) if is_nullable(schema) => Fallback::Off,
-        Some(Value::Null) => panic!("`{name}`: the default has no JSON form; use an optional key instead"),
+        Some(Value::Null) => {
+            panic!("`{name}`: the default has no JSON form; use an optional key instead")
+        }
         Some(_) if is_nullable(schema) => {
             panic!("`{name}`: an optional key must be off by default, else nothing can turn it off")
         }

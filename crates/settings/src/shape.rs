@@ -124,8 +124,12 @@ impl fmt::Display for Bounds {
         if let (Some(min), Some(max)) = (self.min, self.max) {
             return write!(f, " from {min} to {max}");
         }
-        let bounds =
-            [("above", self.above), ("at least", self.min), ("below", self.below), ("at most", self.max)];
+        let bounds = [
+            ("above", self.above),
+            ("at least", self.min),
+            ("below", self.below),
+            ("at most", self.max),
+        ];
         let mut separator = ", ";
         for (word, bound) in bounds {
             if let Some(bound) = bound {
@@ -154,7 +158,8 @@ impl fmt::Display for Shape {
             Self::Table(_) | Self::Map(_) => f.write_str("a table"),
             Self::Tagged { tag, .. } => write!(f, "a table with the key `{tag}`"),
             Self::AnyOf { plain, tables } => {
-                let tables = tables.iter().map(|table| format!("a table with the key `{}`", table.name));
+                let tables =
+                    tables.iter().map(|table| format!("a table with the key `{}`", table.name));
                 let all: Vec<_> = plain.iter().map(ToString::to_string).chain(tables).collect();
                 f.write_str(&all.join(", or "))
             }
@@ -166,7 +171,9 @@ impl fmt::Display for Shape {
 pub fn has_key(shape: &Shape, path: &str) -> bool {
     let Shape::Table(fields) = shape else { return false };
     let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
-    fields.iter().any(|field| field.name == key && rest.is_none_or(|rest| has_key(&field.shape, rest)))
+    fields
+        .iter()
+        .any(|field| field.name == key && rest.is_none_or(|rest| has_key(&field.shape, rest)))
 }
 
 /// `"a", "b"`.

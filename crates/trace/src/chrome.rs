@@ -92,8 +92,11 @@ impl Trace {
         let of = |what: &str, tid: u32, args: Value| json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": args });
         let mut names = vec![of("process_name", 0, json!({ "name": origin.process }))];
         for (&thread, name) in &self.threads {
-            let name =
-                if thread == DEVICE_THREAD { format!("device: {}", origin.device) } else { name.clone() };
+            let name = if thread == DEVICE_THREAD {
+                format!("device: {}", origin.device)
+            } else {
+                name.clone()
+            };
             names.push(of("thread_name", thread, json!({ "name": name })));
             names.push(of("thread_sort_index", thread, json!({ "sort_index": thread })));
         }

@@ -89,7 +89,9 @@ pub fn begin(limit: usize) {
 pub fn end() -> Option<Trace> {
     let recorder = recorder().take()?;
     ON.store(false, Ordering::Relaxed);
-    let Recorder { began, began_at, limit, events, threads, dropped, first_dropped, untimed, .. } = recorder;
+    let Recorder {
+        began, began_at, limit, events, threads, dropped, first_dropped, untimed, ..
+    } = recorder;
     let took = began.elapsed();
     Some(Trace { began: began_at, took, events, threads, dropped, first_dropped, untimed, limit })
 }
@@ -162,7 +164,8 @@ pub(crate) struct Reserved {
 pub(crate) fn reserve(kind: Kind, began: Instant) -> Option<u64> {
     let mut recorder = recorder();
     let recorder = recorder.as_mut()?;
-    let limit = if kind.is_fine() { recorder.limit } else { recorder.limit.saturating_add(PHASES_BEYOND) };
+    let limit =
+        if kind.is_fine() { recorder.limit } else { recorder.limit.saturating_add(PHASES_BEYOND) };
     if recorder.reserved >= limit {
         recorder.dropped += 1;
         recorder.first_dropped.get_or_insert(began.saturating_duration_since(recorder.began));

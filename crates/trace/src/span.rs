@@ -67,7 +67,15 @@ fn begin(kind: Kind, name: &'static str) -> Option<Reserved> {
     let began = Instant::now();
     let recording = reserve(kind, began)?;
     let thread = this_thread();
-    Some(Reserved { recording, kind, name, thread, began, took: Duration::ZERO, arguments: [None; 2] })
+    Some(Reserved {
+        recording,
+        kind,
+        name,
+        thread,
+        began,
+        took: Duration::ZERO,
+        arguments: [None; 2],
+    })
 }
 
 impl Drop for Span {

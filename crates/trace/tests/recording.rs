@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 
 use isentrope_trace::{
-    Argument, DEVICE_THREAD, Origin, Trace, begin, call, count, end, is_on, name_thread, on_device, span,
-    untimed,
+    Argument, DEVICE_THREAD, Origin, Trace, begin, call, count, end, is_on, name_thread, on_device,
+    span, untimed,
 };
 use serde_json::Value;
 use std::thread;
@@ -39,7 +39,12 @@ fn spans_are_recorded_on_their_threads_from_begin_to_end() {
         let _inner = call("inner");
         count("live", 4);
         let began = Instant::now();
-        on_device("norm", began, Duration::from_micros(250), [Some(("bytes", Argument::Number(9))), None]);
+        on_device(
+            "norm",
+            began,
+            Duration::from_micros(250),
+            [Some(("bytes", Argument::Number(9))), None],
+        );
         thread::scope(|scope| {
             scope.spawn(|| {
                 name_thread("verification");
@@ -58,7 +63,10 @@ fn spans_are_recorded_on_their_threads_from_begin_to_end() {
         assert!(events(&file, name).is_empty(), "{name}");
     }
     let (outer, inner) = (events(&file, "outer")[0], events(&file, "inner")[0]);
-    assert_eq!((&outer["ph"], &outer["cat"], &outer["pid"]), (&"X".into(), &"phase".into(), &3.into()));
+    assert_eq!(
+        (&outer["ph"], &outer["cat"], &outer["pid"]),
+        (&"X".into(), &"phase".into(), &3.into())
+    );
     assert_eq!(outer["args"], serde_json::json!({ "tokens": 7, "kernel": "norm" }));
     assert_eq!((&inner["cat"], &inner["tid"]), (&"call".into(), &outer["tid"]));
     let time = |event: &Value, key: &str| event[key].as_f64().unwrap();

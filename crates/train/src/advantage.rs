@@ -23,8 +23,14 @@ pub(crate) struct Compared<'a> {
 
 /// The responses that have advantages. All others could not be judged, or their group has no
 /// [baseline](Group::has_baseline) to compare them with, since other responses could not be judged.
-pub(crate) fn compared(estimator: Estimator, groups: &[Group]) -> impl Iterator<Item = Compared<'_>> {
-    let having = groups.iter().enumerate().filter(move |(_, group)| group.has_baseline(estimator.baseline()));
+pub(crate) fn compared(
+    estimator: Estimator,
+    groups: &[Group],
+) -> impl Iterator<Item = Compared<'_>> {
+    let having = groups
+        .iter()
+        .enumerate()
+        .filter(move |(_, group)| group.has_baseline(estimator.baseline()));
     having.flat_map(|(number, group)| {
         let counted = group.responses.iter().enumerate().filter(|(_, response)| response.counts());
         counted.map(move |(sample, response)| Compared { place: (number, sample), group, response })
@@ -50,7 +56,9 @@ pub(crate) fn by_group(
 ) -> Vec<Vec<Option<Advantages>>> {
     let none = |group: &Group| group.responses.iter().map(|_| None).collect();
     let mut all: Vec<Vec<Option<Advantages>>> = groups.iter().map(none).collect();
-    for (Compared { place: (number, sample), .. }, its) in compared(estimator, groups).zip(advantages) {
+    for (Compared { place: (number, sample), .. }, its) in
+        compared(estimator, groups).zip(advantages)
+    {
         all[number][sample] = Some(its);
     }
     all
@@ -66,7 +74,9 @@ pub fn learnt_advantages<'a>(
     let of_group = |(group, advantages): (&Group, &'a Vec<Option<Advantages>>)| {
         let responses = group.responses.iter().zip(advantages);
         let learns = |response: &Response| !is_masked(response, mask_truncated);
-        responses.map(|(response, advantages)| advantages.as_ref().filter(|_| learns(response))).collect()
+        responses
+            .map(|(response, advantages)| advantages.as_ref().filter(|_| learns(response)))
+            .collect()
     };
     groups.iter().zip(advantages).map(of_group).collect()
 }
@@ -79,8 +89,9 @@ pub(crate) fn is_masked(response: &Response, mask_truncated: bool) -> bool {
 /// The share of groups of which no response is learnt from with an advantage other than 0, if there
 /// are groups.
 pub fn share_without_signal(learnt: &[Vec<Option<&Advantages>>]) -> Option<f64> {
-    let has_none =
-        |group: &&Vec<Option<&Advantages>>| group.iter().flatten().all(|advantages| advantages.are_zero());
+    let has_none = |group: &&Vec<Option<&Advantages>>| {
+        group.iter().flatten().all(|advantages| advantages.are_zero())
+    };
     let count = learnt.iter().filter(has_none).count();
     (!learnt.is_empty()).then(|| count as f64 / learnt.len() as f64)
 }
@@ -157,7 +168,14 @@ mod tests {
             origin: "made up".into(),
         };
         let responses = rewards.iter().map(|&reward| response(reward)).collect();
-        Group { step: 1, position: 0, problem, prompt: vec![1], responses, greedy: greedy.map(response) }
+        Group {
+            step: 1,
+            position: 0,
+            problem,
+            prompt: vec![1],
+            responses,
+            greedy: greedy.map(response),
+        }
     }
 
     #[test]
@@ -177,7 +195,9 @@ mod tests {
                 "{estimator:?}"
             );
             let learnt = learnt_advantages(&groups[..1], std::slice::from_ref(left), false);
-            assert!(TrainingBatch::minibatches(&groups[..1], &learnt, 1).all(|batch| batch.is_empty()));
+            assert!(
+                TrainingBatch::minibatches(&groups[..1], &learnt, 1).all(|batch| batch.is_empty())
+            );
         }
         // This one compares with the whole rollout.
         let alone = group_advantages(Estimator::ReinforcePlusPlus, &groups);
@@ -188,7 +208,11 @@ mod tests {
     fn a_response_sampled_alone_is_taken_as_it_is() {
         let groups = [group(&[Some(0.75)], None), group(&[None], None)];
         for estimator in [Estimator::DrGrpo, Estimator::Rloo, Estimator::Opo] {
-            assert_eq!(group_advantages(estimator, &groups), [[same(0.75)], [None]], "{estimator:?}");
+            assert_eq!(
+                group_advantages(estimator, &groups),
+                [[same(0.75)], [None]],
+                "{estimator:?}"
+            );
         }
     }
 
@@ -198,7 +222,10 @@ mod tests {
         let judged = group(&rewards, Some(Some(0.25)));
         let groups = [group(&rewards, Some(None)), group(&rewards, None), judged];
         let advantages = group_advantages(Estimator::Remax, &groups);
-        assert_eq!(advantages, [[None, None, None], [None, None, None], [same(0.75), same(-0.25), None]]);
+        assert_eq!(
+            advantages,
+            [[None, None, None], [None, None, None], [same(0.75), same(-0.25), None]]
+        );
     }
 
     #[test]
@@ -223,7 +250,11 @@ mod tests {
         let mut groups = [group(&[Some(1.0), Some(0.0)], None)];
         let why = |groups: &[Group], masks, other_terms| {
             let advantages = group_advantages(Estimator::DrGrpo, groups);
-            nothing_to_learn(&advantages, &learnt_advantages(groups, &advantages, masks), other_terms)
+            nothing_to_learn(
+                &advantages,
+                &learnt_advantages(groups, &advantages, masks),
+                other_terms,
+            )
         };
         groups[0].responses[0].truncated = true;
         assert_eq!(why(&groups, true, false), None, "the other one is worse");
@@ -257,7 +288,8 @@ mod tests {
 
     #[test]
     fn a_group_whose_signal_is_masked_has_none() {
-        let mut groups = [group(&[Some(1.0), Some(0.0)], None), group(&[Some(1.0), Some(0.0)], None)];
+        let mut groups =
+            [group(&[Some(1.0), Some(0.0)], None), group(&[Some(1.0), Some(0.0)], None)];
         groups[0].responses.iter_mut().for_each(|response| response.truncated = true);
         groups[1].responses[0].truncated = true;
         let advantages = group_advantages(Estimator::DrGrpo, &groups);

@@ -16,7 +16,12 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { started: Instant::now(), before: Duration::ZERO, times: Vec::new(), tokens: Vec::new() }
+        Self {
+            started: Instant::now(),
+            before: Duration::ZERO,
+            times: Vec::new(),
+            tokens: Vec::new(),
+        }
     }
 }
 
@@ -66,8 +71,11 @@ impl Clock {
             metrics.set(format!("time/{phase}_s"), time.as_secs_f64());
         }
         for (phase, tokens) in &self.tokens {
-            let time =
-                self.times.iter().find(|(name, _)| name == phase).map_or(0.0, |(_, t)| t.as_secs_f64());
+            let time = self
+                .times
+                .iter()
+                .find(|(name, _)| name == phase)
+                .map_or(0.0, |(_, t)| t.as_secs_f64());
             if time > 0.0 {
                 metrics.set(format!("throughput/{phase}_tokens_per_s"), *tokens as f64 / time);
             }

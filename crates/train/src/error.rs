@@ -62,7 +62,10 @@ impl Error {
     pub fn or_free_space(self) -> Self {
         let mut cause: Option<&dyn std::error::Error> = Some(&self);
         while let Some(error) = cause {
-            if error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::StorageFull) {
+            if error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|e| e.kind() == io::ErrorKind::StorageFull)
+            {
                 return Self::Run(format!(
                     "{self}; {FREE_SPACE}, then --resume goes on from the last checkpoint, if one was saved"
                 ));
@@ -100,7 +103,9 @@ mod tests {
     #[test]
     fn weights_that_are_not_finite_are_blamed_on_training_too() {
         let said = Error::from(isentrope_rollout::Error::NotFinite { position: 7 }).to_string();
-        for part in ["not finite after 7 tokens", "damaged", "optimizer.learning_rate", "optimizer.eps"] {
+        for part in
+            ["not finite after 7 tokens", "damaged", "optimizer.learning_rate", "optimizer.eps"]
+        {
             assert!(said.contains(part), "{part:?} is not in: {said}");
         }
         let other = isentrope_rollout::Error::Prompt("no room".into());
@@ -110,10 +115,14 @@ mod tests {
     #[test]
     fn only_a_full_disk_is_to_be_freed() {
         let told = |kind: io::ErrorKind| {
-            Error::io(Path::new("out/model"), kind.into()).or_free_space().or_free_space().to_string()
+            Error::io(Path::new("out/model"), kind.into())
+                .or_free_space()
+                .or_free_space()
+                .to_string()
         };
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        let remedy = "free some space, then --resume goes on from the last checkpoint, if one was saved";
+        let remedy =
+            "free some space, then --resume goes on from the last checkpoint, if one was saved";
         assert_eq!(told(io::ErrorKind::StorageFull), format!("out/model: {full}; {remedy}"));
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
         assert_eq!(told(io::ErrorKind::PermissionDenied), format!("out/model: {other}"));

@@ -106,8 +106,9 @@ impl Workload {
         let [forward, backward] = self.update_passes(memory);
         let once = layout.forward_flops(self.trained);
         // Also with what sampling has kept, a pass goes through the head.
-        let spared =
-            self.spared * memory.of_sampling * layout.forward_flops(Tokens { scored: 0.0, ..self.trained });
+        let spared = self.spared
+            * memory.of_sampling
+            * layout.forward_flops(Tokens { scored: 0.0, ..self.trained });
         let updates = seconds((forward + 2.0 * backward) * once - spared, speed.updates);
         let evaluation = seconds(layout.forward_flops(self.evaluated), speed.sampling)
             .saturating_add(seconds(layout.forward_flops(self.held_out), speed.updates));
@@ -125,7 +126,11 @@ impl Speed {
     ///
     /// # Errors
     /// When there is no memory for 64 MiB of weights.
-    pub fn measure(backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Self> {
+    pub fn measure(
+        backend: &dyn Backend,
+        layout: &Layout,
+        sampled_at_a_time: usize,
+    ) -> Result<Self> {
         let mut products = Products::new(backend, layout, UPDATE_ROWS)?;
         Ok(Self {
             sampling: products.speed(backend, sampling_rows(sampled_at_a_time)),
@@ -144,9 +149,16 @@ impl Speeds {
     ///
     /// # Errors
     /// As [`Speed::measure`].
-    pub fn of(&mut self, backend: &dyn Backend, layout: &Layout, sampled_at_a_time: usize) -> Result<Speed> {
+    pub fn of(
+        &mut self,
+        backend: &dyn Backend,
+        layout: &Layout,
+        sampled_at_a_time: usize,
+    ) -> Result<Speed> {
         let (shapes, rows) = (measured(layout), sampling_rows(sampled_at_a_time));
-        if let Some((_, _, speed)) = self.0.iter().find(|known| known.0 == shapes && known.1 == rows) {
+        if let Some((_, _, speed)) =
+            self.0.iter().find(|known| known.0 == shapes && known.1 == rows)
+        {
             return Ok(*speed);
         }
         let speed = Speed::measure(backend, layout, sampled_at_a_time)?;
@@ -219,7 +231,8 @@ impl Products {
         while fastest.is_infinite() || started.elapsed() < MEASURED_FOR {
             fastest = fastest.min(self.pass(backend, rows).as_secs_f64());
         }
-        let weights: f64 = self.0.iter().map(|p| p.shape.inputs as f64 * p.shape.outputs as f64).sum();
+        let weights: f64 =
+            self.0.iter().map(|p| p.shape.inputs as f64 * p.shape.outputs as f64).sum();
         2.0 * weights * rows as f64 / fastest.max(1e-9)
     }
 

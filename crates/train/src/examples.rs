@@ -48,7 +48,11 @@ pub(crate) fn encode(example: &Example, prompter: &Prompter) -> Result<Tokenized
 
 /// Encodes a chat. Learnt is what the template writes from the beginning of an assistant's turn to
 /// its end.
-fn chat(mut messages: Vec<Value>, tools: &[Value], prompter: &Prompter) -> Result<TokenizedExample, String> {
+fn chat(
+    mut messages: Vec<Value>,
+    tools: &[Value],
+    prompter: &Prompter,
+) -> Result<TokenizedExample, String> {
     if prompter.template().0 == Template::None {
         return Err(
             "the row is a chat, which only a chat template can write, and data.template is \"none\"".into()
@@ -90,7 +94,12 @@ impl TokenizedExample {
 
     /// The learnt tokens.
     fn learnt_tokens(&self) -> impl DoubleEndedIterator<Item = u32> {
-        self.tokens.iter().zip(&self.learnt).skip(1).filter(|(_, learnt)| **learnt).map(|(&token, _)| token)
+        self.tokens
+            .iter()
+            .zip(&self.learnt)
+            .skip(1)
+            .filter(|(_, learnt)| **learnt)
+            .map(|(&token, _)| token)
     }
 
     /// Whether none of these tokens is learnt.
@@ -133,8 +142,11 @@ impl Coefficients {
     /// The derivatives of the mean negative log-prob over the `learnt` tokens of a batch.
     pub fn cross_entropy(batch: &[TokenizedExample], learnt: usize) -> Self {
         let each = -1.0 / learnt.max(1) as f32;
-        let d_logprobs: Vec<f32> =
-            batch.iter().flat_map(TokenizedExample::learns).map(|l| if l { each } else { 0.0 }).collect();
+        let d_logprobs: Vec<f32> = batch
+            .iter()
+            .flat_map(TokenizedExample::learns)
+            .map(|l| if l { each } else { 0.0 })
+            .collect();
         Self { d_entropies: vec![0.0; d_logprobs.len()], d_logprobs, d_log_masses: Vec::new() }
     }
 }
@@ -150,8 +162,8 @@ mod tests {
     /// A tokenizer that begins every text with a space, as Llama 2's does, and a template that
     /// writes one message after the other.
     fn prompter(settings: &DataSettings) -> Prompter {
-        let fixture =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/tokenizer/byte-fallback");
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../model/tests/fixtures/tokenizer/byte-fallback");
         let dir = tempfile::tempdir().unwrap();
         for name in ["tokenizer.json", "tokenizer_config.json"] {
             fs::copy(fixture.join(name), dir.path().join(name)).unwrap();
@@ -211,7 +223,8 @@ mod tests {
             assert_eq!(tokens, tokenizer.encode(text, false).unwrap(), "{text}");
             let taught: Vec<u32> =
                 tokens.iter().zip(learnt).filter(|(_, learnt)| *learnt).map(|(&t, _)| t).collect();
-            let words = ["two", "</s>", "▁two", "</s>"].map(|token| tokenizer.token_id(token).unwrap());
+            let words =
+                ["two", "</s>", "▁two", "</s>"].map(|token| tokenizer.token_id(token).unwrap());
             assert_eq!(taught, words, "{text}");
         }
         let none = DataSettings { template: Template::None, ..DataSettings::default() };

@@ -89,10 +89,16 @@ impl Learner {
     ///
     /// # Errors
     /// When there is no memory for the activation cache.
-    pub fn new(model: Model, optimizer: Optimizer, limits: PassLimits, ranks: Ranks) -> Result<Self> {
+    pub fn new(
+        model: Model,
+        optimizer: Optimizer,
+        limits: PassLimits,
+        ranks: Ranks,
+    ) -> Result<Self> {
         let gradient = ShardedGradient::new(ranks.own_shards());
         let slots = limits.activation_slots;
-        let activation_cache = (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
+        let activation_cache =
+            (slots > 0).then(|| ActivationCache::new(&model, slots)).transpose()?;
         Ok(Self { model, optimizer, activation_cache, ranks, gradient, limits })
     }
 
@@ -119,7 +125,12 @@ impl Learner {
     ///
     /// # Errors
     /// As [`score`](Self::score).
-    pub fn score_with(&self, model: &Model, sequences: &[Sequence<'_>], temperature: f32) -> Result<Scores> {
+    pub fn score_with(
+        &self,
+        model: &Model,
+        sequences: &[Sequence<'_>],
+        temperature: f32,
+    ) -> Result<Scores> {
         let mut own = Scores::default();
         for Cut { sequences: range, .. } in self.cut(sequences) {
             let packed = Packed::new(&sequences[range]);
@@ -192,8 +203,13 @@ impl Learner {
     ///
     /// # Errors
     /// When there is no memory for the gradient.
-    pub fn backward(&mut self, forward: ForwardBatch<'_>, derivatives: &Coefficients) -> Result<()> {
-        let ForwardBatch { scores, batch: UpdateBatch { masks, temperature, .. }, passes } = forward;
+    pub fn backward(
+        &mut self,
+        forward: ForwardBatch<'_>,
+        derivatives: &Coefficients,
+    ) -> Result<()> {
+        let ForwardBatch { scores, batch: UpdateBatch { masks, temperature, .. }, passes } =
+            forward;
         let Self { model, activation_cache, gradient, limits, .. } = self;
         let gradient = gradient.sums(model)?;
         for (pass, tape) in passes {
@@ -233,7 +249,8 @@ impl Learner {
         let gradient = gradient.sums(model)?;
         let mut own = Scores::default();
         let busy = vec![false; sequences.len()];
-        let cuts = cut(sequences, apart(sequences), &busy, |_| false, ranks, limits.micro_batch_tokens);
+        let cuts =
+            cut(sequences, apart(sequences), &busy, |_| false, ranks, limits.micro_batch_tokens);
         for Cut { sequences: range, targets, shard, .. } in cuts {
             let packed = Packed::apart(&sequences[range.clone()]);
             let tokens = packed.token_count();
@@ -300,7 +317,11 @@ impl Learner {
     ///
     /// # Errors
     /// As [`Moments::read`].
-    pub(crate) fn read_moments(&mut self, checkpoint: &Checkpoint, progress: UpdateCounts) -> Result<()> {
+    pub(crate) fn read_moments(
+        &mut self,
+        checkpoint: &Checkpoint,
+        progress: UpdateCounts,
+    ) -> Result<()> {
         let Self { model, optimizer, gradient, .. } = self;
         let read = optimizer.moments.read(model, checkpoint, gradient.room(model)?);
         gradient.reset(&*model.backend);
@@ -318,7 +339,11 @@ impl Learner {
     ///
     /// # Errors
     /// As [`Moments::write`].
-    pub(crate) fn write_moments(&mut self, dir: &Path, options: WriteOptions<'_>) -> Result<Vec<PathBuf>> {
+    pub(crate) fn write_moments(
+        &mut self,
+        dir: &Path,
+        options: WriteOptions<'_>,
+    ) -> Result<Vec<PathBuf>> {
         let Self { model, optimizer, ranks, gradient, .. } = self;
         if gradient.is_lent() && ranks.count() == 1 {
             return optimizer.moments.write_by_parameter(model, (dir, options));

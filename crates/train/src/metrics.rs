@@ -80,7 +80,9 @@ mod tests {
     #[test]
     fn metrics_come_back_in_their_order_with_their_bits() {
         let mut metrics = Metrics::default();
-        for (name, value) in [("z", 0.1 + 0.2), ("a", f64::MIN_POSITIVE), ("m", f64::INFINITY), ("b", -0.0)] {
+        for (name, value) in
+            [("z", 0.1 + 0.2), ("a", f64::MIN_POSITIVE), ("m", f64::INFINITY), ("b", -0.0)]
+        {
             metrics.set(name, value);
         }
         let text = serde_json::to_string(&metrics).unwrap();

@@ -78,7 +78,8 @@ impl TrainingBatch {
         prompts: usize,
     ) -> impl ExactSizeIterator<Item = Self> {
         let minibatches = groups.chunks(prompts).zip(learnt.chunks(prompts)).enumerate();
-        minibatches.map(move |(number, (groups, learnt))| Self::new(number * prompts, groups, learnt))
+        minibatches
+            .map(move |(number, (groups, learnt))| Self::new(number * prompts, groups, learnt))
     }
 
     /// The minibatch of these groups; `first` is the number of the first in the rollout.
@@ -95,12 +96,13 @@ impl TrainingBatch {
             advantages: Vec::new(),
         };
         let whole = SamplingMasks::default();
-        let responses = (first..).zip(groups.iter().zip(learnt)).flat_map(|(number, (group, learnt))| {
-            let of_group = group.responses.iter().zip(learnt).enumerate();
-            of_group.filter_map(move |(sample, (response, advantages))| {
-                Some(((number, sample), group, response, (*advantages)?))
-            })
-        });
+        let responses =
+            (first..).zip(groups.iter().zip(learnt)).flat_map(|(number, (group, learnt))| {
+                let of_group = group.responses.iter().zip(learnt).enumerate();
+                of_group.filter_map(move |(sample, (response, advantages))| {
+                    Some(((number, sample), group, response, (*advantages)?))
+                })
+            });
         for (place, group, response, advantages) in responses {
             batch.places.push(place);
             let Response { tokens, logprobs, entropies, kept, activation_slots, .. } = response;
@@ -159,7 +161,11 @@ impl TrainingBatch {
 
     /// Scores and entropy slopes of the responses' tokens under the model as it is, in the
     /// learner's passes.
-    pub(crate) fn entropy_slopes(&self, learner: &Learner, temperature: f32) -> Result<(Scores, Vec<f32>)> {
+    pub(crate) fn entropy_slopes(
+        &self,
+        learner: &Learner,
+        temperature: f32,
+    ) -> Result<(Scores, Vec<f32>)> {
         learner.entropy_slopes(&self.sequences(), &self.masks, temperature)
     }
 
@@ -203,8 +209,8 @@ impl TrainingBatch {
         let _span = span("loss").with("targets", scores.logprobs.len());
         let started = Instant::now();
         let entropies = widen(&scores.entropies);
-        let masses =
-            (!self.masks.is_whole()).then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
+        let masses = (!self.masks.is_whole())
+            .then(|| [widen(&scores.log_masses), widen(&self.sampled.log_masses)]);
         let minibatch = Minibatch {
             lengths: &self.lengths,
             logprobs: &widen(&scores.logprobs),
@@ -251,7 +257,8 @@ impl TrainingBatch {
         let mut at = 0;
         let of_response = |&length: &usize| {
             at += length;
-            !reaches_all && self.advantages[at - length..at].iter().all(|&advantage| advantage == 0.0)
+            !reaches_all
+                && self.advantages[at - length..at].iter().all(|&advantage| advantage == 0.0)
         };
         self.lengths.iter().map(of_response).collect()
     }

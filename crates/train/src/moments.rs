@@ -59,7 +59,8 @@ impl Moments {
             let zeros = || model.backend.allocate(role(numbers.len())).map_err(ModelError::from);
             Ok(Part { parameter, moments: [zeros()?, zeros()?], numbers })
         };
-        let parts = slices.by_parameter(slices.of_rank(ranks.rank())).map(part).collect::<Result<_>>()?;
+        let parts =
+            slices.by_parameter(slices.of_rank(ranks.rank())).map(part).collect::<Result<_>>()?;
         Ok(Self { slices, parts })
     }
 
@@ -68,7 +69,12 @@ impl Moments {
     ///
     /// # Errors
     /// Names the file and the tensor that is missing or malformed.
-    pub fn read(&mut self, model: &Model, checkpoint: &Checkpoint, room: &mut Parameters) -> Result<()> {
+    pub fn read(
+        &mut self,
+        model: &Model,
+        checkpoint: &Checkpoint,
+        room: &mut Parameters,
+    ) -> Result<()> {
         for (which, prefix) in NAMES.iter().enumerate() {
             room.fill(&*model.backend, &model.layout, checkpoint, prefix)?;
             for Part { parameter, numbers, moments } in &mut self.parts {
@@ -163,10 +169,17 @@ impl Moments {
     }
 
     /// One of the moments of a parameter, in a buffer like its gradient's.
-    fn of_parameter(&self, model: &Model, which: usize, index: usize) -> Result<Buffer, ModelError> {
+    fn of_parameter(
+        &self,
+        model: &Model,
+        which: usize,
+        index: usize,
+    ) -> Result<Buffer, ModelError> {
         let backend = &*model.backend;
         let mut buffer = backend.allocate(Role::Gradient(model.layout.parameters[index].kind))?;
-        for Part { numbers, moments, .. } in self.parts.iter().filter(|part| part.parameter == index) {
+        for Part { numbers, moments, .. } in
+            self.parts.iter().filter(|part| part.parameter == index)
+        {
             copy(backend, (&moments[which], 0), (&mut buffer, numbers.start), numbers.len());
         }
         Ok(buffer)

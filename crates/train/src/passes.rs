@@ -86,7 +86,8 @@ pub(crate) fn passes<'a>(
     // A sequence that is not cached would take the sequences beside it forward as well.
     let is_cached = |range: Range<usize>| {
         let has_slots = |sequence: &OnPolicy<'_>| sequence.slots.is_some();
-        has_cache && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
+        has_cache
+            && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
     };
     let cuts = cut(sequences, units(sequences), idle, is_cached, ranks, limits.micro_batch_tokens);
     let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
@@ -95,12 +96,20 @@ pub(crate) fn passes<'a>(
     let keep = limits.keep(model, waiting.map(|cut| cut.tokens).sum());
     let pass = |cut: Cut| {
         let strategy = match keep {
-            _ if is_on_policy(&cut) => PassStrategy::on_policy(&on_policy[cut.sequences.clone()], has_cache),
+            _ if is_on_policy(&cut) => {
+                PassStrategy::on_policy(&on_policy[cut.sequences.clone()], has_cache)
+            }
             Some(keep) if !cut.idle => PassStrategy::Forward(keep),
             _ => PassStrategy::ScoreOnly,
         };
         let Cut { sequences: range, targets, shard, .. } = cut;
-        Pass { sequences: &sequences[range.clone()], on_policy: &on_policy[range], targets, shard, strategy }
+        Pass {
+            sequences: &sequences[range.clone()],
+            on_policy: &on_policy[range],
+            targets,
+            shard,
+            strategy,
+        }
     };
     cuts.into_iter().map(pass).collect()
 }
@@ -203,7 +212,8 @@ pub(crate) fn cut(
         *first = range.end;
         Some(range)
     });
-    let kind = |range: Range<usize>| (idle[range.clone()].iter().all(|&idle| idle), is_cached(range));
+    let kind =
+        |range: Range<usize>| (idle[range.clone()].iter().all(|&idle| idle), is_cached(range));
     let (idle, cached): (Vec<bool>, Vec<bool>) = ranges.map(kind).unzip();
     let weigh = |(unit, &idle): (&Unit, &bool)| if idle { 0 } else { unit.tokens };
     let weights: Vec<usize> = of_sequences.iter().zip(&idle).map(weigh).collect();
@@ -220,7 +230,13 @@ pub(crate) fn cut(
             let range = sequence..sequence + count;
             let targets: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
             if ranks.own_shards().contains(&shard) {
-                cuts.push(Cut { sequences: range, targets: target..target + targets, tokens, shard, idle });
+                cuts.push(Cut {
+                    sequences: range,
+                    targets: target..target + targets,
+                    tokens,
+                    shard,
+                    idle,
+                });
             }
             sequence += count;
             target += targets;
@@ -254,28 +270,30 @@ mod tests {
 
     #[test]
     fn each_pass_has_the_cheapest_strategy() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+        let dir =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
         let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
         let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
         let sequences: Vec<Sequence<'_>> =
             tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
         let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
         let idle = [false, false, false, true, false];
-        let strategies = |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
-            let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
-            passes(&sequences, &idle, on_policy, (&limits, &Ranks::alone(1)), &model, cache)
-                .into_iter()
-                .map(|pass| {
-                    let strategy = match pass.strategy {
-                        PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
-                        PassStrategy::OnPolicy => "on-policy".into(),
-                        PassStrategy::Forward(keep) => format!("forward {keep:?}"),
-                        PassStrategy::ScoreOnly => "score only".into(),
-                    };
-                    (pass.sequences.len(), strategy)
-                })
-                .collect::<Vec<_>>()
-        };
+        let strategies =
+            |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
+                let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
+                passes(&sequences, &idle, on_policy, (&limits, &Ranks::alone(1)), &model, cache)
+                    .into_iter()
+                    .map(|pass| {
+                        let strategy = match pass.strategy {
+                            PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
+                            PassStrategy::OnPolicy => "on-policy".into(),
+                            PassStrategy::Forward(keep) => format!("forward {keep:?}"),
+                            PassStrategy::ScoreOnly => "score only".into(),
+                        };
+                        (pass.sequences.len(), strategy)
+                    })
+                    .collect::<Vec<_>>()
+            };
         let each = |strategies: [&str; 5]| strategies.map(|strategy| (1, strategy.to_owned()));
         let slots = [7; 8];
         let mixed = [known(Some(&slots[..])), known(None), None, None, None];
@@ -298,10 +316,17 @@ mod tests {
         // Whole passes are cached or known, and idle ones never join others.
         let all = [(); 5].map(|()| known(Some(&slots[..])));
         let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
-        assert_eq!(strategies(&all, cached, 100, 0), expected.map(|(n, strategy)| (n, strategy.to_owned())));
+        assert_eq!(
+            strategies(&all, cached, 100, 0),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
         let some = [&all[..1], &[known(None)][..], &all[..3]].concat();
-        let expected = [(1, "cached 1"), (1, "on-policy"), (1, "cached 1"), (1, "cached 1"), (1, "cached 1")];
-        assert_eq!(strategies(&some, cached, 100, 0), expected.map(|(n, strategy)| (n, strategy.to_owned())));
+        let expected =
+            [(1, "cached 1"), (1, "on-policy"), (1, "cached 1"), (1, "cached 1"), (1, "cached 1")];
+        assert_eq!(
+            strategies(&some, cached, 100, 0),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
         assert_eq!(strategies(&some, false, 100, 0)[0], (3, "on-policy".to_owned()));
         let expected = [(3, forward), (1, "score only"), (1, forward)];
         let mixed = [known(None), known(None), None, None, None];

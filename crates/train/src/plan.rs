@@ -132,8 +132,9 @@ impl Plan {
         let (trained, least_tokens) = (updates.tokens, updates.least_tokens);
         let least_of = |pass: usize| updates.least_of(pass);
         // Tokens of a pass of an update, and of one that scores, where so many are wanted.
-        let passes =
-            |wanted: usize| (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)));
+        let passes = |wanted: usize| {
+            (wanted.max(least_tokens).min(trained), wanted.max(least_scored(demand)))
+        };
         // Captured decode steps may use a part of the spare memory.
         let asked = settings.micro_batch_tokens.map(passes).map_or(0, |(pass, scored)| {
             (gradient + least_of(pass)).max(scoring(backend, layout, demand, scored))
@@ -156,7 +157,12 @@ impl Plan {
         if least_of(pass) > of_updates {
             return Err(Error::setting(
                 "memory.micro_batch_tokens",
-                pass_does_not_fit(pass, least_of(pass), of_updates, "weights, gradient and moments"),
+                pass_does_not_fit(
+                    pass,
+                    least_of(pass),
+                    of_updates,
+                    "weights, gradient and moments",
+                ),
             ));
         }
         let scoring = scoring(backend, layout, demand, scored);
@@ -369,18 +375,23 @@ fn does_not_fit(
         }
     };
     let needs = |sets: ParameterSets| Plan::least(backend, layout, Demand { sets, ..demand });
-    let remedies = demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
+    let remedies =
+        demand.sets.remedies(backend).into_iter().map(|(what, sets)| (what, needs(sets)));
     // Ranks share the moments, so those that are offloaded are no matter.
-    let of_ranks = |&ranks: &usize| (format!("{ranks} ranks"), needs(ParameterSets { ranks, ..demand.sets }));
+    let of_ranks =
+        |&ranks: &usize| (format!("{ranks} ranks"), needs(ParameterSets { ranks, ..demand.sets }));
     let more = RANKS.iter().filter(|&&ranks| ranks > demand.sets.ranks).map(of_ranks);
     let enough = more.into_iter().find(|&(_, needs)| needs <= budget);
-    let (fit, lower): (Vec<_>, Vec<_>) = remedies.chain(enough).partition(|&(_, needs)| needs <= budget);
+    let (fit, lower): (Vec<_>, Vec<_>) =
+        remedies.chain(enough).partition(|&(_, needs)| needs <= budget);
     let lower: Vec<_> = lower.into_iter().filter(|&(_, needs)| needs < least.bytes()).collect();
     let shown = |remedies: &[(String, usize)], before: &str| -> String {
         remedies.iter().map(|(what, needs)| format!("{before}{what} ({})", human(*needs))).collect()
     };
     let further = match (fit.is_empty(), lower.is_empty()) {
-        (true, false) => format!("; it would need less{}", shown(&lower, ", with ").trim_start_matches(',')),
+        (true, false) => {
+            format!("; it would need less{}", shown(&lower, ", with ").trim_start_matches(','))
+        }
         _ => String::new(),
     };
     format!(
@@ -410,12 +421,21 @@ impl fmt::Display for Plan {
             write!(f, "tokens kept by truncated sampling up to {}; ", human(self.kept_tokens))?;
         }
         if self.sampled > 0 {
-            write!(f, "sampling: keys and values {}, logits {}", human(self.kv_cache), human(self.logits))?;
+            write!(
+                f,
+                "sampling: keys and values {}, logits {}",
+                human(self.kv_cache),
+                human(self.logits)
+            )?;
             if self.steps > 0 {
                 write!(f, ", steps that are launched as one about {}", human(self.steps))?;
             }
             if self.activation_cache > 0 {
-                write!(f, ", activations kept for the update up to {}", human(self.activation_cache))?;
+                write!(
+                    f,
+                    ", activations kept for the update up to {}",
+                    human(self.activation_cache)
+                )?;
             }
             write!(f, "; ")?;
         }

@@ -2,7 +2,9 @@
 
 use crate::error::{Error, Result};
 use isentrope_data::{Finding, Findings, Longest, Problem, Record, Records, Report, Source, Split};
-use isentrope_evaluation::{EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets};
+use isentrope_evaluation::{
+    EvaluationSet, EvaluationSettings, check_held_out_files, held_out_sets,
+};
 use isentrope_hub as hub;
 use isentrope_reward::VerifierSettings;
 use isentrope_rollout::{Prompter, check_problem};
@@ -59,9 +61,13 @@ impl Problems {
             train.retain(&mut report, &longest, measure).map_err(Error::from)
         } else {
             (0..MEASURED).map(|position| train.problem(position)).try_for_each(|problem| {
-                let tokens =
-                    measure(&problem).map_err(|what| Error::Run(format!("{}: {what}", problem.origin)))?;
-                if tokens <= longest.tokens { Ok(()) } else { Err(task_does_not_fit(tokens, &longest)) }
+                let tokens = measure(&problem)
+                    .map_err(|what| Error::Run(format!("{}: {what}", problem.origin)))?;
+                if tokens <= longest.tokens {
+                    Ok(())
+                } else {
+                    Err(task_does_not_fit(tokens, &longest))
+                }
             })
         };
         unjudged?; // first: it may be why no problem was kept
@@ -134,7 +140,9 @@ pub(crate) fn trained_on<T: Record>(train: &Records<T>, sets: &[EvaluationSet]) 
 /// A note if there are fewer rows than a step takes.
 pub(crate) fn repeated(rows: Option<usize>, what: &str, key: &str, taken: usize) -> Option<String> {
     let rows = rows.filter(|&rows| rows < taken)?;
-    Some(format!("{rows} {what} are fewer than {key}, {taken}: every step takes some more than once"))
+    Some(format!(
+        "{rows} {what} are fewer than {key}, {taken}: every step takes some more than once"
+    ))
 }
 
 /// The linter's findings in `what`, if there are any.

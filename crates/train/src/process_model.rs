@@ -130,8 +130,10 @@ impl ProcessBatch {
     }
 
     fn sequences(&self, places: &[usize]) -> Vec<Sequence<'_>> {
-        let sequence =
-            |&place: &usize| Sequence { tokens: &self.texts[place], score_from: self.prompt_lengths[place] };
+        let sequence = |&place: &usize| Sequence {
+            tokens: &self.texts[place],
+            score_from: self.prompt_lengths[place],
+        };
         places.iter().map(sequence).collect()
     }
 }

@@ -140,7 +140,8 @@ impl Ranks {
     /// As [`balance`](Self::balance).
     pub fn gather_scores(&self, scores: Scores) -> Result<Scores> {
         let Scores { logprobs, entropies, log_masses } = scores;
-        let [logprobs, entropies, log_masses] = self.gather_numbers([logprobs, entropies, log_masses])?;
+        let [logprobs, entropies, log_masses] =
+            self.gather_numbers([logprobs, entropies, log_masses])?;
         Ok(Scores { logprobs, entropies, log_masses })
     }
 
@@ -153,7 +154,8 @@ impl Ranks {
         if self.world.size() == 1 {
             return Ok(own);
         }
-        let record: Vec<u8> = own.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
+        let record: Vec<u8> =
+            own.iter().flatten().flat_map(|number| number.to_le_bytes()).collect();
         let records = self.world.gather(&record)?;
         let mut all = [const { Vec::new() }; N];
         for record in &records {
@@ -162,7 +164,9 @@ impl Ranks {
                 .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
                 .collect();
             let each = numbers.len() / N;
-            all.iter_mut().enumerate().for_each(|(i, all)| all.extend(&numbers[i * each..(i + 1) * each]));
+            all.iter_mut()
+                .enumerate()
+                .for_each(|(i, all)| all.extend(&numbers[i * each..(i + 1) * each]));
         }
         Ok(all)
     }
@@ -194,7 +198,12 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn share(&self, backend: &dyn Backend, parameters: &mut Parameters, slices: &Slices) -> Result<()> {
+    pub fn share(
+        &self,
+        backend: &dyn Backend,
+        parameters: &mut Parameters,
+        slices: &Slices,
+    ) -> Result<()> {
         Ok(self.world.share(&mut floats(backend, parameters, slices), slices)?)
     }
 
@@ -202,7 +211,11 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`balance`](Self::balance).
-    pub fn gather_slices(&self, own: Vec<f32>, place: impl Fn(usize) -> Range<usize>) -> Result<Vec<f32>> {
+    pub fn gather_slices(
+        &self,
+        own: Vec<f32>,
+        place: impl Fn(usize) -> Range<usize>,
+    ) -> Result<Vec<f32>> {
         let [gathered] = self.gather_numbers([own])?;
         let mut all = vec![0.0; gathered.len()];
         let mut rest = &gathered[..];

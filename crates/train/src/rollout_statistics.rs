@@ -77,7 +77,9 @@ impl RolloutStatistics {
     }
 
     fn keep_first_fault(&mut self, group: &Group, response: &Response) {
-        self.fault.get_or_insert_with(|| format!("{}: {}", group.problem.origin, response.judgement.reason));
+        self.fault.get_or_insert_with(|| {
+            format!("{}: {}", group.problem.origin, response.judgement.reason)
+        });
     }
 
     /// Tokens sampled.
@@ -106,7 +108,9 @@ impl RolloutStatistics {
 
     /// How many responses could not be judged, greedy ones too, and why the first could not.
     pub fn faults(&self) -> Option<(usize, &str)> {
-        self.fault.as_deref().map(|fault| (self.responses - self.counted + self.greedy_faults, fault))
+        self.fault
+            .as_deref()
+            .map(|fault| (self.responses - self.counted + self.greedy_faults, fault))
     }
 
     /// A sentence where the verifier has more metrics than are kept.
@@ -190,7 +194,10 @@ mod tests {
     struct Constant(f64);
 
     impl Verifier for Constant {
-        fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+        fn verify_batch(
+            &self,
+            batch: &[(Item<'_>, &str)],
+        ) -> Result<Vec<Judgement>, VerifierError> {
             let correct = Judgement::new(Verdict::Correct, None, "");
             Ok(in_threads(batch, |_, _| Judgement { score: self.0, ..correct.clone() }))
         }
@@ -228,12 +235,21 @@ mod tests {
     fn a_reward_that_is_no_number_is_the_verifiers_fault() {
         for score in [f64::NAN, f64::INFINITY] {
             let group = group(score);
-            assert!(group.responses.iter().all(|r| r.judgement.verdict == Verdict::Fault && !r.counts()));
+            assert!(
+                group
+                    .responses
+                    .iter()
+                    .all(|r| r.judgement.verdict == Verdict::Fault && !r.counts())
+            );
             assert!(!group.informative() && group.accuracy().is_none());
             let mut statistics = RolloutStatistics::default();
             statistics.add(&group);
             let error = statistics.check_faults().unwrap_err().to_string();
-            assert!(error.contains("could not judge any of 2 responses (made up: the verifier's score is"));
+            assert!(
+                error.contains(
+                    "could not judge any of 2 responses (made up: the verifier's score is"
+                )
+            );
             assert!(error.contains("look at reward.verifier"), "{error}");
         }
     }
@@ -243,7 +259,8 @@ mod tests {
         let mut statistics = RolloutStatistics::default();
         let mut metrics = Metrics::default();
         statistics.record(&mut metrics);
-        let counts = ["rollout/groups", "rollout/responses", "rollout/tokens"].map(|name| (name, 0.0));
+        let counts =
+            ["rollout/groups", "rollout/responses", "rollout/tokens"].map(|name| (name, 0.0));
         assert_eq!(metrics.iter().collect::<Vec<_>>(), counts);
         assert_eq!(statistics.entropy(), None);
         statistics.add(&group(1.0));

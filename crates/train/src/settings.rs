@@ -144,7 +144,8 @@ impl Optimizer {
     pub(crate) fn check(&self, table: &str) -> Result<()> {
         let Self { learning_rate, beta1, beta2, eps, weight_decay, .. } = *self;
         // The first update has the largest numbers.
-        let adamw = AdamW { learning_rate, beta1, beta2, eps, weight_decay, step: 1, gradient_scale: 1.0 };
+        let adamw =
+            AdamW { learning_rate, beta1, beta2, eps, weight_decay, step: 1, gradient_scale: 1.0 };
         let factors = adamw.factors();
         let too_large = "that is too large for weights in single precision";
         let (key, value, expected) = if factors.eps < f32::MIN_POSITIVE {
@@ -324,7 +325,10 @@ mod tests {
         let check = |eps| Optimizer { eps, ..Optimizer::default() }.check("optimizer");
         for eps in [1e-60, 1e-46, 1e-39] {
             let error = check(eps).unwrap_err().to_string();
-            assert!(error.starts_with("optimizer.eps is 1e-") && error.contains("1.2e-38"), "{error}");
+            assert!(
+                error.starts_with("optimizer.eps is 1e-") && error.contains("1.2e-38"),
+                "{error}"
+            );
         }
         check(1.2e-38).unwrap();
     }
@@ -333,13 +337,19 @@ mod tests {
     fn what_is_infinite_in_single_precision_is_refused() {
         let sound = Optimizer { learning_rate: 1.0, ..Optimizer::default() };
         for (key, settings) in [
-            ("prime.optimizer.learning_rate is 1e300: ", Optimizer { learning_rate: 1e300, ..sound.clone() }),
+            (
+                "prime.optimizer.learning_rate is 1e300: ",
+                Optimizer { learning_rate: 1e300, ..sound.clone() },
+            ),
             (
                 "prime.optimizer.weight_decay is 1e39: ",
                 Optimizer { weight_decay: 1e39, ..Optimizer::default() },
             ),
             // Bias correction makes ten times that of it.
-            ("prime.optimizer.learning_rate is 1e38: ", Optimizer { learning_rate: 1e38, ..sound.clone() }),
+            (
+                "prime.optimizer.learning_rate is 1e38: ",
+                Optimizer { learning_rate: 1e38, ..sound.clone() },
+            ),
             ("prime.optimizer.eps is 1e39: ", Optimizer { eps: 1e39, ..sound.clone() }),
         ] {
             let error = settings.check(PROCESS_OPTIMIZER).unwrap_err().to_string();
@@ -351,7 +361,9 @@ mod tests {
     #[test]
     fn a_warm_up_that_does_not_end_is_warned_of() {
         let warnings = |warmup_steps, steps| -> Vec<String> {
-            Optimizer { warmup_steps, ..Optimizer::default() }.warnings("optimizer", steps).collect()
+            Optimizer { warmup_steps, ..Optimizer::default() }
+                .warnings("optimizer", steps)
+                .collect()
         };
         assert_eq!((warnings(0, 10), warnings(9, 10)), (vec![], vec![]));
         for steps in [10, 11] {
@@ -373,7 +385,8 @@ mod tests {
         };
         let [said] = &warnings(1e-6, 0.01)[..] else { panic!("one warning is due") };
         assert!(
-            said.starts_with("optimizer.weight_decay = 0.01 has no effect") && said.contains("1e-8 of"),
+            said.starts_with("optimizer.weight_decay = 0.01 has no effect")
+                && said.contains("1e-8 of"),
             "{said}"
         );
         for (learning_rate, weight_decay) in [(1e-6, 0.1), (1e-5, 0.01), (1e-6, 0.0)] {

@@ -143,7 +143,8 @@ impl Sums {
             self.of_shard(model, self.shards.end - 1).finish(model);
             // The waiting sums are of shards before those in the sum.
             let sum = self.gradient.parameters_mut();
-            let digits = self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
+            let digits =
+                self.waiting.iter().enumerate().filter(|(digit, _)| last >> digit & 1 == 1);
             digits.for_each(|(_, waiting)| sum.add(&*model.backend, waiting));
             self.added = self.shards.len();
         }
@@ -205,7 +206,8 @@ mod tests {
 
     #[test]
     fn as_many_sums_wait_as_the_counter_has_digits() {
-        for (shards, waiting) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (256, 8)] {
+        for (shards, waiting) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (256, 8)]
+        {
             assert_eq!(waiting_sums(shards), waiting);
         }
     }

@@ -44,17 +44,23 @@ impl TokenRecords {
             return records;
         }
         let here = groups.iter().enumerate().map(|(place, group)| (Some(place), group));
-        let left = surplus.iter().filter(|group| group.step == budget.step).map(|group| (None, group));
+        let left =
+            surplus.iter().filter(|group| group.step == budget.step).map(|group| (None, group));
         let (mut all, mut tokens) = (Vec::new(), dropped);
         for (place, group) in here.chain(left) {
             for (sample, response) in group.responses.iter().enumerate() {
                 tokens += response.tokens.len();
                 let is_idle = !place.is_some_and(|place| is_learnt(place, sample));
-                all.push(((is_idle, budget.rank(group, sample)), Found::Here { place, group, sample }));
+                all.push((
+                    (is_idle, budget.rank(group, sample)),
+                    Found::Here { place, group, sample },
+                ));
             }
         }
         all.extend(
-            by_rank.into_iter().map(|(rank, candidate)| ((true, rank), Found::Dropped(candidate.into()))),
+            by_rank
+                .into_iter()
+                .map(|(rank, candidate)| ((true, rank), Found::Dropped(candidate.into()))),
         );
         all.sort_unstable_by_key(|(order, _)| *order);
 
@@ -71,7 +77,9 @@ impl TokenRecords {
             }
             chosen.push(found.candidate());
         }
-        chosen.sort_by_key(|(_, candidate)| (candidate.sampled_step, candidate.position, candidate.sample));
+        chosen.sort_by_key(|(_, candidate)| {
+            (candidate.sampled_step, candidate.position, candidate.sample)
+        });
         for (index, (place, candidate)) in chosen.into_iter().enumerate() {
             records.places.extend(place.map(|place| ((place, candidate.sample), index)));
             records.chosen.push(candidate);
@@ -94,7 +102,10 @@ impl TokenRecords {
                 advantages: Advantages::of(batch.advantages(tokens.clone()).to_vec()),
                 mean_advantage: objective.mean_advantage,
                 mean_logprob: objective.mean_logprob,
-                covariances: objective.covariances[tokens.clone()].iter().map(|&v| v as f32).collect(),
+                covariances: objective.covariances[tokens.clone()]
+                    .iter()
+                    .map(|&v| v as f32)
+                    .collect(),
                 selected: within(&objective.selected),
                 clipped: within(&objective.clipped),
             });
@@ -110,7 +121,8 @@ impl TokenRecords {
         if self.chosen.is_empty() {
             return Ok(Vec::new());
         }
-        let texts: Vec<Vec<u32>> = self.chosen.iter().map(|c| [&c.prompt[..], &c.tokens].concat()).collect();
+        let texts: Vec<Vec<u32>> =
+            self.chosen.iter().map(|c| [&c.prompt[..], &c.tokens].concat()).collect();
         let responses = texts.iter().zip(&self.chosen);
         let sequences: Vec<Sequence<'_>> =
             responses.map(|(tokens, c)| Sequence { tokens, score_from: c.prompt.len() }).collect();
@@ -130,9 +142,14 @@ impl TokenRecords {
 ///
 /// # Errors
 /// [`Io`](isentrope_evaluation::Error::Io); as [`Tokenizer::decode`].
-pub(crate) fn write(records: &[TokenRecord], tokenizer: &Tokenizer, mut file: ResponseFile) -> Result<()> {
+pub(crate) fn write(
+    records: &[TokenRecord],
+    tokenizer: &Tokenizer,
+    mut file: ResponseFile,
+) -> Result<()> {
     for record in records {
-        let (prompt, response) = record.tokens.split_at(record.prompt_tokens.min(record.tokens.len()));
+        let (prompt, response) =
+            record.tokens.split_at(record.prompt_tokens.min(record.tokens.len()));
         file.record(&TokenRecord {
             prompt_text: tokenizer.decode(prompt, false)?,
             pieces: pieces(tokenizer, response)?,
@@ -145,7 +162,8 @@ pub(crate) fn write(records: &[TokenRecord], tokenizer: &Tokenizer, mut file: Re
 /// The text that each token makes certain; what the last leaves unfinished is its own.
 fn pieces(tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Vec<String>> {
     let mut stream = tokenizer.decode_stream(true);
-    let mut pieces = tokens.iter().map(|&token| stream.push(token)).collect::<Result<Vec<String>, _>>()?;
+    let mut pieces =
+        tokens.iter().map(|&token| stream.push(token)).collect::<Result<Vec<String>, _>>()?;
     let rest = stream.finish()?;
     if let Some(last) = pieces.last_mut() {
         last.push_str(&rest);

@@ -54,7 +54,13 @@ pub trait TrainingRecipe: Default + DeserializeOwned + Serialize + JsonSchema {
         let Tables { process_model, shards, memory, .. } = self.tables();
         let (reference, process_model) = (self.needs_reference(), process_model.is_some());
         let offloads_moments = memory.offload_moments;
-        ParameterSets { reference, process_model, shards: shards.div_ceil(ranks), ranks, offloads_moments }
+        ParameterSets {
+            reference,
+            process_model,
+            shards: shards.div_ceil(ranks),
+            ranks,
+            offloads_moments,
+        }
     }
 
     /// The data that the recipe names: files, patterns and hub data sets, to learn from and, if it
@@ -159,7 +165,11 @@ pub trait Trainer {
     /// # Errors
     /// As sampling's, judging's and reading's. The loop undoes the step, and saves what the steps
     /// before it came to.
-    fn gather(&mut self, state: &Self::State, context: &mut GatherContext<'_>) -> Result<Self::Gathered>;
+    fn gather(
+        &mut self,
+        state: &Self::State,
+        context: &mut GatherContext<'_>,
+    ) -> Result<Self::Gathered>;
 
     /// The second half of a step: updates the weights, and moves the state on.
     ///
@@ -247,7 +257,12 @@ impl<T: Trainer> Prepared<T> {
     ///
     /// # Errors
     /// As [`estimate`](Self::estimate).
-    pub fn estimate_with(&self, backend: &dyn Backend, plan: &Plan, speeds: &mut Speeds) -> Result<Estimate> {
+    pub fn estimate_with(
+        &self,
+        backend: &dyn Backend,
+        plan: &Plan,
+        speeds: &mut Speeds,
+    ) -> Result<Estimate> {
         let speed = speeds.of(backend, &self.layout, self.workload.sampled_at_a_time)?;
         Ok(self.workload.estimate(&self.layout, self.kept(backend, plan), speed))
     }

@@ -56,7 +56,8 @@ pub fn train<T: Trainer>(
     if let Some(found) = found {
         check_resumable(found, &model_dir, &trainer)?;
     }
-    let reference = demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
+    let reference =
+        demand.sets.reference.then(|| Model::load(&model_dir, backend.clone())).transpose()?;
     let moment = |numbers| demand.sets.moment(numbers);
     let process_model = match tables.process_model {
         Some(table) => {
@@ -64,11 +65,18 @@ pub fn train<T: Trainer>(
             let limits = PassLimits { activation_slots: 0, ..plan.passes() };
             let (backend, settings) = (backend.clone(), table.optimizer.clone());
             Some(match found {
-                Some(found) => found.process_model(backend, settings, limits, ranks.clone(), moment)?,
+                Some(found) => {
+                    found.process_model(backend, settings, limits, ranks.clone(), moment)?
+                }
                 None => {
                     let model = Model::load(table.model.unwrap_or(&model_dir), backend)?;
                     let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
-                    Learner::new(model, optimizer.of_table(PROCESS_OPTIMIZER), limits, ranks.clone())?
+                    Learner::new(
+                        model,
+                        optimizer.of_table(PROCESS_OPTIMIZER),
+                        limits,
+                        ranks.clone(),
+                    )?
                 }
             })
         }
@@ -90,8 +98,11 @@ pub fn train<T: Trainer>(
     let state = trainer.begin(state);
 
     // Each set's decoding overrides part of it.
-    let sampling =
-        tables.eval.sampling().ending_at(&prompter.eos_tokens, &eval_stop, Some(&prompter.tokenizer));
+    let sampling = tables.eval.sampling().ending_at(
+        &prompter.eos_tokens,
+        &eval_stop,
+        Some(&prompter.tokenizer),
+    );
     let seed = tables.run.seed;
     let (prompter, judge, limits) = (&prompter, &judge, plan.sampling());
     let evaluator = Evaluator { sampling, seed, prompter, judge, limits };
@@ -286,12 +297,15 @@ impl<T: Trainer> TrainingLoop<'_, T> {
     /// Evaluates, records and saves. Returns whether to stop before the last step.
     fn finish_step(&mut self, mut record: StepRecord) -> Result<bool, Failure> {
         let tokens = std::mem::take(&mut record.tokens);
-        let measured = StepRecord { metrics: record.metrics.clone(), tokens, ..StepRecord::default() };
+        let measured =
+            StepRecord { metrics: record.metrics.clone(), tokens, ..StepRecord::default() };
         if let Err(error) = self.record_step(record, &measured.tokens) {
             return Err(Failure { error, unsaved: Unsaved::Step(Some(Box::new(measured))) });
         }
-        let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
-        let stop = self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
+        let mut learners =
+            Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
+        let stop =
+            self.run.save_if_due(&mut learners, self.model_dir, &self.state, self.observer)?;
         self.end_update(); // moments were written by way of the gradient
         Ok(stop)
     }
@@ -330,7 +344,8 @@ impl<T: Trainer> TrainingLoop<'_, T> {
     fn save_before_failing(&mut self, error: &Error, unsaved: Unsaved) {
         let ranks = self.learner.ranks.clone();
         self.end_update();
-        let mut learners = Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
+        let mut learners =
+            Learners { policy: &mut self.learner, process_model: self.process_model.as_mut() };
         let own = Vote {
             saves: matches!(unsaved, Unsaved::Step(_)) && self.run.has_unsaved(),
             doubts: error.doubts_weights(),

@@ -33,7 +33,8 @@ fn metrics_keep_their_order_and_last_value() {
 fn a_line_has_the_step_and_the_metrics_in_order() {
     let (_dir, path) = file();
     let mut sink = JsonlSink::create(&path).unwrap();
-    sink.write(1, &metrics(&[("policy/entropy", 0.1), ("grad/norm", 1e-7), ("count", 3.0)])).unwrap();
+    sink.write(1, &metrics(&[("policy/entropy", 0.1), ("grad/norm", 1e-7), ("count", 3.0)]))
+        .unwrap();
     sink.write(2, &metrics(&[("a", f64::NAN), ("b", f64::INFINITY), ("\"q\"", -0.0)])).unwrap();
     sink.sync().unwrap();
     let expected = "{\"step\":1,\"policy/entropy\":0.1,\"grad/norm\":1e-7,\"count\":3.0}\n\

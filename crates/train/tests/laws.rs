@@ -37,7 +37,8 @@ fn a_run_says_what_its_evaluations_come_to() {
     let mut laws = Laws::default();
     for i in 0..12 {
         let (entropy, accuracy) = lawful(i);
-        let sets = [evaluation("test", entropy, Some(accuracy)), evaluation("held", 0.5, Some(accuracy))];
+        let sets =
+            [evaluation("test", entropy, Some(accuracy)), evaluation("held", 0.5, Some(accuracy))];
         let mut record = StepRecord::default();
         assert_eq!(laws.evaluated(5 * i, &sets, &mut record), [""; 0]);
         let number = |name: &str| record.metrics.get(name);
@@ -45,8 +46,8 @@ fn a_run_says_what_its_evaluations_come_to() {
         assert!((spent - (1.0 - entropy / 1.2)).abs() < 1e-9, "{spent}");
         assert_eq!(number("law/held/entropy_spent"), Some(0.0));
         assert_eq!(number("law/held/ceiling"), None, "its entropy is held");
-        let [ceiling, low, high] =
-            ["ceiling", "ceiling_low", "ceiling_high"].map(|name| number(&format!("law/test/{name}")));
+        let [ceiling, low, high] = ["ceiling", "ceiling_low", "ceiling_high"]
+            .map(|name| number(&format!("law/test/{name}")));
         match i {
             0 => assert_eq!(record.remarks, [""; 0], "one point says nothing"),
             1..5 => {
@@ -62,7 +63,11 @@ fn a_run_says_what_its_evaluations_come_to() {
                     low < ceiling && ceiling < high && (ceiling.unwrap() - 0.6).abs() < 0.02,
                     "{ceiling:?}"
                 );
-                assert!(record.remarks[0].starts_with("law, test: ceiling 0."), "{:?}", record.remarks);
+                assert!(
+                    record.remarks[0].starts_with("law, test: ceiling 0."),
+                    "{:?}",
+                    record.remarks
+                );
                 assert!(record.remarks[1].contains("every entropy is"), "{:?}", record.remarks);
             }
         }
@@ -78,7 +83,8 @@ fn leaving_the_law_raises_one_alarm_and_a_checkpoint_changes_nothing() {
         let (entropy, accuracy) = lawful(i);
         let accuracy = if i < 9 { accuracy } else { 0.95 };
         let mut record = StepRecord::default();
-        let alarms = laws.evaluated(5 * i, &[evaluation("test", entropy, Some(accuracy))], &mut record);
+        let alarms =
+            laws.evaluated(5 * i, &[evaluation("test", entropy, Some(accuracy))], &mut record);
         (alarms, record.metrics)
     };
     for i in 0..14 {
@@ -88,7 +94,8 @@ fn leaving_the_law_raises_one_alarm_and_a_checkpoint_changes_nothing() {
     }
     let [(10, alarm)] = alarms.as_slice() else { panic!("{alarms:?}") };
     assert!(
-        alarm.starts_with("test: accuracy has left the interval of the law, above it since step 45"),
+        alarm
+            .starts_with("test: accuracy has left the interval of the law, above it since step 45"),
         "{alarm}"
     );
     assert_eq!(records[13].get("law/test/ceiling"), None);
@@ -114,12 +121,19 @@ fn sets_at_further_temperatures_have_a_law_and_no_alarm() {
         let accuracy = Some(if i < 9 { accuracy } else { 0.95 });
         let further = Evaluation { is_further: true, ..evaluation("test_t0.6", entropy, accuracy) };
         let mut record = StepRecord::default();
-        alarms.extend(laws.evaluated(5 * i, &[evaluation("test", entropy, accuracy), further], &mut record));
+        alarms.extend(laws.evaluated(
+            5 * i,
+            &[evaluation("test", entropy, accuracy), further],
+            &mut record,
+        ));
         let ceiling = |set: &str| record.metrics.get(&format!("law/{set}/ceiling"));
         assert_eq!(ceiling("test_t0.6"), ceiling("test"));
         assert!(i != 8 || ceiling("test").is_some());
     }
-    assert!(matches!(&alarms[..], [alarm] if alarm.starts_with("test: accuracy has left")), "{alarms:?}");
+    assert!(
+        matches!(&alarms[..], [alarm] if alarm.starts_with("test: accuracy has left")),
+        "{alarms:?}"
+    );
 }
 
 /// A set's law after so many evaluations, and what is recorded of the last.
@@ -143,8 +157,11 @@ fn a_run_says_what_every_command_says_of_the_same_points() {
     let (laws, record) = after(12);
     let numbers: Vec<(String, f64)> =
         record.metrics.iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    let expected: Vec<(String, f64)> =
-        study.metrics().into_iter().map(|(name, value)| (format!("law/test/{name}"), value)).collect();
+    let expected: Vec<(String, f64)> = study
+        .metrics()
+        .into_iter()
+        .map(|(name, value)| (format!("law/test/{name}"), value))
+        .collect();
     assert_eq!(numbers, expected);
     assert_eq!(numbers.len(), 7, "{numbers:?}");
     assert_eq!(laws.sentences(0, &[]), [format!("test: {}", study.sentence())]);
@@ -172,7 +189,10 @@ fn nothing_is_recorded_of_an_evaluation_that_is_not_finite() {
         let lost = [evaluation("test", entropy, Some(accuracy))];
         assert_eq!(laws.evaluated(40, &lost, &mut record), [""; 0]);
         assert_eq!(record.metrics.iter().count(), 0);
-        assert_eq!(record.remarks, ["law, test: none, 1 of 9 points are not finite: the run has diverged"]);
+        assert_eq!(
+            record.remarks,
+            ["law, test: none, 1 of 9 points are not finite: the run has diverged"]
+        );
         assert_eq!(laws, after(8).0);
         assert_eq!(laws.sentences(40, &lost), after(8).0.sentences(0, &[]));
     }

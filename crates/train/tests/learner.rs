@@ -42,7 +42,8 @@ pub fn weights(learner: &Learner) -> Vec<u8> {
 /// A loss that no pass can know alone: each target against the mean of all. It says nothing about
 /// some sequences.
 pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coefficients {
-    let silent = sequences.iter().zip(SILENT).flat_map(|(s, silent)| vec![silent; s.target_count()]);
+    let silent =
+        sequences.iter().zip(SILENT).flat_map(|(s, silent)| vec![silent; s.target_count()]);
     let from_mean = |values: &[f32]| {
         let mean = values.iter().sum::<f32>() / values.len() as f32;
         let silent = silent.clone();
@@ -56,7 +57,10 @@ pub fn against_the_mean(scores: &Scores, sequences: &[Sequence<'_>]) -> Coeffici
 }
 
 /// Adds the gradient of [`against_the_mean`] to the learner's. Returns the scores.
-pub fn accumulate(learner: &mut Learner, batch: UpdateBatch<'_>) -> isentrope_train::Result<Scores> {
+pub fn accumulate(
+    learner: &mut Learner,
+    batch: UpdateBatch<'_>,
+) -> isentrope_train::Result<Scores> {
     let forward = learner.forward(batch)?;
     let scores = forward.scores.clone();
     learner.backward(forward, &against_the_mean(&scores, batch.sequences))?;
@@ -189,8 +193,11 @@ fn what_is_cached_is_what_is_used() {
     let sequences = sequences(&tokens);
     let masks = masks(&sequences);
     let update = |cached| {
-        let mut learner =
-            learner(PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 200 });
+        let mut learner = learner(PassLimits {
+            micro_batch_tokens: 40,
+            tape_bytes: usize::MAX,
+            activation_slots: 200,
+        });
         let slots = sample(&mut learner, &sequences);
         let on_policy = on_policy(&learner, &sequences, ALL, cached, &slots);
         learner.activation_cache = Some(ActivationCache::new(&learner.model, 200).unwrap()); // zeros

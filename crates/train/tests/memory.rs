@@ -93,9 +93,21 @@ fn updates_take_no_more_memory_than_was_planned() {
         assert!(learner.score(&sequences, 1.0).unwrap().same_bits(&scores));
     }
 
-    let (taken, planned) =
-        (status("VmHWM") - before, plan.weights + plan.gradient + plan.moments + plan.tape + plan.working);
+    let (taken, planned) = (
+        status("VmHWM") - before,
+        plan.weights + plan.gradient + plan.moments + plan.tape + plan.working,
+    );
     let mib = |bytes: usize| bytes >> 20;
-    assert!(taken <= planned, "{} MiB were taken, and {} planned: {plan}", mib(taken), mib(planned));
-    assert!(2 * taken > planned, "{} MiB were taken, and {} planned: {plan}", mib(taken), mib(planned));
+    assert!(
+        taken <= planned,
+        "{} MiB were taken, and {} planned: {plan}",
+        mib(taken),
+        mib(planned)
+    );
+    assert!(
+        2 * taken > planned,
+        "{} MiB were taken, and {} planned: {plan}",
+        mib(taken),
+        mib(planned)
+    );
 }

@@ -49,7 +49,8 @@ fn model(dir: &Path) {
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         fs::copy(assets.join(name), dir.join(name)).unwrap();
     }
-    let mut config: Value = serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
+    let mut config: Value =
+        serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
     for (key, value) in [
         ("hidden_size", 256),
         ("intermediate_size", 8192),
@@ -71,7 +72,8 @@ fn an_evaluation_begins_without_what_the_update_has_taken() {
     recipe.data.task = Some(isentrope_data::TaskName::Countdown);
     (recipe.sft.batch, recipe.sft.max_tokens) = (16, 256);
     (recipe.run.steps, recipe.eval.every) = (1, 1);
-    (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(2), Some(1), Some(4));
+    (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
+        (Some(2), Some(1), Some(4));
     (recipe.memory.budget_gib, recipe.memory.micro_batch_tokens) = (Some(0.35), Some(1024));
     recipe.model.path = dir.path().display().to_string();
     recipe.resolve().unwrap();

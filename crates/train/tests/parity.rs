@@ -49,7 +49,10 @@ fn second_update_has_the_loss_and_the_gradient_of_pytorch() {
         // AdamW's first step turns a gradient that is all rounding into a whole step: both begin
         // from the same gradient.
         let mut first = fixture.parameters(&learner.model, "grpo.gradient.");
-        learner.optimizer.update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE).unwrap();
+        learner
+            .optimizer
+            .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
+            .unwrap();
         let said = accumulate(&mut learner, &groups, 1, &settings);
         fixture.require_loss_and_gradient(name, &said, &mut learner);
     }
@@ -63,7 +66,8 @@ fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
     for name in ["grpo", "kl-cov"] {
         let before = weights(&model);
         let mut gradient = fixture.parameters(&model, &format!("{name}.gradient."));
-        let norm = optimizer.update(&mut model, &mut gradient, &Ranks::alone(1), LEARNING_RATE).unwrap();
+        let norm =
+            optimizer.update(&mut model, &mut gradient, &Ranks::alone(1), LEARNING_RATE).unwrap();
         assert!(norm.is_finite() && norm > adamw().clip_norm, "clipping has to be part of it");
         for ((parameter, ours), before) in weights(&model).into_iter().zip(before.into_values()) {
             let theirs = fixture.floats(&format!("{name}.weights.{parameter}"));
@@ -77,7 +81,11 @@ fn adamw_makes_the_weights_of_pytorch_from_the_same_gradients() {
 fn kl_cov() -> ObjectiveSettings {
     ObjectiveSettings {
         loss: Loss::Importance,
-        covariance: Covariance { method: Method::KlCov, fraction: Some(0.1), ..Covariance::default() },
+        covariance: Covariance {
+            method: Method::KlCov,
+            fraction: Some(0.1),
+            ..Covariance::default()
+        },
         ..ObjectiveSettings::default()
     }
 }
@@ -95,7 +103,8 @@ fn accumulate(
 ) -> BatchLoss {
     let advantages = group_advantages(settings.advantage, groups);
     let learnt = learnt_advantages(groups, &advantages, false);
-    let batch = TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE).nth(number).unwrap();
+    let batch =
+        TrainingBatch::minibatches(groups, &learnt, PROMPTS_PER_UPDATE).nth(number).unwrap();
     let inputs = LossInputs {
         settings,
         on_policy: None, // the fixture's log-probs are another program's
@@ -216,7 +225,8 @@ impl Fixture {
     }
 
     pub fn parameters(&self, model: &Model, prefix: &str) -> Parameters {
-        let mut parameters = Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
+        let mut parameters =
+            Parameters::zeros(&*model.backend, &model.layout, Role::Gradient).unwrap();
         for (id, parameter, tensor) in model.layout.tensors() {
             let values = self.floats(&format!("{prefix}{}", tensor.name));
             parameters.set_rows(&*model.backend, id, parameter, tensor, 0, &values);
@@ -230,7 +240,10 @@ impl Fixture {
         let objective = &said.objective;
         assert_eq!(objective.selected, facts.selected, "{name}: tokens picked");
         let clipped = facts.clipped.len() as f64 / objective.statistics.tokens as f64;
-        assert!((objective.statistics.clip_fraction() - clipped).abs() < 1e-12, "{name}: clip fraction");
+        assert!(
+            (objective.statistics.clip_fraction() - clipped).abs() < 1e-12,
+            "{name}: clip fraction"
+        );
         require(&format!("{name}: loss"), (objective.loss - facts.loss).abs() / facts.loss.abs());
         self.require_gradient(name, learner);
     }
@@ -241,7 +254,10 @@ impl Fixture {
         for (parameter, ours) in ours {
             let theirs = self.floats(&format!("{name}.gradient.{parameter}"));
             let off = largest(ours.iter().zip(&theirs).map(|(a, b)| a - b));
-            require(&format!("{name}: gradient of {parameter}"), off / largest(theirs.iter().copied()));
+            require(
+                &format!("{name}: gradient of {parameter}"),
+                off / largest(theirs.iter().copied()),
+            );
         }
         let norm = learner.step(LEARNING_RATE).unwrap();
         require(

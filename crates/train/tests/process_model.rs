@@ -12,7 +12,8 @@ const BETA: f64 = 0.5;
 fn batch(fixture: &Fixture, learner: &Learner) -> (ProcessBatch, Vec<bool>) {
     let tokens = fixture.floats("first.log_ratios").len();
     let groups = fixture.sampled(&vec![0.0; tokens]);
-    let responses = || groups.iter().flat_map(|group| group.responses.iter().map(|r| (&group.prompt[..], r)));
+    let responses =
+        || groups.iter().flat_map(|group| group.responses.iter().map(|r| (&group.prompt[..], r)));
     let judged = responses().map(|(prompt, response)| (prompt, response, response.reward == 1.0));
     let batch = ProcessBatch::new(judged, &fixture.model(), learner, TEMPERATURE).unwrap();
     (batch, responses().map(|(_, response)| response.reward == 1.0).collect())
@@ -29,16 +30,26 @@ fn updates_have_the_loss_and_the_gradient_of_pytorch() {
     let mut learner = fixture.learner();
     let (batch, correct) = batch(&fixture, &learner);
     let before = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE).unwrap();
-    assert!(before.iter().flatten().all(|&ratio| ratio == 0.0), "it begins as the reference, to the bit");
+    assert!(
+        before.iter().flatten().all(|&ratio| ratio == 0.0),
+        "it begins as the reference, to the bit"
+    );
     require("first: loss", (loss(&before, &correct) - fixture.facts["first"].loss).abs());
     fixture.require_gradient("first", &mut learner);
 
     // As in parity.rs: both second updates begin from the same gradient.
     let mut learner = fixture.learner();
     let mut first = fixture.parameters(&learner.model, "first.gradient.");
-    learner.optimizer.update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE).unwrap();
+    learner
+        .optimizer
+        .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
+        .unwrap();
     let learnt = batch.accumulate(&batch.all(), &mut learner, BETA, TEMPERATURE).unwrap();
-    assert_eq!(learnt, batch.log_ratios(&learner, TEMPERATURE).unwrap(), "scored alone, to the bit");
+    assert_eq!(
+        learnt,
+        batch.log_ratios(&learner, TEMPERATURE).unwrap(),
+        "scored alone, to the bit"
+    );
     let theirs = fixture.floats("second.log_ratios");
     let ours = learnt.concat();
     assert_eq!(ours.len(), theirs.len());
@@ -56,7 +67,10 @@ fn a_minibatch_learns_from_its_own_responses_alone() {
     let mut learner = fixture.learner();
     let (batch, _) = batch(&fixture, &learner);
     let mut first = fixture.parameters(&learner.model, "first.gradient.");
-    learner.optimizer.update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE).unwrap();
+    learner
+        .optimizer
+        .update(&mut learner.model, &mut first, &learner.ranks, LEARNING_RATE)
+        .unwrap();
     let all = batch.log_ratios(&learner, TEMPERATURE).unwrap();
     let places = [1, 4, 5, 11];
     let some = batch.accumulate(&places, &mut learner, BETA, TEMPERATURE).unwrap();

@@ -67,8 +67,11 @@ fn updates(world: Arc<World>, shards: usize) -> (Vec<u8>, Vec<Vec<f32>>) {
         assert!(learner.step(1e-3).unwrap().is_finite());
     }
     let ones = vec![-1e-2; seen[0].len()];
-    let imitate =
-        Coefficients { d_entropies: vec![0.0; ones.len()], d_logprobs: ones, ..Coefficients::default() };
+    let imitate = Coefficients {
+        d_entropies: vec![0.0; ones.len()],
+        d_logprobs: ones,
+        ..Coefficients::default()
+    };
     seen.push(learner.accumulate_weighted(&sequences, 1.0, &imitate).unwrap().logprobs);
     assert!(learner.step(1e-3).unwrap().is_finite());
     let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, TEMPERATURE).unwrap();
@@ -107,7 +110,10 @@ fn groups_are_sampled_where_they_are_trained_on() {
 fn a_rank_that_has_computed_something_else_is_found() {
     let ended = on_ranks(3, |world, _| {
         let mut learner = learner(Arc::clone(&world), 3);
-        learner.ranks.note("the metrics of the step", &if world.rank() == 2 { 1.5 } else { 1.0 }).unwrap();
+        learner
+            .ranks
+            .note("the metrics of the step", &if world.rank() == 2 { 1.5 } else { 1.0 })
+            .unwrap();
         let tokens = tokens();
         let sequences = sequences(&tokens);
         let told = learner.score(&sequences, 1.0).unwrap_err();
@@ -124,8 +130,7 @@ fn a_rank_that_has_computed_something_else_is_found() {
 fn shards_that_cannot_be_spread_are_refused() {
     let refused = on_ranks(3, |world, _| Ranks::new(world, 4).err().unwrap().to_string());
     assert!(
-        refused
-            .iter()
-            .all(|told| told.contains("4 shards (update.shards, sft.shards)") && told.contains("not over 3"))
+        refused.iter().all(|told| told.contains("4 shards (update.shards, sft.shards)")
+            && told.contains("not over 3"))
     );
 }

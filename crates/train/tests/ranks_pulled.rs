@@ -77,7 +77,9 @@ impl Observer for Watcher<'_> {
 /// For how long this thread has had a processor; nothing where that is not known.
 fn processor_time() -> Duration {
     let nanoseconds = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    Duration::from_nanos(nanoseconds.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0))
+    Duration::from_nanos(
+        nanoseconds.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0),
+    )
 }
 
 /// The results of a run.
@@ -124,8 +126,14 @@ fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) ->
         };
         let rank = world.rank();
         let rollout = &|step, progress| act(&faults, rank, step, progress);
-        let mut watcher =
-            Watcher { moved: 0.0, rollouts_s: 0.0, worked: None, notes: Vec::new(), step: 1, rollout };
+        let mut watcher = Watcher {
+            moved: 0.0,
+            rollouts_s: 0.0,
+            worked: None,
+            notes: Vec::new(),
+            step: 1,
+            rollout,
+        };
         let ended = train(prepared, &plan, &place, Arc::new(world), cpu, json!({}), &mut watcher);
         let Watcher { moved, rollouts_s, worked, notes, .. } = watcher;
         let errors = vec![ended.err().map(|error| error.to_string())];
@@ -139,7 +147,8 @@ fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) ->
     };
     let ended: Vec<Ran> = thread::scope(|scope| {
         let of_rank = &of_rank;
-        let begun: Vec<_> = worlds.into_iter().map(|world| scope.spawn(move || of_rank(world))).collect();
+        let begun: Vec<_> =
+            worlds.into_iter().map(|world| scope.spawn(move || of_rank(world))).collect();
         begun.into_iter().map(|rank| rank.join().unwrap()).collect()
     });
     let errors = ended.iter().flat_map(|ran| ran.errors.clone()).collect();
@@ -154,7 +163,8 @@ fn patient(period: u64) -> Watch {
 /// The files of a run that the recipe alone decides.
 fn results(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
-    let mut pending = vec![dir.join("metrics.jsonl"), dir.join("rollouts"), dir.join("checkpoints")];
+    let mut pending =
+        vec![dir.join("metrics.jsonl"), dir.join("rollouts"), dir.join("checkpoints")];
     while let Some(path) = pending.pop() {
         if path.is_dir() {
             pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
@@ -239,19 +249,28 @@ fn a_run_that_is_broken_off_while_responses_move_goes_on_to_the_same_bytes() {
         let mut recipe = recipe.clone();
         recipe.ranks.timeout_s = 2.0;
         // Nothing comes any more from a rank that has sampled most of its responses.
-        let ran = run(&recipe, &dir, 2, patient(1), &|faults, rank, step, Progress { done, total, .. }| {
-            if rank == silent && step == 2 && done > 0 && 4 * done > 3 * total {
-                faults.silence(rank);
-            }
-        });
+        let ran = run(
+            &recipe,
+            &dir,
+            2,
+            patient(1),
+            &|faults, rank, step, Progress { done, total, .. }| {
+                if rank == silent && step == 2 && done > 0 && 4 * done > 3 * total {
+                    faults.silence(rank);
+                }
+            },
+        );
         assert!(ran.errors.iter().all(Option::is_some), "it has come to its end");
         // More ranks go on, and then one alone.
         let mut two_steps = recipe.clone();
         two_steps.run.steps = 2;
         let ran = run(&two_steps, &dir, 4, patient(1), &|_, _, _, _| {});
         assert_eq!(ran.errors, vec![None; 4]);
-        known +=
-            ran.notes.iter().filter(|note| note.contains("sampled before the run was broken off")).count();
+        known += ran
+            .notes
+            .iter()
+            .filter(|note| note.contains("sampled before the run was broken off"))
+            .count();
         let ran = run(&recipe, &dir, 1, patient(1), &|_, _, _, _| {});
         assert_eq!(ran.errors, [None]);
         assert_eq!(differences(&alone, &dir), [""; 0], "rank {silent} was silent");

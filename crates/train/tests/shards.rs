@@ -12,7 +12,8 @@ use std::sync::Arc;
 const TEMPERATURE: f32 = 0.9;
 
 fn learner(model: &str, micro_batch_tokens: usize, shards: usize) -> Learner {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(model);
+    let dir =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models").join(model);
     let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 2).unwrap())).unwrap();
     let ranks = Ranks::alone(shards);
     let optimizer = Optimizer::new(&model, settings::Optimizer::default(), &ranks).unwrap();
@@ -131,7 +132,9 @@ fn check(accumulate: Accumulate, units_of: fn(&[Sequence<'_>]) -> Vec<(usize, us
                 // The second time, what is left of the first must not show.
                 for time in 0..2 {
                     accumulate(&mut learner, &sequences, &IDLE);
-                    let what = format!("{model}, {shards} shards, {micro_batch_tokens} tokens, time {time}");
+                    let what = format!(
+                        "{model}, {shards} shards, {micro_batch_tokens} tokens, time {time}"
+                    );
                     assert_same(&what, &gradient(&mut learner), &want);
                     assert_same(&what, &gradient(&mut learner), &want);
                     learner.step(0.0).unwrap();
@@ -142,7 +145,10 @@ fn check(accumulate: Accumulate, units_of: fn(&[Sequence<'_>]) -> Vec<(usize, us
             }
             results.push(want);
         }
-        assert!(results[1] != results[0], "two shards give other bits than one, or nothing was tried");
+        assert!(
+            results[1] != results[0],
+            "two shards give other bits than one, or nothing was tried"
+        );
     }
 }
 

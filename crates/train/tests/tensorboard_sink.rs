@@ -85,8 +85,10 @@ fn event(bytes: &[u8]) -> Event {
             2 => event.step = field.number(),
             3 => event.version = Some(field.text()),
             5 => {
-                event.values =
-                    fields(field.bytes()).into_iter().map(|(_, value)| summary_value(value)).collect();
+                event.values = fields(field.bytes())
+                    .into_iter()
+                    .map(|(_, value)| summary_value(value))
+                    .collect();
             }
             7 => {
                 for (number, field) in fields(field.bytes()) {
@@ -115,7 +117,9 @@ fn summary_value(field: Field<'_>) -> (String, f32) {
 /// CRC-32C bit by bit: the reflected polynomial of RFC 3720.
 fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc, &byte| {
-        (0..8).fold(crc ^ u32::from(byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))
+        (0..8).fold(crc ^ u32::from(byte), |crc, _| {
+            (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg())
+        })
     })
 }
 
@@ -170,7 +174,10 @@ fn events_are_written_as_read() {
     let files = files(&dir);
     let name = files[0].file_name().unwrap().to_str().unwrap();
     let parts: Vec<_> = name.strip_prefix("events.out.tfevents.").unwrap().split('.').collect();
-    assert!(parts.len() == 3 && parts[0].len() == 10 && parts[2] == std::process::id().to_string(), "{name}");
+    assert!(
+        parts.len() == 3 && parts[0].len() == 10 && parts[2] == std::process::id().to_string(),
+        "{name}"
+    );
 
     let events = events(&files[0]);
     assert_eq!(events.len(), 3);
@@ -210,10 +217,14 @@ for tag in accumulator.Tags()["scalars"]:
 #[test]
 #[ignore = "needs ISENTROPE_TEST_PYTHON, a Python with tensorboard"]
 fn tensorboard_reads_the_same() {
-    let python = std::env::var_os("ISENTROPE_TEST_PYTHON").expect("ISENTROPE_TEST_PYTHON names a Python");
+    let python =
+        std::env::var_os("ISENTROPE_TEST_PYTHON").expect("ISENTROPE_TEST_PYTHON names a Python");
     let dir = tempdir().unwrap();
     let row = |step: u64, run: u64| {
-        metrics(&[("policy/entropy", 1.0 / (step + 10 * run) as f64), ("eval/math/mean@8", step as f64)])
+        metrics(&[
+            ("policy/entropy", 1.0 / (step + 10 * run) as f64),
+            ("eval/math/mean@8", step as f64),
+        ])
     };
     let mut sink = TensorBoardSink::create(dir.path()).unwrap();
     for step in 1..=6 {
@@ -230,7 +241,8 @@ fn tensorboard_reads_the_same() {
 
     let output = Command::new(python).args(["-c", READER]).arg(dir.path()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut found = String::from_utf8(output.stdout).unwrap().lines().map(read_line).collect::<Vec<_>>();
+    let mut found =
+        String::from_utf8(output.stdout).unwrap().lines().map(read_line).collect::<Vec<_>>();
     found.sort_by(|a, b| a.partial_cmp(b).unwrap());
     let mut expected = Vec::new();
     for step in 1..=8 {
@@ -252,7 +264,9 @@ fn read_line(line: &str) -> (String, u64, f64) {
 fn the_laboratory_reads_a_resumed_run() {
     let dir = tempdir().unwrap();
     let dir = dir.path().join("mine/tensorboard");
-    let row = |step: u64, value: f64| metrics(&[("policy/entropy", value), ("grad/norm", 0.5 + step as f64)]);
+    let row = |step: u64, value: f64| {
+        metrics(&[("policy/entropy", value), ("grad/norm", 0.5 + step as f64)])
+    };
     let mut sink = TensorBoardSink::create(&dir).unwrap();
     for step in 1..=6 {
         sink.write(step, &row(step, 1.0)).unwrap();

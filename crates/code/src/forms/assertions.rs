@@ -26,7 +26,9 @@ pub fn is_code(text: &str) -> bool {
 
 /// Reads an object with one of the [`KEYS`].
 pub fn of_object(object: &Map<String, Value>) -> Result<Tests, String> {
-    let found = KEYS.iter().find_map(|key| Some((*key, object.get(*key).filter(|value| !value.is_null())?)));
+    let found = KEYS
+        .iter()
+        .find_map(|key| Some((*key, object.get(*key).filter(|value| !value.is_null())?)));
     match found {
         Some((key, Value::String(code))) if !code.trim().is_empty() && !is_code(code) => {
             Err(format!("the tests' {key:?} has no assertion"))
@@ -48,7 +50,10 @@ pub fn of_text(code: &str, around: &Map<String, Value>) -> Result<Tests, String>
 
 /// Reads a list of assertions.
 pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, String> {
-    let part = |(number, part): (usize, &Value)| match part.as_str().filter(|part| !part.trim().is_empty()) {
+    let part = |(number, part): (usize, &Value)| match part
+        .as_str()
+        .filter(|part| !part.trim().is_empty())
+    {
         Some(part) => Ok(part.to_owned()),
         None => Err(format!("test {number} must be text")),
     };
@@ -73,14 +78,22 @@ fn refused(code: &str) -> Option<&'static str> {
         ("@patch", "they replace functions by mocks"),
     ];
     let wants_fixtures = |line: &str| {
-        let mut parts = line.strip_prefix("def ").unwrap_or_default().split(['(', ')']).map(str::trim);
-        let (name, parameters) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let mut parts =
+            line.strip_prefix("def ").unwrap_or_default().split(['(', ')']).map(str::trim);
+        let (name, parameters) =
+            (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let is_called = || code.matches(&format!("{name}(")).count() > 1;
-        name.starts_with("test") && !parameters.is_empty() && !parameters.contains(['=', '*']) && !is_called()
+        name.starts_with("test")
+            && !parameters.is_empty()
+            && !parameters.contains(['=', '*'])
+            && !is_called()
     };
     code.lines().map(str::trim_start).find_map(|line| {
-        let by_start = REFUSED.iter().find(|(start, _)| line.starts_with(start)).map(|(_, why)| *why);
-        by_start.or_else(|| wants_fixtures(line).then_some("their functions have parameters, for fixtures"))
+        let by_start =
+            REFUSED.iter().find(|(start, _)| line.starts_with(start)).map(|(_, why)| *why);
+        by_start.or_else(|| {
+            wants_fixtures(line).then_some("their functions have parameters, for fixtures")
+        })
     })
 }
 
@@ -90,18 +103,26 @@ fn tests(parts: Vec<String>, around: &Map<String, Value>) -> Result<Tests, Strin
             "the tests cannot be used: {why}; only assertions and plain test functions are run"
         ));
     }
-    let entry_point = text(around, &["entry_point"])?.map(str::trim).filter(|name| !name.is_empty());
+    let entry_point =
+        text(around, &["entry_point"])?.map(str::trim).filter(|name| !name.is_empty());
     let imports = match around.get("test_imports") {
         Some(Value::Array(lines)) => lines.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
-    let setup = imports.into_iter().chain(text(around, &["test_setup_code"])?).collect::<Vec<_>>().join("\n");
+    let setup = imports
+        .into_iter()
+        .chain(text(around, &["test_setup_code"])?)
+        .collect::<Vec<_>>()
+        .join("\n");
     // Elsewhere a prompt is what the model is asked, in words.
     let preamble = match (text(around, &["prompt"]), entry_point) {
-        (Ok(Some(prompt)), Some(entry_point)) if is_beginning(prompt, entry_point) => prompt.to_owned(),
+        (Ok(Some(prompt)), Some(entry_point)) if is_beginning(prompt, entry_point) => {
+            prompt.to_owned()
+        }
         _ => String::new(),
     };
-    let test = AssertionTest { preamble, setup, parts, entry_point: entry_point.map(str::to_owned) };
+    let test =
+        AssertionTest { preamble, setup, parts, entry_point: entry_point.map(str::to_owned) };
     Ok(Tests { kind: Kind::Assertions(test), tolerance: None, by_value: false })
 }
 
@@ -111,9 +132,9 @@ fn is_beginning(prompt: &str, entry_point: &str) -> bool {
     if is_name(entry_point) {
         return defines(prompt, entry_point);
     }
-    prompt
-        .lines()
-        .any(|line| ["import ", "from ", "class ", "def "].iter().any(|word| line.starts_with(word)))
+    prompt.lines().any(|line| {
+        ["import ", "from ", "class ", "def "].iter().any(|word| line.starts_with(word))
+    })
 }
 
 /// Whether an expression is a function's name alone.
@@ -137,10 +158,12 @@ impl AssertionTest {
     /// not end there.
     pub(crate) fn completed(&self, program: &str) -> Option<String> {
         let name = self.entry_point.as_deref().filter(|entry_point| is_name(entry_point))?;
-        let begins_inside = program.lines().find(|line| !line.trim().is_empty())?.starts_with([' ', '\t']);
+        let begins_inside =
+            program.lines().find(|line| !line.trim().is_empty())?.starts_with([' ', '\t']);
         let is_end = begins_inside && defines(&self.preamble, name) && !defines(program, name);
-        let goes_on =
-            |line: &&str| line.trim_end().is_empty() || line.starts_with([' ', '\t', ')', ']', '}']);
+        let goes_on = |line: &&str| {
+            line.trim_end().is_empty() || line.starts_with([' ', '\t', ')', ']', '}'])
+        };
         let body: String = program.split_inclusive('\n').take_while(goes_on).collect();
         is_end.then(|| format!("{}{body}", self.preamble))
     }

@@ -18,8 +18,12 @@ pub fn of_row(object: &Map<String, Value>) -> Result<Tests, String> {
         let unpacked = match object.get(key) {
             None | Some(Value::Null) => continue,
             Some(Value::String(text)) if text.trim().is_empty() => continue,
-            Some(Value::String(text)) if text.trim_start().starts_with('[') => parse(text, MOST_LISTED),
-            Some(Value::String(packed)) => unpack(packed).and_then(|text| parse(&text, MOST_LISTED)),
+            Some(Value::String(text)) if text.trim_start().starts_with('[') => {
+                parse(text, MOST_LISTED)
+            }
+            Some(Value::String(packed)) => {
+                unpack(packed).and_then(|text| parse(&text, MOST_LISTED))
+            }
             Some(value) => Ok(value.clone()),
         };
         match unpacked.map_err(|e| format!("{e} (under {key:?})"))? {
@@ -34,8 +38,9 @@ pub fn of_row(object: &Map<String, Value>) -> Result<Tests, String> {
 }
 
 fn unpack(packed: &str) -> Result<String, String> {
-    let compressed =
-        STANDARD.decode(packed.trim()).map_err(|e| format!("the tests are neither JSON nor base64: {e}"))?;
+    let compressed = STANDARD
+        .decode(packed.trim())
+        .map_err(|e| format!("the tests are neither JSON nor base64: {e}"))?;
     let mut pickle = Vec::new();
     ZlibDecoder::new(&compressed[..])
         .take(MOST_BYTES as u64 + 1)

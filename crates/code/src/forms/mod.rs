@@ -88,8 +88,7 @@ impl Tests {
     /// What is wrong with them, as part of a sentence.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         if json::is_rounded(value) {
-            let problem =
-                "the tests have a number of more than 64 bits, which was rounded where the row was read";
+            let problem = "the tests have a number of more than 64 bits, which was rounded where the row was read";
             return Err(format!("{problem}: give them as a text of JSON"));
         }
         let tests = read(value, &Map::new(), DEPTH)?;
@@ -151,7 +150,9 @@ impl Tests {
     /// Bytes of the longest input.
     fn longest_input(&self) -> usize {
         match &self.kind {
-            Kind::Scripts(scripts) => scripts.iter().map(|script| script.input.len()).max().unwrap_or(0),
+            Kind::Scripts(scripts) => {
+                scripts.iter().map(|script| script.input.len()).max().unwrap_or(0)
+            }
             Kind::Calls { .. } | Kind::Assertions(_) => 0,
         }
     }
@@ -159,9 +160,10 @@ impl Tests {
     /// Number of tests, and their bytes.
     fn size(&self) -> (usize, usize) {
         match &self.kind {
-            Kind::Scripts(scripts) => {
-                (scripts.len(), scripts.iter().map(|script| script.input.len() + script.output.len()).sum())
-            }
+            Kind::Scripts(scripts) => (
+                scripts.len(),
+                scripts.iter().map(|script| script.input.len() + script.output.len()).sum(),
+            ),
             // Their values come from texts that were counted.
             Kind::Calls { calls, .. } => (calls.len(), 0),
             Kind::Assertions(test) => (
@@ -193,20 +195,26 @@ fn too_large() -> String {
 
 /// Reads tests; `around` are the other keys of the object that they stood in.
 fn read(value: &Value, around: &Map<String, Value>, depth: usize) -> Result<Tests, String> {
-    let Some(depth) = depth.checked_sub(1) else { return Err("the tests are wrapped too often".into()) };
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err("the tests are wrapped too often".into());
+    };
     match value {
         Value::String(text) if text.len() > MOST_BYTES => Err(too_large()),
         Value::String(text) => match text.trim_start().as_bytes().first() {
             None => Err("the tests are an empty text".into()),
             Some(b'{' | b'[' | b'"') => read(&parse(text, MOST_VALUES)?, around, depth),
             Some(_) if assertions::is_code(text) => assertions::of_text(text, around),
-            Some(_) => Err("the tests are a text that is neither JSON nor Python with assertions".into()),
+            Some(_) => {
+                Err("the tests are a text that is neither JSON nor Python with assertions".into())
+            }
         },
         Value::Array(tests) => match tests.first() {
             None => Err("there are no tests".into()),
             Some(Value::String(_)) => assertions::of_list(tests, around),
             Some(Value::Object(_)) => pairs::of_list(tests, around),
-            Some(_) => Err("the tests are a list, but neither of {input, output} nor of assertions".into()),
+            Some(_) => {
+                Err("the tests are a list, but neither of {input, output} nor of assertions".into())
+            }
         },
         Value::Object(object) => of_object(object, depth),
         _ => Err(format!("{EXPECTED}, not {value}")),

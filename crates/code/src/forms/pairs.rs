@@ -33,7 +33,9 @@ pub fn of_parts(object: &Map<String, Value>) -> Result<Tests, String> {
                 pairs.extend(columns(part).map_err(|e| format!("{e} (under {key:?})"))?);
             }
             Some(_) => {
-                return Err(format!("the tests' {key:?} must be an object with \"input\" and \"output\""));
+                return Err(format!(
+                    "the tests' {key:?} must be an object with \"input\" and \"output\""
+                ));
             }
         }
     }
@@ -51,7 +53,11 @@ fn columns(object: &Map<String, Value>) -> Result<Vec<Pair<'_>>, String> {
     };
     let (inputs, outputs) = (list(["inputs", "input"])?, list(["outputs", "output"])?);
     if inputs.len() != outputs.len() {
-        return Err(format!("the tests have {} inputs, but {} outputs", inputs.len(), outputs.len()));
+        return Err(format!(
+            "the tests have {} inputs, but {} outputs",
+            inputs.len(),
+            outputs.len()
+        ));
     }
     Ok(inputs.iter().zip(outputs).collect())
 }
@@ -82,7 +88,11 @@ pub fn of_list(list: &[Value], around: &Map<String, Value>) -> Result<Tests, Str
     functions.dedup();
     let function = match functions.as_slice() {
         [function] => function.clone(),
-        _ => return Err("the tests are not all of one function, or not all of standard input".into()),
+        _ => {
+            return Err(
+                "the tests are not all of one function, or not all of standard input".into()
+            );
+        }
     };
     let judged_as_live_code_bench = list.iter().any(|test| test.get("testtype").is_some());
     let tests = tests(pairs, function, around)?;
@@ -95,7 +105,9 @@ fn function(object: &Map<String, Value>) -> Result<Option<String>, String> {
         return Ok(Some(name.to_owned()).filter(|name| !name.is_empty()));
     }
     let name = match object.get("metadata") {
-        Some(Value::String(packed)) if packed.trim_start().starts_with('{') => parse(packed, MOST_VALUES)?,
+        Some(Value::String(packed)) if packed.trim_start().starts_with('{') => {
+            parse(packed, MOST_VALUES)?
+        }
         Some(metadata) => metadata.clone(),
         None => return Ok(None),
     };
@@ -142,7 +154,9 @@ fn tests(
 fn stream(value: &Value, number: usize, key: &str) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        Value::Number(number) if number.is_f64() => Ok(json::float(number.as_f64().unwrap_or_default())),
+        Value::Number(number) if number.is_f64() => {
+            Ok(json::float(number.as_f64().unwrap_or_default()))
+        }
         Value::Number(number) => Ok(number.to_string()),
         large if json::is_large(large) => Ok(json::text(large)),
         Value::Array(lines) => {
@@ -177,7 +191,9 @@ fn call(input: &Value, output: &Value, number: usize, left: &mut usize) -> Resul
                 value => value.clone(),
             }],
         },
-        Value::Array(arguments) => Call { arguments: arguments.clone(), accepted: vec![output.clone()] },
+        Value::Array(arguments) => {
+            Call { arguments: arguments.clone(), accepted: vec![output.clone()] }
+        }
         argument => Call { arguments: vec![argument.clone()], accepted: vec![output.clone()] },
     })
 }

@@ -12,7 +12,9 @@ fn problem(value: &Value) -> String {
 
 fn scripts(value: &Value) -> Vec<(String, String)> {
     match read(value).kind {
-        Kind::Scripts(scripts) => scripts.into_iter().map(|script| (script.input, script.output)).collect(),
+        Kind::Scripts(scripts) => {
+            scripts.into_iter().map(|script| (script.input, script.output)).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -56,13 +58,17 @@ fn pairs_of_standard_streams() {
         assert!(Tests::is_form_of(&value), "{value}");
         assert_eq!((read(&value).tolerance, read(&value).by_value), (None, false));
     }
-    assert_eq!(read(&json!({"inputs": [""], "outputs": [""], "tolerance": 1e-6})).tolerance, Some(1e-6));
+    assert_eq!(
+        read(&json!({"inputs": [""], "outputs": [""], "tolerance": 1e-6})).tolerance,
+        Some(1e-6)
+    );
     assert_eq!(read(&columns).summary(), "2 tests, standard input and output");
 }
 
 #[test]
 fn pairs_in_parts() {
-    let expected = [("1".into(), "2".into()), ("3".to_owned(), "4".to_owned()), ("5".into(), "6".into())];
+    let expected =
+        [("1".into(), "2".into()), ("3".to_owned(), "4".to_owned()), ("5".into(), "6".into())];
     let part = |i: &[&str], o: &[&str]| json!({"input": i, "output": o});
     let of_code_contests = json!({
         "public_tests": part(&["1"], &["2"]), "private_tests": part(&["3", "5"], &["4", "6"]), "generated_tests": part(&[], &[])
@@ -94,11 +100,11 @@ fn numbers_of_any_size() {
         ]
     );
     let huge = format!("1{}", "0".repeat(400));
-    let text = format!(r#"{{"fn_name": "f", "inputs": [[{huge}], ["a"]], "outputs": [{huge}, 1]}}"#);
+    let text =
+        format!(r#"{{"fn_name": "f", "inputs": [[{huge}], ["a"]], "outputs": [{huge}, 1]}}"#);
     let Call { arguments, accepted } = calls(&json!(text)).1.remove(0);
     assert_eq!((json::text(&arguments[0]), json::text(&accepted[0])), (huge.clone(), huge));
-    let lines =
-        json!({"fn_name": "f", "inputs": ["18446744073709551616\n2"], "outputs": ["-9223372036854775809"]});
+    let lines = json!({"fn_name": "f", "inputs": ["18446744073709551616\n2"], "outputs": ["-9223372036854775809"]});
     let Call { arguments, accepted } = calls(&lines).1.remove(0);
     assert_eq!(
         (json::text(&arguments[0]), json::text(&accepted[0])),
@@ -115,7 +121,10 @@ fn numbers_of_any_size() {
 fn tests_of_millions_of_values_are_not_read() {
     let many = format!("[{}0]", "{\"\": 0},".repeat(MOST_LISTED));
     let listed = json!({"public_test_cases": many});
-    assert_eq!(problem(&listed), "the tests have more than 1048576 values (under \"public_test_cases\")");
+    assert_eq!(
+        problem(&listed),
+        "the tests have more than 1048576 values (under \"public_test_cases\")"
+    );
     let values = "0,".repeat(MOST_VALUES / 4);
     let inputs = vec![format!("[{values}0]"); 5];
     let calls = json!({"fn_name": "f", "inputs": inputs, "outputs": ["1", "1", "1", "1", "1"]});
@@ -128,14 +137,21 @@ fn tests_of_millions_of_values_are_not_read() {
 fn pairs_of_a_function() {
     let apps = json!({"fn_name": "f", "inputs": [[1, [2]], [3, []]], "outputs": [[[1]], [[3]]]});
     let accepted = |value: Value| json!([[value], value]);
-    let expected =
-        vec![call(json!([1, [2]]), accepted(json!([1]))), call(json!([3, []]), accepted(json!([3])))];
+    let expected = vec![
+        call(json!([1, [2]]), accepted(json!([1]))),
+        call(json!([3, []]), accepted(json!([3]))),
+    ];
     assert_eq!(calls(&apps), ("f".into(), expected));
     let bare = json!({"fn_name": "f", "inputs": [[1], [2]], "outputs": [[1, 2], [3]]});
     let expected = vec![call(json!([1]), json!([[1, 2]])), call(json!([2]), json!([[3]]))];
-    assert_eq!(calls(&bare).1, expected, "of values that are lists, not all of length 1, none is unwrapped");
+    assert_eq!(
+        calls(&bare).1,
+        expected,
+        "of values that are lists, not all of length 1, none is unwrapped"
+    );
     let lines = json!({"fn_name": "f", "inputs": ["1\n\"a\\nb\"", "2\n\"c\"\n"], "outputs": ["[1]", "[2]"]});
-    let with_values = json!({"fn_name": "f", "inputs": [[1, "a\nb"], [2, "c"]], "outputs": [[1], [2]]});
+    let with_values =
+        json!({"fn_name": "f", "inputs": [[1, "a\nb"], [2, "c"]], "outputs": [[1], [2]]});
     assert_eq!(calls(&lines), calls(&with_values));
     let items = json!([
         {"type": "function_call", "fn_name": "f", "input": [1, "a\nb"], "output": [1]},
@@ -174,8 +190,12 @@ const PACKED_OTHERS: [&str; 2] = [
 fn rows_of_live_code_bench() {
     let public = json!([{"input": "0\n", "output": "0\n", "testtype": "stdin"}]).to_string();
     for packed in PACKED {
-        let row = json!({"public_test_cases": public, "private_test_cases": packed, "metadata": "{}"});
-        assert_eq!(scripts(&row), [("0\n".into(), "0\n".into()), ("1 2\n".to_owned(), "3\n".to_owned())]);
+        let row =
+            json!({"public_test_cases": public, "private_test_cases": packed, "metadata": "{}"});
+        assert_eq!(
+            scripts(&row),
+            [("0\n".into(), "0\n".into()), ("1 2\n".to_owned(), "3\n".to_owned())]
+        );
         assert!(read(&row).by_value && Tests::is_form_of(&row));
     }
     let row = json!({"private_test_cases": PACKED_LONG});
@@ -197,15 +217,20 @@ fn what_is_packed_is_not_run() {
         let said = problem(&json!({"private_test_cases": packed}));
         assert_eq!(said, "the tests are no pickled text (under \"private_test_cases\")");
     }
-    assert!(problem(&json!({"private_test_cases": "eJxr"})).starts_with("the tests cannot be decompressed"));
     assert!(
-        problem(&json!({"private_test_cases": "{}"})).starts_with("the tests are neither JSON nor base64")
+        problem(&json!({"private_test_cases": "eJxr"}))
+            .starts_with("the tests cannot be decompressed")
+    );
+    assert!(
+        problem(&json!({"private_test_cases": "{}"}))
+            .starts_with("the tests are neither JSON nor base64")
     );
 }
 
 #[test]
 fn assertion_code() {
-    let functional = json!({"functional": "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)"});
+    let functional =
+        json!({"functional": "def check(candidate):\n    assert candidate(1) == 2\n\ncheck(f)"});
     let test = assertions(&functional);
     assert_eq!(test.parts, [functional["functional"].as_str().unwrap()]);
     assert_eq!((test.entry_point, test.preamble, test.setup), (None, String::new(), String::new()));
@@ -236,19 +261,23 @@ fn assertion_code() {
         );
         assert!(Tests::is_form_of(&value), "{value}");
     }
-    for one in ["c = C(); c.add(1); assert c.n == 1", "with pytest.raises(ValueError):\n    f(-1)"] {
+    for one in ["c = C(); c.add(1); assert c.n == 1", "with pytest.raises(ValueError):\n    f(-1)"]
+    {
         assert_eq!(assertions(&json!([one])).parts, [one]);
         assert!(Tests::is_form_of(&json!([one])), "{one}");
     }
-    let mbpp = json!({"test_list": list, "test_imports": ["import math"], "test_setup_code": "root = 1"});
+    let mbpp =
+        json!({"test_list": list, "test_imports": ["import math"], "test_setup_code": "root = 1"});
     assert_eq!(assertions(&mbpp).setup, "import math\nroot = 1");
 }
 
 #[test]
 fn beginnings_of_programs() {
-    let prompt = "from typing import List\n\n\ndef f(a: List[int]) -> int:\n    \"\"\"Sums.\"\"\"\n";
+    let prompt =
+        "from typing import List\n\n\ndef f(a: List[int]) -> int:\n    \"\"\"Sums.\"\"\"\n";
     let test = "def check(candidate):\n    assert candidate([1]) == 1\n";
-    let human_eval = json!({"task_id": "HumanEval/0", "prompt": prompt, "entry_point": "f", "test": test});
+    let human_eval =
+        json!({"task_id": "HumanEval/0", "prompt": prompt, "entry_point": "f", "test": test});
     let read = assertions(&human_eval);
     assert_eq!(
         (read.preamble.as_str(), read.entry_point.as_deref(), read.parts.len()),
@@ -264,7 +293,8 @@ fn beginnings_of_programs() {
     }
     let leet_code = json!({"prompt": "import math\n\nclass ListNode: pass\n", "entry_point": "Solution().f", "test": test});
     assert_eq!(assertions(&leet_code).preamble, "import math\n\nclass ListNode: pass\n");
-    for other in [json!("Write f."), json!([{"role": "user", "content": "Write f."}]), json!(null)] {
+    for other in [json!("Write f."), json!([{"role": "user", "content": "Write f."}]), json!(null)]
+    {
         let asked = json!({"prompt": other, "entry_point": "f", "test": test});
         assert_eq!(assertions(&asked).preamble, "", "{other}");
     }
@@ -277,7 +307,10 @@ fn what_is_wrong_is_named() {
         (json!({"inputs": [], "outputs": []}), "there are no tests"),
         (json!([]), "there are no tests"),
         (json!(""), "the tests are an empty text"),
-        (json!("{\"inputs\": "), "the tests are no JSON: EOF while parsing a value at line 1 column 11"),
+        (
+            json!("{\"inputs\": "),
+            "the tests are no JSON: EOF while parsing a value at line 1 column 11",
+        ),
         (json!("42"), "the tests are a text that is neither JSON nor Python with assertions"),
         (json!({"inputs": "1", "outputs": ["1"]}), "the tests' \"inputs\" must be a list"),
         (json!({"inputs": [{}], "outputs": ["1"]}), "the input of test 1 must be text"),
@@ -285,7 +318,10 @@ fn what_is_wrong_is_named() {
             json!({"inputs": ["a"], "outputs": ["1"], "fn_name": "f"}),
             "the input of test 1 is no JSON: expected value at line 1 column 1",
         ),
-        (json!({"inputs": ["1"], "outputs": ["1"], "fn_name": 1}), "the tests' \"fn_name\" must be text"),
+        (
+            json!({"inputs": ["1"], "outputs": ["1"], "fn_name": 1}),
+            "the tests' \"fn_name\" must be text",
+        ),
         (json!([{"input": "1"}]), "test 1 has no \"input\" and \"output\""),
         (
             json!([{"input": "1", "output": "1"}, {"input": "1", "output": "1", "fn_name": "f"}]),
@@ -352,7 +388,10 @@ fn tests_that_need_more_of_pytest_are_refused() {
         ("from unittest.mock import patch\nassert f()", "they use unittest"),
         ("class TestF:\n    def test_f(self): assert f()", "they have classes of tests"),
         ("async def test_f():\n    assert await f()", "they are asynchronous"),
-        ("@pytest.fixture\ndef x(): return 1\ndef test_f(x): assert f(x)", "they have fixtures of pytest"),
+        (
+            "@pytest.fixture\ndef x(): return 1\ndef test_f(x): assert f(x)",
+            "they have fixtures of pytest",
+        ),
         ("@pytest.mark.parametrize('x', [1])\ndef test_f(x): assert f(x)", "they are parametrised"),
         ("@pytest.mark.slow\ndef test_f(): assert f()", "they have marks of pytest"),
         ("@patch('a.b')\ndef test_f(): assert f()", "they replace functions by mocks"),

@@ -84,7 +84,13 @@ fn outputs_are_compared_test_by_test() {
     let report = judge(&mut told, Score::All, &json!(PAIRS), "```python\np\n```");
     assert_eq!(
         report,
-        Report { verdict: Verdict::Passed, failed: None, passed: 3, tests: 3, program: Some("p\n".into()) }
+        Report {
+            verdict: Verdict::Passed,
+            failed: None,
+            passed: 3,
+            tests: 3,
+            program: Some("p\n".into())
+        }
     );
     assert_eq!(told.asked, ["p\n<1", "p\n<2", "p\n<3"]);
 
@@ -101,7 +107,10 @@ fn outputs_are_compared_test_by_test() {
 #[test]
 fn every_end_has_its_verdict() {
     for (end, verdict) in [
-        (End::RuntimeError("ValueError: no".into()), Verdict::RuntimeError("ValueError: no".into())),
+        (
+            End::RuntimeError("ValueError: no".into()),
+            Verdict::RuntimeError("ValueError: no".into()),
+        ),
         (End::TimeLimit, Verdict::TimeLimit),
         (End::MemoryLimit, Verdict::MemoryLimit),
         (End::OutputLimit, Verdict::OutputLimit),
@@ -149,7 +158,8 @@ fn a_failing_sandbox_is_tried_again() {
         ..Told::default()
     };
     assert_eq!(judge(&mut told, Score::Fraction, &json!(PAIRS), "p").verdict, Verdict::Passed);
-    let mut told = Told { scripts: [fault(), fault(), fault(), good("1")].into(), ..Told::default() };
+    let mut told =
+        Told { scripts: [fault(), fault(), fault(), good("1")].into(), ..Told::default() };
     assert_eq!(
         judge(&mut told, Score::Fraction, &json!(PAIRS), "p").verdict,
         Verdict::Fault("it is gone".into())
@@ -169,8 +179,10 @@ fn tests_that_were_not_reached_count() {
 
 #[test]
 fn tests_that_cannot_be_run_are_not_tried_again() {
-    let mut told =
-        Told { units: vec![Err(Failure::Test("No module named 'numpy'".into()))], ..Told::default() };
+    let mut told = Told {
+        units: vec![Err(Failure::Test("No module named 'numpy'".into()))],
+        ..Told::default()
+    };
     let report = judge(&mut told, Score::All, &json!(["assert f(1) == 2"]), "p");
     assert_eq!(report.reason(), "test 1: the tests cannot be run: No module named 'numpy'");
     assert_eq!(told.asked.len(), 1);
@@ -194,7 +206,10 @@ fn the_time_of_all_tests_is_limited() {
         let units = vec![Ok(()); 5];
         let mut told = Told { units, delay: Duration::from_millis(150), ..Told::default() };
         let report = judge(&mut told, score, &json!(["assert f()"]), "p");
-        assert_eq!((report.verdict.clone(), report.failed, report.passed), (Verdict::TimeLimit, Some(2), 1));
+        assert_eq!(
+            (report.verdict.clone(), report.failed, report.passed),
+            (Verdict::TimeLimit, Some(2), 1)
+        );
         assert!(report.fraction() < 1.0);
         let mut told = Told { delay: Duration::from_millis(150), ..prints(&["1", "4", "9"]) };
         let report = judge(&mut told, score, &json!(PAIRS), "p");
@@ -207,7 +222,8 @@ fn the_time_of_all_tests_is_limited() {
 
 #[test]
 fn values_of_functions_are_compared() {
-    let tests = json!({"fn_name": "f", "inputs": [[1, 2], [3, 4]], "outputs": [[[1, 2.0]], [[3, 4]]]});
+    let tests =
+        json!({"fn_name": "f", "inputs": [[1, 2], [3, 4]], "outputs": [[[1, 2.0]], [[3, 4]]]});
     for values in [[json!([1, 2]), json!([3, 4])], [json!([[1, 2]]), json!([3.0, 4])]] {
         let mut told = Told { values: values.into_iter().map(Ok).collect(), ..Told::default() };
         assert_eq!(judge(&mut told, Score::All, &tests, "p").verdict, Verdict::Passed);

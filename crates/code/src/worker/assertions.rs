@@ -154,14 +154,16 @@ impl Talk<'_> {
                     Ok(()) => Ok(ControlFlow::Continue(())),
                     Err(end) => Err(Failure::Ended(end)),
                 },
-                Ok(Frame { kind: b'p', body }) => match Place::read(&body).filter(|place| *place > at) {
-                    Some(place) => {
-                        at = place;
-                        self.deadline = self.limits.deadline();
-                        Ok(ControlFlow::Continue(()))
+                Ok(Frame { kind: b'p', body }) => {
+                    match Place::read(&body).filter(|place| *place > at) {
+                        Some(place) => {
+                            at = place;
+                            self.deadline = self.limits.deadline();
+                            Ok(ControlFlow::Continue(()))
+                        }
+                        None => unclear("does not go on from unit to unit"),
                     }
-                    None => unclear("does not go on from unit to unit"),
-                },
+                }
                 Ok(Frame { kind: b'c', body }) => match counts.add(&body) {
                     Some(units) => Ok(observe(Found::Units(units))),
                     None => unclear("does not say how many tests it has"),

@@ -149,7 +149,8 @@ mod tests {
             memory_bytes: 1 << 30,
             output_bytes: 16 << 20,
         };
-        let message = |objects: usize| format!("{{\"v\": null, \"o\": [{}0]}}", "{\"\": 0},".repeat(objects));
+        let message =
+            |objects: usize| format!("{{\"v\": null, \"o\": [{}0]}}", "{\"\": 0},".repeat(objects));
         assert_eq!(answer(message(1000).as_bytes(), &limits), Ok(Value::Null));
         assert_eq!(answer(message(MOST_VALUES).as_bytes(), &limits), Err(End::OutputLimit));
         assert_eq!(loading_error(message(MOST_VALUES).as_bytes()), Some(End::OutputLimit));

@@ -26,15 +26,21 @@ pub const LONGEST_LINE: usize = 500;
 impl Ended {
     /// From what the server says: JSON in a line, and behind it the end of the standard error.
     pub fn read(body: &[u8]) -> serde_json::Result<Self> {
-        let (line, error) = body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
+        let (line, error) =
+            body.split_at(body.iter().position(|byte| *byte == b'\n').unwrap_or(body.len()));
         let error = String::from_utf8_lossy(error);
-        let last = error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        Ok(Self { error: last.chars().take(LONGEST_LINE).collect(), ..serde_json::from_slice(line)? })
+        let last =
+            error.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        Ok(Self {
+            error: last.chars().take(LONGEST_LINE).collect(),
+            ..serde_json::from_slice(line)?
+        })
     }
 
     /// The end of the program of a run that had `cpu_s` seconds of processor time.
     pub fn end(self, cpu_s: u64) -> End {
-        let is_memory = |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
+        let is_memory =
+            |line: &str| line.split(':').next().is_some_and(|name| name.ends_with("MemoryError"));
         #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
         let time_is_up = self.cpu_s >= cpu_s as f64;
         match (self.exit, self.signal) {

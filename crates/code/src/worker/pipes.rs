@@ -24,7 +24,9 @@ impl Pipes {
     ///
     /// # Errors
     /// When the system does not let them be read without waiting.
-    pub fn new((stdin, stdout, stderr): (ChildStdin, ChildStdout, ChildStderr)) -> io::Result<Self> {
+    pub fn new(
+        (stdin, stdout, stderr): (ChildStdin, ChildStdout, ChildStderr),
+    ) -> io::Result<Self> {
         system::do_not_wait(&stdin)?;
         system::do_not_wait(&stdout)?;
         system::do_not_wait(&stderr)?;
@@ -76,7 +78,8 @@ impl Pipes {
             match self.stdout.read(&mut self.chunk) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => return Ok(&self.chunk[..count]),
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -109,11 +112,16 @@ mod system {
     }
 
     /// Whether something can be read or written within this time.
-    pub fn wait(output: &ChildStdout, input: Option<&ChildStdin>, time: Duration) -> io::Result<bool> {
+    pub fn wait(
+        output: &ChildStdout,
+        input: Option<&ChildStdin>,
+        time: Duration,
+    ) -> io::Result<bool> {
         let mut streams = vec![PollFd::new(output.as_fd(), PollFlags::POLLIN)];
         streams.extend(input.map(|input| PollFd::new(input.as_fd(), PollFlags::POLLOUT)));
         // Rounded up, since with less than a millisecond left it would not wait at all.
-        let timeout = PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        let timeout =
+            PollTimeout::try_from(time + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         match poll(&mut streams, timeout) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::EINTR) => Ok(false),

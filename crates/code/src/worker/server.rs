@@ -46,7 +46,12 @@ impl Order {
         // Whoever waits ends a run in time; this ends what would do nothing but compute even so.
         let cpu = limits.wall.saturating_mul(questions.max(1));
         let RunLimits { memory_bytes, output_bytes, .. } = *limits;
-        Self { mode, cpu_s: cpu.as_secs().saturating_add(1).min(1 << 30), memory_bytes, output_bytes }
+        Self {
+            mode,
+            cpu_s: cpu.as_secs().saturating_add(1).min(1 << 30),
+            memory_bytes,
+            output_bytes,
+        }
     }
 }
 
@@ -105,7 +110,8 @@ impl Server {
         role: Role,
     ) -> Result<Self, StartError> {
         let program = launch::program(python, limits);
-        let mut jail = Jail::start(sandbox, &program).map_err(|error| StartError(error.to_string()))?;
+        let mut jail =
+            Jail::start(sandbox, &program).map_err(|error| StartError(error.to_string()))?;
         let streams = jail.streams().ok_or_else(|| StartError("the jail has no streams".into()))?;
         let pipes = Pipes::new(streams).map_err(|error| StartError(error.to_string()))?;
         let (frames, messages) = (Incoming::default(), Incoming::default());
@@ -233,7 +239,9 @@ impl Server {
         let ending = self.jail.wait_for(Duration::from_secs(1)).unwrap_or_else(|| self.jail.end());
         Broken(match ending {
             Ending::MemoryLimit => End::MemoryLimit,
-            Ending::ProcessLimit => End::RuntimeError("it started more processes than it may".into()),
+            Ending::ProcessLimit => {
+                End::RuntimeError("it started more processes than it may".into())
+            }
             Ending::TemporaryLimit => End::RuntimeError("it made more files than it may".into()),
             ending => {
                 let said = self.pipes.errors();

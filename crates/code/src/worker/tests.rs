@@ -16,7 +16,12 @@ use super::{AssertionTest, End, Failure, Found, RunLimits, Runner, Worker, Worke
 use crate::Python;
 
 fn limits() -> RunLimits {
-    RunLimits { wall: Duration::from_secs(20), until: None, memory_bytes: 512 << 20, output_bytes: 4 << 20 }
+    RunLimits {
+        wall: Duration::from_secs(20),
+        until: None,
+        memory_bytes: 512 << 20,
+        output_bytes: 4 << 20,
+    }
 }
 
 fn worker() -> Worker {
@@ -44,8 +49,11 @@ fn an_environment_of_its_own_works() {
     let python = Python::find(Some(&directory.path().join("env/bin/python"))).unwrap();
     let limits = WorkerLimits { memory_bytes: 1 << 30, temporary_bytes: 1 << 20, processes: 8 };
     let mut worker = Worker::start(&Sandbox::find().unwrap(), &python, limits).unwrap();
-    let (printed, end) =
-        worker.script("import sys; print(sys.prefix, sys.prefix != sys.base_prefix)", "", &self::limits());
+    let (printed, end) = worker.script(
+        "import sys; print(sys.prefix, sys.prefix != sys.base_prefix)",
+        "",
+        &self::limits(),
+    );
     assert_eq!(end, End::Completed);
     assert_eq!(printed, format!("{} True\n", directory.path().join("env").display()));
 }
@@ -70,7 +78,12 @@ impl Worker {
         results
     }
 
-    fn units(&mut self, program: &str, test: &AssertionTest, limits: &RunLimits) -> Vec<Result<(), Failure>> {
+    fn units(
+        &mut self,
+        program: &str,
+        test: &AssertionTest,
+        limits: &RunLimits,
+    ) -> Vec<Result<(), Failure>> {
         let mut results = Vec::new();
         let mut known = test.parts.len();
         self.assertions(program, test, limits, &mut |found| {
@@ -80,7 +93,10 @@ impl Worker {
             }
             ControlFlow::Continue(())
         });
-        assert!(known <= results.len().max(test.parts.len()), "{known} units were announced: {results:?}");
+        assert!(
+            known <= results.len().max(test.parts.len()),
+            "{known} units were announced: {results:?}"
+        );
         results
     }
 

@@ -19,8 +19,14 @@ impl Values {
     /// in the harnesses of the sets that have such arguments.
     pub fn arguments(&mut self, arguments: &[Value]) -> Value {
         let elements = arguments.iter().map(|argument| match argument {
-            Value::Object(object) if !object.is_empty() && object.keys().all(|key| is_whole(key)) => {
-                let keys = object.keys().filter_map(|key| key.parse::<i64>().ok()).map(Value::from).collect();
+            Value::Object(object)
+                if !object.is_empty() && object.keys().all(|key| is_whole(key)) =>
+            {
+                let keys = object
+                    .keys()
+                    .filter_map(|key| key.parse::<i64>().ok())
+                    .map(Value::from)
+                    .collect();
                 self.dict(keys, object)
             }
             argument => self.element(argument),
@@ -122,9 +128,12 @@ impl Reader<'_> {
         let text = |index: usize| tagged.get(index).and_then(Value::as_str).unwrap_or_default();
         match text(0) {
             "r" => {
-                let number =
-                    tagged.get(1).and_then(Value::as_u64).and_then(|number| usize::try_from(number).ok());
-                let object = number.and_then(|number| self.objects.get(number)).and_then(Value::as_array);
+                let number = tagged
+                    .get(1)
+                    .and_then(Value::as_u64)
+                    .and_then(|number| usize::try_from(number).ok());
+                let object =
+                    number.and_then(|number| self.objects.get(number)).and_then(Value::as_array);
                 self.object(object.ok_or("it refers to nothing")?, depth)
             }
             "i" => Ok(large(&of_hexadecimal(text(1)).ok_or("an integer is none")?)),
@@ -134,7 +143,8 @@ impl Reader<'_> {
 
     fn object(&mut self, object: &[Value], depth: usize) -> Result<Value, Unread> {
         let mut items = |index: usize| -> Result<Vec<Value>, Unread> {
-            let items = object.get(index).and_then(Value::as_array).ok_or("a container holds nothing")?;
+            let items =
+                object.get(index).and_then(Value::as_array).ok_or("a container holds nothing")?;
             items.iter().map(|item| self.element(item, depth + 1)).collect()
         };
         match object.first().and_then(Value::as_str).unwrap_or_default() {
@@ -184,8 +194,10 @@ mod tests {
     #[test]
     fn values_are_read_as_json() {
         let read = |answer: Value| value(&answer, 10_000);
-        let objects =
-            json!([["t", [["r", 1], ["r", 1], "x"]], ["d", [1, "b"], [null, ["i", "-0x10000000000000000"]]]]);
+        let objects = json!([
+            ["t", [["r", 1], ["r", 1], "x"]],
+            ["d", [1, "b"], [null, ["i", "-0x10000000000000000"]]]
+        ]);
         let answer = json!({"v": ["r", 0], "o": objects});
         let dict = json!({"1": null, "b": json::read("-18446744073709551616", 1).unwrap()});
         assert_eq!(read(answer), Ok(json!([dict, dict, "x"])));
@@ -194,8 +206,10 @@ mod tests {
         assert!(read(json!({"v": ["x"], "o": []})).unwrap().is_object());
         // A list in itself, and one that doubles at every step.
         assert!(read(json!({"v": ["r", 0], "o": [["l", [["r", 0]]]]})).is_err());
-        let doubling: Vec<_> =
-            (1..60).map(|next| json!(["l", [["r", next], ["r", next]]])).chain([json!(["l", []])]).collect();
+        let doubling: Vec<_> = (1..60)
+            .map(|next| json!(["l", [["r", next], ["r", next]]]))
+            .chain([json!(["l", []])])
+            .collect();
         assert!(read(json!({"v": ["r", 0], "o": doubling})).is_err());
         for wrong in [
             json!({"v": 1}),

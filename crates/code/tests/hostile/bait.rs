@@ -47,7 +47,8 @@ impl Bait {
         let run_directory = tempfile::tempdir().unwrap();
         fs::set_permissions(&run_directory, fs::Permissions::from_mode(0o777)).unwrap();
         fs::write(run_directory.path().join("answers.json"), &text).unwrap();
-        let mut temporary_file = tempfile::Builder::new().prefix(TRACE).tempfile_in("/tmp").unwrap();
+        let mut temporary_file =
+            tempfile::Builder::new().prefix(TRACE).tempfile_in("/tmp").unwrap();
         temporary_file.write_all(text.as_bytes()).unwrap();
         temporary_file.as_file().set_permissions(fs::Permissions::from_mode(0o666)).unwrap();
 
@@ -60,7 +61,8 @@ impl Bait {
         let socket = UnixListener::bind_addr(&address).unwrap();
         serve(move || socket.accept().map(|(stream, _)| stream), &text, &visitors);
         let socket = UnixListener::bind(run_directory.path().join("socket")).unwrap();
-        fs::set_permissions(run_directory.path().join("socket"), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::set_permissions(run_directory.path().join("socket"), fs::Permissions::from_mode(0o777))
+            .unwrap();
         serve(move || socket.accept().map(|(stream, _)| stream), &text, &visitors);
 
         let files = listed(run_directory.path());
@@ -98,7 +100,9 @@ impl Bait {
     pub fn tests(&self, style: &str) -> Value {
         let (inputs, outputs): (Vec<u32>, Vec<&str>) = self.answers().unzip();
         let each = |line: &dyn Fn(u32, &str) -> String| {
-            self.answers().map(|(number, answer)| line(number, &format!("'{answer}'"))).collect::<Vec<_>>()
+            self.answers()
+                .map(|(number, answer)| line(number, &format!("'{answer}'")))
+                .collect::<Vec<_>>()
         };
         let asserts = each(&|number, answer| format!("assert answer({number}) == {answer}"));
         let indented = asserts.join("\n    ");
@@ -116,8 +120,9 @@ impl Bait {
                 json!({"functional": format!("def check(candidate):\n    {indented}\n\n\ncheck(answer)\n")})
             }
             "main" => {
-                let tested =
-                    format!("def run():\n    {indented}\n\n\nif __name__ == '__main__':\n    run()\n");
+                let tested = format!(
+                    "def run():\n    {indented}\n\n\nif __name__ == '__main__':\n    run()\n"
+                );
                 json!({"functional": tested})
             }
             "all" => {
@@ -136,7 +141,9 @@ impl Bait {
                  for n, found in {pairs}.items():\n        assert answer(n) == found\n"
             )),
             "pytest" => {
-                json!(format!("from solution import answer\n\n\ndef test_answer():\n    {indented}\n"))
+                json!(format!(
+                    "from solution import answer\n\n\ndef test_answer():\n    {indented}\n"
+                ))
             }
             "listed" => {
                 json!({"functional": each(&|number, answer| format!("assert ''.join(answer({number})) == {answer}")).join("\n")})
@@ -148,8 +155,9 @@ impl Bait {
             }
             "node" => {
                 let head = include_str!("node.txt");
-                let nodes =
-                    each(&|number, answer| format!("assert Node(candidate({number})) == Node({answer})"));
+                let nodes = each(&|number, answer| {
+                    format!("assert Node(candidate({number})) == Node({answer})")
+                });
                 let test = format!("def check(candidate):\n    {}\n", nodes.join("\n    "));
                 json!({"prompt": head, "entry_point": "answer", "test": test})
             }
@@ -168,13 +176,17 @@ impl Bait {
             taken.push(format!("the run directory has {:?}", listed(self.run_directory.path())));
         }
         let text = json!(self.answers).to_string();
-        for file in [self.run_directory.path().join("answers.json"), self.temporary_file.path().to_owned()] {
+        for file in
+            [self.run_directory.path().join("answers.json"), self.temporary_file.path().to_owned()]
+        {
             if fs::read_to_string(&file).unwrap_or_default() != text {
                 taken.push(format!("{} has changed", file.display()));
             }
         }
         for place in ["/tmp", "/dev/shm", "/var/tmp", "/"] {
-            for name in fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name()) {
+            for name in
+                fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.file_name())
+            {
                 let name = name.to_string_lossy().into_owned();
                 let is_own = Path::new(place).join(&name) == self.temporary_file.path();
                 if name.starts_with(TRACE) && name.ends_with("trace") && !is_own {
@@ -207,7 +219,8 @@ fn serve<S: Write>(
 
 /// A table of Python.
 fn python(answers: &BTreeMap<u32, String>) -> String {
-    let pairs: Vec<String> = answers.iter().map(|(number, answer)| format!("{number}: '{answer}'")).collect();
+    let pairs: Vec<String> =
+        answers.iter().map(|(number, answer)| format!("{number}: '{answer}'")).collect();
     format!("{{{}}}", pairs.join(", "))
 }
 

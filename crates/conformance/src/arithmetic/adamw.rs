@@ -45,7 +45,12 @@ impl Parameter {
         let len = weights.len();
         let moment = Role::Moment(len);
         let weights = device.upload(vector(len), weights);
-        Self { len, weights, first: device.upload(moment, first), second: device.upload(moment, second) }
+        Self {
+            len,
+            weights,
+            first: device.upload(moment, first),
+            second: device.upload(moment, second),
+        }
     }
 
     fn updated<'a>(&'a mut self, gradient: &'a Buffer) -> Updated<'a> {
@@ -61,7 +66,8 @@ impl Parameter {
     /// `[weights, first, second]`.
     fn values(&self, device: &Device<'_>) -> [Vec<f32>; 3] {
         let moment = Role::Moment(self.len);
-        let held = [(vector(self.len), &self.weights), (moment, &self.first), (moment, &self.second)];
+        let held =
+            [(vector(self.len), &self.weights), (moment, &self.first), (moment, &self.second)];
         held.map(|(role, buffer)| device.download(role, buffer))
     }
 }
@@ -105,18 +111,28 @@ fn steps_against_torch(trial: &Trial) {
         .map(|line| line.split_whitespace().map(|x| x.parse().unwrap()).collect())
         .collect();
     let narrow = |x: &[f64]| x.iter().map(|&x| x as f32).collect::<Vec<f32>>();
-    let [learning_rate, beta1, beta2, eps, weight_decay] = lines[0][..] else { panic!("five settings") };
+    let [learning_rate, beta1, beta2, eps, weight_decay] = lines[0][..] else {
+        panic!("five settings")
+    };
     let device = trial.device();
     let mut parameter = Parameter::new(&device, &narrow(&lines[1]));
     let steps = lines[2..].chunks_exact(4);
     assert_eq!(steps.len(), 5);
     for (number, expected) in (1..).zip(steps) {
         let gradient_scale = 1.0;
-        let settings = AdamW { learning_rate, beta1, beta2, eps, weight_decay, step: number, gradient_scale };
+        let settings =
+            AdamW { learning_rate, beta1, beta2, eps, weight_decay, step: number, gradient_scale };
         parameter.step(&device, settings, &narrow(&expected[0]));
         let names = ["weights", "first moment", "second moment"];
-        for (what, (got, want)) in names.iter().zip(parameter.values(&device).iter().zip(&expected[1..])) {
-            assert_close(&format!("{what} after step {number}"), got, want, trial.tolerance().adamw);
+        for (what, (got, want)) in
+            names.iter().zip(parameter.values(&device).iter().zip(&expected[1..]))
+        {
+            assert_close(
+                &format!("{what} after step {number}"),
+                got,
+                want,
+                trial.tolerance().adamw,
+            );
         }
     }
 }
@@ -161,12 +177,15 @@ fn several_parameters_in_one_call(trial: &Trial) {
 fn parts_have_the_bits_of_the_whole(trial: &Trial) {
     let device = &trial.device();
     let settings = AdamW { step: 3, gradient_scale: 0.5, ..SETTINGS };
-    for kind in [Kind::Vector(3 * NORM_BLOCK + 5), Kind::Matrix(Linear { inputs: 150, outputs: 133 })] {
+    for kind in
+        [Kind::Vector(3 * NORM_BLOCK + 5), Kind::Matrix(Linear { inputs: 150, outputs: 133 })]
+    {
         let (weights, gradient) = (Role::Weight(kind), Role::Gradient(kind));
         let numbers = device.numbers(kind);
         let hold = |role, seed| device.upload(role, &device.noise(role, seed));
         let (before, gradient) = (device.noise(weights, 1), hold(gradient, 2));
-        let [first, second] = [3, 4].map(|seed| noise(seed, numbers).into_iter().map(f32::abs).collect());
+        let [first, second] =
+            [3, 4].map(|seed| noise(seed, numbers).into_iter().map(f32::abs).collect());
         let of_parts = |cuts: &[usize], moment_of: fn(usize) -> Role| {
             let mut updated = device.upload(weights, &before);
             let (mut moments, mut sums) = ([Vec::new(), Vec::new()], Vec::new());
@@ -177,7 +196,8 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
                 let mut of_part = [moment(&first), moment(&second)];
                 let [first, second] = &mut of_part;
                 let weights = &mut updated;
-                let one = Updated { weights, gradient: &gradient, numbers: part.clone(), first, second };
+                let one =
+                    Updated { weights, gradient: &gradient, numbers: part.clone(), first, second };
                 device.adamw(settings, &mut [one]);
                 for (all, of_part) in moments.iter_mut().zip(&of_part) {
                     all.extend(device.download(role, of_part));
@@ -191,7 +211,11 @@ fn parts_have_the_bits_of_the_whole(trial: &Trial) {
         // Wherever the moments live.
         for parts in [of_parts(&cuts, Role::Moment), of_parts(&cuts, Role::OffloadedMoment)] {
             assert_bits("weights", &parts.0, &whole.0);
-            parts.1.iter().zip(&whole.1).for_each(|(parts, whole)| assert_bits("moments", parts, whole));
+            parts
+                .1
+                .iter()
+                .zip(&whole.1)
+                .for_each(|(parts, whole)| assert_bits("moments", parts, whole));
             assert_bits("sums of squares", &parts.2, &whole.2);
         }
         assert_eq!(whole.2.len(), numbers.div_ceil(NORM_BLOCK));
@@ -219,20 +243,30 @@ fn variants(trial: &Trial) {
 }
 
 fn norms(trial: &Trial) {
-    for lens in [&[][..], &[0], &[1], &[17], &[4096], &[4097], &[200_003], &[5, 0, 4096, 200_003, 0, 1]] {
+    for lens in
+        [&[][..], &[0], &[1], &[17], &[4096], &[4097], &[200_003], &[5, 0, 4096, 200_003, 0, 1]]
+    {
         let x: Vec<Vec<f32>> = (3..).zip(lens).map(|(seed, &len)| noise(seed, len)).collect();
         let want: f64 = x.iter().flat_map(|x| wide(x)).map(|x| x * x).sum::<f64>().sqrt();
         let norms: Vec<f64> = trial
             .devices()
             .map(|device| {
                 let tensors: Vec<_> = x.iter().map(|x| tensor(&device, x)).collect();
-                let tensors: Vec<_> = lens.iter().map(|&len| Kind::Vector(len)).zip(&tensors).collect();
+                let tensors: Vec<_> =
+                    lens.iter().map(|&len| Kind::Vector(len)).zip(&tensors).collect();
                 device.norm_of(&tensors)
             })
             .collect();
         let error = (norms[0] - want).abs();
-        assert!(error <= trial.tolerance().norm * want, "{} instead of {want} over {lens:?}", norms[0]);
-        assert!(norms.iter().all(|n| n.to_bits() == norms[0].to_bits()), "{lens:?} floats: {norms:?}");
+        assert!(
+            error <= trial.tolerance().norm * want,
+            "{} instead of {want} over {lens:?}",
+            norms[0]
+        );
+        assert!(
+            norms.iter().all(|n| n.to_bits() == norms[0].to_bits()),
+            "{lens:?} floats: {norms:?}"
+        );
     }
 }
 

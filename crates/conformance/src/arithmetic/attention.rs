@@ -18,7 +18,13 @@ fn shapes() -> Vec<Attention> {
         for (j, (heads, kv_heads)) in HEADS.into_iter().enumerate() {
             // Windows of one key, within a page, across pages and beyond the sequence take turns.
             let window = [None, Some(1), Some(3), Some(8), Some(40), Some(5000)][(i + j) % 6];
-            shapes.push(Attention { heads, kv_heads, head_dim, window, scale: (head_dim as f32).powf(-0.5) });
+            shapes.push(Attention {
+                heads,
+                kv_heads,
+                head_dim,
+                window,
+                scale: (head_dim as f32).powf(-0.5),
+            });
         }
     }
     shapes
@@ -34,7 +40,12 @@ fn forward(trial: &Trial) {
         let sequences = Sequences::new(device, shape, lens(shape), 1);
         for (qkv, got) in sequences.qkv.iter().zip(sequences.serve_whole(device)) {
             let want = reference::attention(shape, &wide(qkv));
-            assert_close(&format!("{shape:?}, {} tokens", want.len()), &got, &want, tolerance.attention);
+            assert_close(
+                &format!("{shape:?}, {} tokens", want.len()),
+                &got,
+                &want,
+                tolerance.attention,
+            );
         }
     }
 }
@@ -62,15 +73,21 @@ fn backward(trial: &Trial) {
                 let want: Vec<f64> =
                     want.chunks(shape.row()).flat_map(|r| r[at.clone()].iter().copied()).collect();
                 if part == "values" || (shape.window != Some(1) && want.len() > at.len()) {
-                    let tolerance =
-                        tolerance.attention_gradient * ((shape.heads / shape.kv_heads) as f64).sqrt();
+                    let tolerance = tolerance.attention_gradient
+                        * ((shape.heads / shape.kv_heads) as f64).sqrt();
                     assert_close(&format!("{part} of {what}"), &got, &want, tolerance);
                 } else {
                     // One visible key: its weight is 1 whatever the score, whose gradient is
                     // rounding noise.
-                    let error =
-                        got.iter().zip(&want).map(|(&g, w)| (f64::from(g) - w).abs()).fold(0.0, f64::max);
-                    assert!(error < tolerance.attention_gradient_noise, "{part} of {what}: {error:.1e}");
+                    let error = got
+                        .iter()
+                        .zip(&want)
+                        .map(|(&g, w)| (f64::from(g) - w).abs())
+                        .fold(0.0, f64::max);
+                    assert!(
+                        error < tolerance.attention_gradient_noise,
+                        "{part} of {what}: {error:.1e}"
+                    );
                 }
             }
         }
@@ -90,11 +107,23 @@ fn backward_of_a_shared_beginning(trial: &Trial) {
         let mut runs = Vec::new();
         for (i, len) in lens.into_iter().enumerate() {
             let at = runs.last().map_or(0, |run: &Run| run.row + run.len);
-            runs.push(Run { row: at, len, position: if i == 0 { 0 } else { beginning }, pages: 0..0 });
+            runs.push(Run {
+                row: at,
+                len,
+                position: if i == 0 { 0 } else { beginning },
+                pages: 0..0,
+            });
         }
         let mut d_qkv = device.blank(qkv_role);
-        let (device_qkv, device_d) = (device.upload(qkv_role, &qkv), device.upload(out_role, &d_out));
-        device.attention_backward(shape, &device_qkv, &device.runs(total, &runs), &device_d, &mut d_qkv);
+        let (device_qkv, device_d) =
+            (device.upload(qkv_role, &qkv), device.upload(out_role, &d_out));
+        device.attention_backward(
+            shape,
+            &device_qkv,
+            &device.runs(total, &runs),
+            &device_d,
+            &mut d_qkv,
+        );
         let got = device.download(qkv_role, &d_qkv);
 
         // The sum over whole sequences, where what comes back to the beginning itself counts once.
@@ -102,7 +131,11 @@ fn backward_of_a_shared_beginning(trial: &Trial) {
         for (i, run) in runs.iter().enumerate() {
             let whole = |x: &[f32], features: usize| {
                 let own = &x[run.row * features..(run.row + run.len) * features];
-                wide(&if i == 0 { own.to_vec() } else { [&x[..beginning * features], own].concat() })
+                wide(&if i == 0 {
+                    own.to_vec()
+                } else {
+                    [&x[..beginning * features], own].concat()
+                })
             };
             let mut d_out = whole(&d_out, width);
             if i > 0 {
@@ -114,7 +147,8 @@ fn backward_of_a_shared_beginning(trial: &Trial) {
                 want[r * row..(r + 1) * row].iter_mut().zip(part).for_each(|(sum, x)| *sum += x);
             }
         }
-        let tolerance = 2.0 * tolerance.attention_gradient * ((shape.heads / shape.kv_heads) as f64).sqrt();
+        let tolerance =
+            2.0 * tolerance.attention_gradient * ((shape.heads / shape.kv_heads) as f64).sqrt();
         assert_close(&format!("{shape:?}"), &got, &want, tolerance);
     }
 }

@@ -21,8 +21,10 @@ fn directional_derivatives(trial: &Trial) {
         };
         let mut texts = vec![text(5, 19, 1), text(6, 9, 4), text(7, 26, 2)];
         // Two more responses to the second prompt, one of them a single token.
-        let answered =
-            |tokens: &[u32]| Text { tokens: [&texts[1].tokens[..4], tokens].concat(), score_from: 4 };
+        let answered = |tokens: &[u32]| Text {
+            tokens: [&texts[1].tokens[..4], tokens].concat(),
+            score_from: 4,
+        };
         let more = [answered(&[3]), answered(&text(8, 20, 0).tokens)];
         texts.splice(2..2, more);
         let packed = pack(&texts);
@@ -40,12 +42,15 @@ fn directional_derivatives(trial: &Trial) {
         for (seed, (id, parameter, tensor)) in (0..).zip(layout.tensors()) {
             let weights = model.weights.tensor(&*model.backend, id, parameter, tensor);
             let slope = gradient.tensor(&*model.backend, id, parameter, tensor);
-            for direction in (0..directions).map(|i| noise(100 + directions * seed + i, weights.len())) {
+            for direction in
+                (0..directions).map(|i| noise(100 + directions * seed + i, weights.len()))
+            {
                 let step = trial.tolerance().derivative_step * norm(&weights) / norm(&direction);
                 let mut loss_at = |steps: f64| {
                     let moved = weights.iter().zip(&direction);
-                    let moved: Vec<f32> =
-                        moved.map(|(&w, &d)| (f64::from(w) + steps * step * f64::from(d)) as f32).collect();
+                    let moved: Vec<f32> = moved
+                        .map(|(&w, &d)| (f64::from(w) + steps * step * f64::from(d)) as f32)
+                        .collect();
                     let backend = model.backend.clone();
                     model.weights.set_rows(&*backend, id, parameter, tensor, 0, &moved);
                     loss(&model, &packed, [&a, &b, &c])

@@ -26,7 +26,8 @@ fn prompt_and_logits() -> (Vec<u32>, Vec<f64>) {
         file.tensor(name).unwrap().data().chunks_exact(4).map(|b| b.try_into().unwrap()).collect()
     };
     let tokens: Vec<u32> = words("tokens.0").into_iter().map(u32::from_le_bytes).collect();
-    let logits: Vec<f64> = words("logits.0").into_iter().map(|b| f64::from(f32::from_le_bytes(b))).collect();
+    let logits: Vec<f64> =
+        words("logits.0").into_iter().map(|b| f64::from(f32::from_le_bytes(b))).collect();
     let vocabulary = file.tensor("logits.0").unwrap().shape()[1];
     let length = 6;
     (tokens[..length].to_vec(), logits[(length - 1) * vocabulary..][..vocabulary].to_vec())
@@ -71,7 +72,9 @@ fn ranked(p: &[f64]) -> Vec<f64> {
 /// The rank, among so many, after which probabilities fall most steeply.
 fn top_k_in(p: &[f64], ranks: Range<usize>) -> usize {
     let ranked = ranked(p);
-    ranks.max_by(|&a, &b| (ranked[a - 1] / ranked[a]).total_cmp(&(ranked[b - 1] / ranked[b]))).unwrap()
+    ranks
+        .max_by(|&a, &b| (ranked[a - 1] / ranked[a]).total_cmp(&(ranked[b - 1] / ranked[b])))
+        .unwrap()
 }
 
 /// A share that is reached in the middle of a token: the likeliest of those that reach something
@@ -108,7 +111,8 @@ fn assert_drawn_from(counts: &[usize], p: &[f64], what: &str) {
         bins.push(rest);
     }
     assert!(bins.len() >= 3, "{what}: {} bins show nothing", bins.len());
-    let chi: f64 = bins.iter().map(|(count, expected)| (count - expected).powi(2) / expected.max(1.0)).sum();
+    let chi: f64 =
+        bins.iter().map(|(count, expected)| (count - expected).powi(2) / expected.max(1.0)).sum();
     let freedom = (bins.len() - 1) as f64;
     let spread = 2.0 / (9.0 * freedom);
     let limit = freedom * (1.0 - spread + 3.719 * spread.sqrt()).powi(3);
@@ -122,7 +126,8 @@ fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
     let (model, tolerance) =
         (load(&checkpoint(CHECKPOINT), trial.device().backend()), trial.tolerance().drawn);
     let (prompt, logits) = prompt_and_logits();
-    let at = |temperature: f64| softmax(&logits.iter().map(|l| l / temperature).collect::<Vec<_>>());
+    let at =
+        |temperature: f64| softmax(&logits.iter().map(|l| l / temperature).collect::<Vec<_>>());
     let plain = at(1.0);
     let penalised: Vec<f64> = logits
         .iter()
@@ -134,7 +139,8 @@ fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
         })
         .collect();
     let likeliest = plain.iter().copied().fold(0.0, f64::max);
-    let (top_k, top_p, min_p) = (top_k_in(&plain, 7..12), top_p_near(&plain, 0.8), min_p_near(&plain, 0.1));
+    let (top_k, top_p, min_p) =
+        (top_k_in(&plain, 7..12), top_p_near(&plain, 0.8), min_p_near(&plain, 0.1));
     let (reached, least) = (f64::from(top_p), f64::from(min_p) * likeliest);
     // One after the other, at a temperature of 1.4.
     let hot_top_k = top_k_in(&at(1.4), 20..30);
@@ -148,13 +154,34 @@ fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
         ("plain", default.clone(), 1.0, plain.clone()),
         ("temperature 0.7", Sampling { temperature: 0.7, ..default.clone() }, 0.7, at(0.7)),
         ("temperature 2", Sampling { temperature: 2.0, ..default.clone() }, 2.0, at(2.0)),
-        ("top-k", Sampling { top_k, ..default.clone() }, 1.0, keep(&plain, |rank, _, _| rank < top_k)),
-        ("top-p", Sampling { top_p, ..default.clone() }, 1.0, keep(&plain, |_, _, before| before < reached)),
+        (
+            "top-k",
+            Sampling { top_k, ..default.clone() },
+            1.0,
+            keep(&plain, |rank, _, _| rank < top_k),
+        ),
+        (
+            "top-p",
+            Sampling { top_p, ..default.clone() },
+            1.0,
+            keep(&plain, |_, _, before| before < reached),
+        ),
         ("min-p", Sampling { min_p, ..default.clone() }, 1.0, keep(&plain, |_, p, _| p >= least)),
-        ("penalty 2.5", Sampling { repetition_penalty: 2.5, ..default.clone() }, 1.0, softmax(&penalised)),
+        (
+            "penalty 2.5",
+            Sampling { repetition_penalty: 2.5, ..default.clone() },
+            1.0,
+            softmax(&penalised),
+        ),
         (
             "temperature 1.4, top-k, top-p, min-p",
-            Sampling { temperature: 1.4, top_k: hot_top_k, top_p: hot_top_p, min_p: hot_min_p, ..default },
+            Sampling {
+                temperature: 1.4,
+                top_k: hot_top_k,
+                top_p: hot_top_p,
+                min_p: hot_min_p,
+                ..default
+            },
             1.4,
             keep(&hot, |_, p, _| p >= hot_least),
         ),
@@ -172,7 +199,10 @@ fn tokens_are_drawn_from_the_distribution_asked_for(trial: &Trial) {
                 (f64::from(logprobs[0]) - policy[token].ln()).abs() < tolerance,
                 "{what}: log-prob of {token}"
             );
-            assert!((f64::from(entropies[0]) - entropy(&policy)).abs() < tolerance, "{what}: entropy");
+            assert!(
+                (f64::from(entropies[0]) - entropy(&policy)).abs() < tolerance,
+                "{what}: entropy"
+            );
             let drawn_from = sampling_logprobs.as_ref().map_or(logprobs[0], |lp| lp[0]);
             assert!(
                 (f64::from(drawn_from) - expected[token].ln()).abs() < tolerance,
@@ -190,10 +220,16 @@ fn greedy_takes_the_likeliest_and_reports_temperature_1(trial: &Trial) {
     let likeliest = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
     let p = softmax(&logits);
     let sampling = Sampling { temperature: 0.0, max_tokens: 1, top_k: 5, ..Sampling::default() };
-    let draws =
-        run(&mut Engine::new(&model, None, LIMITS).unwrap(), LIMITS, &[request(&prompt, 3, 0, sampling)]);
+    let draws = run(
+        &mut Engine::new(&model, None, LIMITS).unwrap(),
+        LIMITS,
+        &[request(&prompt, 3, 0, sampling)],
+    );
     for completion in draws.values() {
-        assert_eq!((completion.tokens[0] as usize, &completion.sampling_logprobs), (likeliest, &None));
+        assert_eq!(
+            (completion.tokens[0] as usize, &completion.sampling_logprobs),
+            (likeliest, &None)
+        );
         assert!((f64::from(completion.logprobs[0]) - p[likeliest].ln()).abs() < tolerance);
         assert!((f64::from(completion.entropies[0]) - entropy(&p)).abs() < tolerance);
     }

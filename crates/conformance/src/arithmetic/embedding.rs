@@ -17,8 +17,10 @@ fn rows_are_looked_up(trial: &Trial) {
         let packed = device.upload(weights(shape), &rows);
         for count in [0, 1, 6, 13, 1000] {
             let wanted = indices(2, count, vocabulary);
-            let want: Vec<f32> =
-                wanted.iter().flat_map(|&t| rows[t as usize * hidden..][..hidden].iter().copied()).collect();
+            let want: Vec<f32> = wanted
+                .iter()
+                .flat_map(|&t| rows[t as usize * hidden..][..hidden].iter().copied())
+                .collect();
             let role = Role::Activation(count, hidden);
             let mut y = device.blank(role);
             device.embed(shape, &packed, &device.tokens(&wanted), &mut y);
@@ -46,7 +48,8 @@ fn gradients_add_up_by_token(trial: &Trial) {
             let mut distinct = tokens.clone();
             distinct.sort_unstable();
             distinct.dedup();
-            let slots: Vec<u32> = tokens.iter().map(|t| distinct.binary_search(t).unwrap() as u32).collect();
+            let slots: Vec<u32> =
+                tokens.iter().map(|t| distinct.binary_search(t).unwrap() as u32).collect();
             let sums_role = Role::Exact(distinct.len(), hidden);
             let mut rows = device.upload(sums_role, &vec![0.0; distinct.len() * hidden]);
             device.embed_backward(&device.index(&slots), &device.upload(dy_role, &dy), &mut rows);

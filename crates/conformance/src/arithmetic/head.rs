@@ -33,7 +33,9 @@ fn shapes_and_rows() -> impl Iterator<Item = (Linear, usize, f32)> {
 
 /// Weights small enough that probabilities spread over the vocabulary.
 fn spread(device: &Device<'_>, shape: Linear) -> Vec<f32> {
-    let small = noise(2, shape.inputs * shape.outputs).into_iter().map(|w| w / (shape.inputs as f32).sqrt());
+    let small = noise(2, shape.inputs * shape.outputs)
+        .into_iter()
+        .map(|w| w / (shape.inputs as f32).sqrt());
     device.seen(weights(shape), small.collect())
 }
 
@@ -43,11 +45,13 @@ fn forward(trial: &Trial) {
         let role = Role::Activation(rows, shape.inputs);
         let (x, w) = (device.noise(role, 1), spread(device, shape));
         let targets = indices(3, rows, shape.outputs);
-        let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
+        let logits =
+            reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
         let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
         let masks = masks(&targets, shape.outputs);
         let index = device.index(&targets);
-        let mut statistics = device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
+        let mut statistics =
+            device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
         let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
         assert_eq!((logprobs.len(), entropies.len()), (rows, rows));
         assert_eq!(log_masses.len(), if masks.is_whole() { 0 } else { rows }, "none without masks");
@@ -82,12 +86,14 @@ fn gradients(trial: &Trial, masks: fn(&[u32], usize) -> SamplingMasks) {
     for (shape, rows, temperature) in shapes_and_rows() {
         let Linear { inputs, outputs } = shape;
         let role = Role::Activation(rows, inputs);
-        let (x, w, targets) = (device.noise(role, 1), spread(device, shape), indices(3, rows, outputs));
+        let (x, w, targets) =
+            (device.noise(role, 1), spread(device, shape), indices(3, rows, outputs));
         let (a, b, c) = (noise(4, rows), noise(5, rows), noise(7, rows));
         let (masks, before) = (masks(&targets, outputs), device.noise(gradient(shape), 6));
         let (device_x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
         let index = device.index(&targets);
-        let statistics = device.head(shape, &device_x, &packed, index, masks.clone().into(), temperature);
+        let statistics =
+            device.head(shape, &device_x, &packed, index, masks.clone().into(), temperature);
         let (mut dx, mut dw) = (device.blank(role), device.upload(gradient(shape), &before));
         device.head_backward(shape, &device_x, &packed, &statistics, &a, &b, &c, &mut dx, &mut dw);
 
@@ -100,7 +106,8 @@ fn gradients(trial: &Trial, masks: fn(&[u32], usize) -> SamplingMasks) {
                 reference::head_backward(row, f64::from(temperature), target, masks.of(r), by)
             })
             .collect();
-        let (want_dx, mut want_dw, _) = reference::linear_backward(&wide(&x), &wide(&w), &d_logits, inputs);
+        let (want_dx, mut want_dw, _) =
+            reference::linear_backward(&wide(&x), &wide(&w), &d_logits, inputs);
         want_dw.iter_mut().zip(&before).for_each(|(d, &b)| *d += f64::from(b));
         let what = format!("{rows} rows, {shape:?}, temperature {temperature}");
         let dw = device.download(gradient(shape), &dw);
@@ -149,8 +156,10 @@ fn scores_of_logits(
     targets: &[u32],
     temperature: f32,
 ) -> (Vec<f32>, Vec<f32>) {
-    let (shape, role) = (Linear { inputs: 1, outputs: logits.len() }, Role::Activation(targets.len(), 1));
-    let (x, packed) = (device.upload(role, &vec![1.0; targets.len()]), device.upload(weights(shape), logits));
+    let (shape, role) =
+        (Linear { inputs: 1, outputs: logits.len() }, Role::Activation(targets.len(), 1));
+    let (x, packed) =
+        (device.upload(role, &vec![1.0; targets.len()]), device.upload(weights(shape), logits));
     device.scores_of(shape, &x, &packed, targets, temperature)
 }
 
@@ -161,12 +170,15 @@ fn scores_of_extreme_logits(trial: &Trial) {
             let logits = device.seen(weights(Linear { inputs: 1, outputs: logits.len() }), logits);
             // All tokens, or those at both ends.
             let last = logits.len() as u32;
-            let targets: Vec<u32> = (0..last.min(61)).chain(last.saturating_sub(20).max(61)..last).collect();
+            let targets: Vec<u32> =
+                (0..last.min(61)).chain(last.saturating_sub(20).max(61)..last).collect();
             for temperature in [1.0, 0.7, 2.0] {
-                if logits.iter().any(|&z| (z / temperature).abs() == f32::INFINITY && z.is_finite()) {
+                if logits.iter().any(|&z| (z / temperature).abs() == f32::INFINITY && z.is_finite())
+                {
                     continue; // beyond f32 before anything is computed
                 }
-                let (logprobs, entropies) = scores_of_logits(&device, &logits, &targets, temperature);
+                let (logprobs, entropies) =
+                    scores_of_logits(&device, &logits, &targets, temperature);
                 let want = reference::log_softmax(&wide(&logits), f64::from(temperature));
                 for entropy in entropies {
                     let error = f64::from(entropy) - reference::entropy(&want);
@@ -201,7 +213,10 @@ fn tails_of_large_vocabularies_are_not_swallowed(trial: &Trial) {
         let want = reference::log_softmax(&wide(&logits), 1.0);
         let (logprobs, entropies) = scores_of_logits(device, &logits, &[7], 1.0);
         for (got, want) in [(logprobs[0], want[7]), (entropies[0], reference::entropy(&want))] {
-            assert!((f64::from(got) - want).abs() < tolerance, "{got} instead of {want} before {background}");
+            assert!(
+                (f64::from(got) - want).abs() < tolerance,
+                "{got} instead of {want} before {background}"
+            );
         }
     }
 }
@@ -215,7 +230,11 @@ fn entropies_with_closed_forms(trial: &Trial) {
     }
     let mut one_hot = vec![-200.0; 1000];
     one_hot[321] = 0.0;
-    assert_eq!(scores_of_logits(device, &one_hot, &[321], 1.0), (vec![0.0], vec![0.0]), "a certainty");
+    assert_eq!(
+        scores_of_logits(device, &one_hot, &[321], 1.0),
+        (vec![0.0], vec![0.0]),
+        "a certainty"
+    );
 }
 
 /// The gradient of certain, and of impossible, tokens stays finite.
@@ -227,7 +246,8 @@ fn gradients_of_extreme_logits(trial: &Trial) {
         let role = Role::Activation(1, 1);
         let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
         for target in [0, 3, logits.len() as u32 - 1] {
-            for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)] {
+            for (a, b, c) in [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (-2.5, 1e3, 0.0), (1.0, 0.0, -1.0)]
+            {
                 // A token without probability in f32 has no share of it. A test of its own shows
                 // that such masks do no harm.
                 let apart = logits.iter().any(|z| z.abs() > 1e3);
@@ -240,14 +260,28 @@ fn gradients_of_extreme_logits(trial: &Trial) {
                 let index = device.index(&[target]);
                 let statistics = device.head(shape, &x, &packed, index, masks.clone().into(), 1.0);
                 let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
-                device.head_backward(shape, &x, &packed, &statistics, &[a], &[b], &[c], &mut dx, &mut dw);
+                device.head_backward(
+                    shape,
+                    &x,
+                    &packed,
+                    &statistics,
+                    &[a],
+                    &[b],
+                    &[c],
+                    &mut dx,
+                    &mut dw,
+                );
                 let (by, b) = ([a, b, c].map(f64::from), f64::from(b));
                 let (logits, target) = (wide(&logits), target as usize);
                 let want = reference::head_backward(&logits, 1.0, target, masks.of(0), by);
                 // An entropy has an error of its own, and its coefficient multiplies that.
                 for (got, want) in device.download(gradient(shape), &dw).into_iter().zip(want) {
                     let error = (f64::from(got) - want).abs();
-                    assert!(error < tolerance * (1.0 + b), "{got} instead of {want}: {:?}", &logits[..7]);
+                    assert!(
+                        error < tolerance * (1.0 + b),
+                        "{got} instead of {want}: {:?}",
+                        &logits[..7]
+                    );
                 }
             }
         }
@@ -265,7 +299,8 @@ fn masks_of_extreme_logits(trial: &Trial) {
             let (x, packed) = (device.upload(role, &[1.0]), device.upload(weights(shape), &logits));
             // If a mask cuts beside a peak, each target is another case; the others are alike.
             let is_beside_a_peak = |&target: &u32| {
-                let around = target.saturating_sub(2) as usize..logits.len().min(target as usize + 2);
+                let around =
+                    target.saturating_sub(2) as usize..logits.len().min(target as usize + 2);
                 logits[around].windows(2).any(|pair| pair[0] != pair[1])
             };
             let targets = 1..logits.len().min(61) as u32;
@@ -297,7 +332,9 @@ fn masks_of_extreme_logits(trial: &Trial) {
                 );
                 let dw = device.download(gradient(shape), &dw);
                 assert!(
-                    log_masses[0].is_finite() && log_masses[0] < 1e-3 && dw.iter().all(|d| d.is_finite()),
+                    log_masses[0].is_finite()
+                        && log_masses[0] < 1e-3
+                        && dw.iter().all(|d| d.is_finite()),
                     "log-mass {}, gradient {dw:?} of {kept:?}: {:?}",
                     log_masses[0],
                     &logits[..7]
@@ -314,13 +351,15 @@ fn slopes_of_entropies(trial: &Trial) {
         let role = Role::Activation(rows, shape.inputs);
         let (x, w) = (device.noise(role, 1), spread(device, shape));
         let targets = indices(3, rows, shape.outputs);
-        let logits = reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
+        let logits =
+            reference::linear(&wide(&x), &wide(&w), &vec![0.0; shape.outputs], shape.inputs);
         let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
         let index = || device.index(&targets);
         for masks in [SamplingMasks::default(), masks(&targets, shape.outputs)] {
             let EntropySlopes { scores, slopes } =
                 device.entropy_slopes(shape, &x, &packed, &index(), &masks, temperature);
-            let mut statistics = device.head(shape, &x, &packed, index(), masks.clone().into(), temperature);
+            let mut statistics =
+                device.head(shape, &x, &packed, index(), masks.clone().into(), temperature);
             let want = device.scores(&mut statistics);
             assert_bits("log-probs", &scores.logprobs, &want.logprobs);
             assert_bits("entropies", &scores.entropies, &want.entropies);
@@ -328,7 +367,8 @@ fn slopes_of_entropies(trial: &Trial) {
             assert_eq!(slopes.len(), rows);
             for (r, logits) in logits.chunks(shape.outputs).enumerate() {
                 let target = targets[r] as usize;
-                let want = reference::entropy_slope(logits, f64::from(temperature), target, masks.of(r));
+                let want =
+                    reference::entropy_slope(logits, f64::from(temperature), target, masks.of(r));
                 let error = f64::from(slopes[r]) - want;
                 let what = format!("row {r} of {rows}, {shape:?}, temperature {temperature}");
                 assert!(error.abs() < tolerance, "{what}: slope {want} off by {error:.1e}");
@@ -354,21 +394,29 @@ fn slopes_of_extreme_entropies(trial: &Trial) {
             for (target, got) in (0..).zip(slopes_of(&logits, &targets, &whole)) {
                 let want = reference::entropy_slope(&wide(&logits), 1.0, target, &[]);
                 let error = f64::from(got) - want;
-                assert!(error.abs() < tolerance, "slope {want} off by {error:.1e}: {:?}", &logits[..7]);
+                assert!(
+                    error.abs() < tolerance,
+                    "slope {want} off by {error:.1e}: {:?}",
+                    &logits[..7]
+                );
             }
             // Masks that keep impossible tokens among others: the result need only be finite.
             let kept = |&target: &u32| [target.saturating_sub(1), target.max(1)];
             let mut masks = SamplingMasks::default();
             targets.iter().for_each(|target| masks.push(&kept(target)));
-            let possible = |target: &u32| kept(target).iter().any(|&t| logits[t as usize].is_finite());
+            let possible =
+                |target: &u32| kept(target).iter().any(|&t| logits[t as usize].is_finite());
             let slopes = slopes_of(&logits, &targets, &masks);
-            for (target, slope) in targets.iter().zip(slopes).filter(|(target, _)| possible(target)) {
+            for (target, slope) in targets.iter().zip(slopes).filter(|(target, _)| possible(target))
+            {
                 assert!(slope.is_finite(), "slope {slope} of {target}: {:?}", &logits[..7]);
             }
         }
         // Where all tokens are alike, or one is certain, no step changes the entropy.
         for n in [1usize, 2, 16, 61, 1000] {
-            let [slope] = slopes_of(&vec![-4.25; n], &[0], &SamplingMasks::default())[..] else { panic!() };
+            let [slope] = slopes_of(&vec![-4.25; n], &[0], &SamplingMasks::default())[..] else {
+                panic!()
+            };
             assert!(f64::from(slope).abs() < tolerance, "{slope} of {n} equal tokens");
         }
     }
@@ -385,19 +433,36 @@ fn steps_of_the_head_change_entropies_by_their_slopes(trial: &Trial) {
     for (seed, temperature) in (1..40).zip([1.0f32, 0.7].into_iter().cycle()) {
         let x = device.noise(role, seed);
         let target = indices(seed, 1, shape.outputs);
-        let masks = if seed % 2 == 0 { SamplingMasks::default() } else { masks(&target, shape.outputs) };
+        let masks =
+            if seed % 2 == 0 { SamplingMasks::default() } else { masks(&target, shape.outputs) };
         let (x, packed) = (device.upload(role, &x), device.upload(weights(shape), &w));
         let found = |weights: &[f32]| {
             let packed = device.upload(self::weights(shape), weights);
-            let EntropySlopes { scores, slopes } =
-                device.entropy_slopes(shape, &x, &packed, &device.index(&target), &masks, temperature);
+            let EntropySlopes { scores, slopes } = device.entropy_slopes(
+                shape,
+                &x,
+                &packed,
+                &device.index(&target),
+                &masks,
+                temperature,
+            );
             (f64::from(scores.entropies[0]), f64::from(slopes[0]))
         };
         let index = device.index(&target);
         let statistics = device.head(shape, &x, &packed, index, masks.clone().into(), temperature);
         let (mut dx, mut dw) = (device.blank(role), device.zeros(gradient(shape)));
         let by = ([1.0], [0.0], [-1.0]);
-        device.head_backward(shape, &x, &packed, &statistics, &by.0, &by.1, &by.2, &mut dx, &mut dw);
+        device.head_backward(
+            shape,
+            &x,
+            &packed,
+            &statistics,
+            &by.0,
+            &by.1,
+            &by.2,
+            &mut dx,
+            &mut dw,
+        );
         let dw = device.download(gradient(shape), &dw);
         let x = wide(&device.download(role, &x));
         let far = reference::dot(&x, &x) / f64::from(temperature * temperature);
@@ -416,7 +481,8 @@ fn steps_of_the_head_change_entropies_by_their_slopes(trial: &Trial) {
 fn no_rows(trial: &Trial) {
     let (device, shape) = (trial.device(), Linear { inputs: 3, outputs: 61 });
     let before = device.noise(gradient(shape), 1);
-    let (packed, mut dw) = (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));
+    let (packed, mut dw) =
+        (device.upload(weights(shape), &before), device.upload(gradient(shape), &before));
     let role = Role::Activation(0, 3);
     let none = device.blank(role);
     let masks = SamplingMasks::default().into();
@@ -427,6 +493,16 @@ fn no_rows(trial: &Trial) {
     let EntropySlopes { scores, slopes } =
         device.entropy_slopes(shape, &none, &packed, &device.index(&[]), &whole, 1.0);
     assert!(scores.logprobs.is_empty() && slopes.is_empty());
-    device.head_backward(shape, &none, &packed, &statistics, &[], &[], &[], &mut device.blank(role), &mut dw);
+    device.head_backward(
+        shape,
+        &none,
+        &packed,
+        &statistics,
+        &[],
+        &[],
+        &[],
+        &mut device.blank(role),
+        &mut dw,
+    );
     assert_bits("dw", &device.download(gradient(shape), &dw), &before);
 }

@@ -18,13 +18,23 @@ properties!(
 
 fn layers_equal_their_scalar_sums(trial: &Trial) {
     let (device, subject) = (trial.device(), trial.subject());
-    for (inputs, outputs, tokens) in
-        [(1, 1, 1), (17, 61, 7), (600, 70, 13), (65, 700, 6), (9, 70, 300), (130, 65, 100), (130, 260, 130)]
-    {
+    for (inputs, outputs, tokens) in [
+        (1, 1, 1),
+        (17, 61, 7),
+        (600, 70, 13),
+        (65, 700, 6),
+        (9, 70, 300),
+        (130, 65, 100),
+        (130, 260, 130),
+    ] {
         let shape = Linear { inputs, outputs };
-        let (x_role, y_role) = (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
-        let (x, w, b) =
-            (device.noise(x_role, 1), device.noise(weights(shape), 2), device.noise(vector(outputs), 3));
+        let (x_role, y_role) =
+            (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
+        let (x, w, b) = (
+            device.noise(x_role, 1),
+            device.noise(weights(shape), 2),
+            device.noise(vector(outputs), 3),
+        );
         let (dy, dw, db) = (
             device.noise(y_role, 4),
             device.noise(gradient(shape), 5),
@@ -44,7 +54,9 @@ fn layers_equal_their_scalar_sums(trial: &Trial) {
                 want[1].push(subject.linear(&x, &w, Some(b[o]), Some(residual)));
             }
             for i in 0..inputs {
-                want[2].push(subject.linear_backward_input(&row(&dy, outputs, t), &column(&w, inputs, i)));
+                want[2].push(
+                    subject.linear_backward_input(&row(&dy, outputs, t), &column(&w, inputs, i)),
+                );
             }
         }
         let columns: Vec<Vec<f32>> = (0..inputs).map(|i| column(&x, inputs, i)).collect();
@@ -56,8 +68,11 @@ fn layers_equal_their_scalar_sums(trial: &Trial) {
             want[4].push(subject.linear_backward_bias(db[o], &dy));
         }
 
-        let (x, dy, packed) =
-            (device.upload(x_role, &x), device.upload(y_role, &dy), device.upload(weights(shape), &w));
+        let (x, dy, packed) = (
+            device.upload(x_role, &x),
+            device.upload(y_role, &dy),
+            device.upload(weights(shape), &w),
+        );
         let (mut y, mut dx) = (device.blank(y_role), device.blank(x_role));
         let mut added = device.upload(y_role, &residual);
         let bias = device.upload(vector(outputs), &b);
@@ -70,21 +85,40 @@ fn layers_equal_their_scalar_sums(trial: &Trial) {
         device.linear_backward_bias(shape, &dy, &mut db, tokens);
         let what = format!("{shape:?}, {tokens} tokens");
         assert_bits(&format!("y of {what}"), &device.download(y_role, &y), &want[0]);
-        assert_bits(&format!("residual and y of {what}"), &device.download(y_role, &added), &want[1]);
+        assert_bits(
+            &format!("residual and y of {what}"),
+            &device.download(y_role, &added),
+            &want[1],
+        );
         assert_bits(&format!("dx of {what}"), &device.download(x_role, &dx), &want[2]);
         assert_bits(&format!("dw of {what}"), &device.download(gradient(shape), &dw), &want[3]);
-        assert_bits(&format!("db of {what}"), &device.download(vector_gradient(outputs), &db), &want[4]);
+        assert_bits(
+            &format!("db of {what}"),
+            &device.download(vector_gradient(outputs), &db),
+            &want[4],
+        );
     }
 }
 
 /// Below, at and above the width of a vector, a panel and a block of the reduction.
-const SHAPES: [(usize, usize); 10] =
-    [(1, 1), (7, 17), (17, 61), (16, 64), (64, 16), (65, 130), (130, 65), (61, 7), (1030, 70), (70, 1100)];
+const SHAPES: [(usize, usize); 10] = [
+    (1, 1),
+    (7, 17),
+    (17, 61),
+    (16, 64),
+    (64, 16),
+    (65, 130),
+    (130, 65),
+    (61, 7),
+    (1030, 70),
+    (70, 1100),
+];
 
 fn shapes_and_tokens() -> impl Iterator<Item = (Linear, usize)> {
     let tokens = [1, 5, 6, 7, 13, 100, 1000];
-    let all =
-        SHAPES.into_iter().flat_map(move |(inputs, outputs)| tokens.map(|t| (Linear { inputs, outputs }, t)));
+    let all = SHAPES
+        .into_iter()
+        .flat_map(move |(inputs, outputs)| tokens.map(|t| (Linear { inputs, outputs }, t)));
     all.filter(|(shape, tokens)| shape.inputs * shape.outputs * tokens < 10_000_000)
 }
 
@@ -97,9 +131,13 @@ fn forward(trial: &Trial) {
     let (device, tolerance) = (trial.device(), trial.tolerance().linear);
     for (shape, tokens) in shapes_and_tokens() {
         let Linear { inputs, outputs } = shape;
-        let (x_role, y_role) = (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
-        let (x, w, b) =
-            (device.noise(x_role, 1), device.noise(weights(shape), 2), device.noise(vector(outputs), 3));
+        let (x_role, y_role) =
+            (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
+        let (x, w, b) = (
+            device.noise(x_role, 1),
+            device.noise(weights(shape), 2),
+            device.noise(vector(outputs), 3),
+        );
         for bias in [true, false] {
             let mut y = device.blank(y_role);
             let device_bias = device.upload(vector(outputs), &b);
@@ -108,7 +146,13 @@ fn forward(trial: &Trial) {
             device.linear(shape, &device_x, &packed, bias.then_some(&device_bias), &mut y, tokens);
             let y = device.download(y_role, &y);
             let want = reference::linear(&wide(&x), &wide(&w), &wide(&b), inputs);
-            assert_close_to(&format!("{shape:?}, {tokens} tokens"), &y, &want, walk(inputs), tolerance);
+            assert_close_to(
+                &format!("{shape:?}, {tokens} tokens"),
+                &y,
+                &want,
+                walk(inputs),
+                tolerance,
+            );
         }
     }
 }
@@ -117,8 +161,10 @@ fn backward(trial: &Trial) {
     let (device, tolerance) = (trial.device(), trial.tolerance().linear);
     for (shape, tokens) in shapes_and_tokens() {
         let Linear { inputs, outputs } = shape;
-        let (x_role, y_role) = (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
-        let (x, w, dy) = (device.noise(x_role, 1), device.noise(weights(shape), 2), device.noise(y_role, 3));
+        let (x_role, y_role) =
+            (Role::Activation(tokens, inputs), Role::Activation(tokens, outputs));
+        let (x, w, dy) =
+            (device.noise(x_role, 1), device.noise(weights(shape), 2), device.noise(y_role, 3));
         let (dw_before, db_before) =
             (device.noise(gradient(shape), 4), device.noise(vector_gradient(outputs), 5));
         let (device_x, device_dy) = (device.upload(x_role, &x), device.upload(y_role, &dy));
@@ -153,7 +199,8 @@ fn no_tokens_change_nothing(trial: &Trial) {
     let packed = device.upload(weights(shape), &w);
     let (x, dy) = (device.blank(x_role), device.blank(y_role));
     let (mut y, mut dx) = (device.blank(y_role), device.blank(x_role));
-    let (mut dw, mut db) = (device.upload(gradient(shape), &w), device.upload(vector_gradient(70), &b));
+    let (mut dw, mut db) =
+        (device.upload(gradient(shape), &w), device.upload(vector_gradient(70), &b));
     device.linear(shape, &x, &packed, None, &mut y, 0);
     device.linear_backward_input(shape, &dy, &packed, &mut dx, 0);
     device.linear_backward_weight(shape, &dy, &x, &mut dw, 0);

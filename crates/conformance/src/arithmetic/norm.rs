@@ -44,14 +44,24 @@ fn in_groups(device: &Device<'_>, seed: u64, layout: Grouped, rows: usize) -> Ve
 
 /// Compares the groups with `want`, a group after another, and sees that nothing between them was
 /// written.
-fn assert_groups(what: &str, layout: Grouped, rows: usize, got: &[f32], want: &[f64], tolerance: f64) {
+fn assert_groups(
+    what: &str,
+    layout: Grouped,
+    rows: usize,
+    got: &[f32],
+    want: &[f64],
+    tolerance: f64,
+) {
     let mut between = vec![true; got.len()];
     let mut groups = Vec::new();
     for at in starts(layout, rows) {
         between[at..at + layout.features].fill(false);
         groups.extend_from_slice(&got[at..at + layout.features]);
     }
-    assert!((0..got.len()).all(|i| !between[i] || is_poison(got[i])), "{what}: wrote between groups");
+    assert!(
+        (0..got.len()).all(|i| !between[i] || is_poison(got[i])),
+        "{what}: wrote between groups"
+    );
     assert_close(what, &groups, want, tolerance);
 }
 
@@ -61,7 +71,8 @@ fn forward(trial: &Trial) {
         let (x, w) = (in_groups(device, 1, layout, rows), device.noise(vector(layout.features), 2));
         let role = Role::Activation(rows, layout.stride);
         let mut y = device.blank(role);
-        let (device_x, device_w) = (device.upload(role, &x), device.upload(vector(layout.features), &w));
+        let (device_x, device_w) =
+            (device.upload(role, &x), device.upload(vector(layout.features), &w));
         device.rms_norm(layout, EPS, &device_x, &device_w, &mut y, rows);
         let want: Vec<f64> = starts(layout, rows)
             .flat_map(|at| {
@@ -81,8 +92,10 @@ fn backward(trial: &Trial) {
             in_groups(device, 3, layout, rows),
             in_groups(device, 4, layout, rows),
         );
-        let (w, dw_before) =
-            (device.noise(vector(layout.features), 2), device.noise(vector_gradient(layout.features), 5));
+        let (w, dw_before) = (
+            device.noise(vector(layout.features), 2),
+            device.noise(vector_gradient(layout.features), 5),
+        );
         let (mut want_dx, mut want_sum) = (Vec::new(), Vec::new());
         let mut want_dw = wide(&dw_before);
         for at in starts(layout, rows) {
@@ -97,7 +110,8 @@ fn backward(trial: &Trial) {
             want_dx.extend(dx);
             want_dw.iter_mut().zip(dw).for_each(|(sum, d)| *sum += d);
         }
-        let (role, dw_role) = (Role::Activation(rows, layout.stride), vector_gradient(layout.features));
+        let (role, dw_role) =
+            (Role::Activation(rows, layout.stride), vector_gradient(layout.features));
         let upload = |x: &[f32]| device.upload(role, x);
         let (device_x, device_dy) = (upload(&x), upload(&dy));
         let device_w = device.upload(vector(layout.features), &w);
@@ -111,7 +125,12 @@ fn backward(trial: &Trial) {
             let what_dx = format!("dx of {what}");
             assert_groups(&what_dx, layout, rows, &dx, want, tolerance.rms_norm_gradient);
             let dw = device.download(dw_role, &dw);
-            assert_close(&format!("dw of {what}"), &dw, &want_dw, tolerance.rms_norm_weight_gradient);
+            assert_close(
+                &format!("dw of {what}"),
+                &dw,
+                &want_dw,
+                tolerance.rms_norm_weight_gradient,
+            );
         }
     }
 }

@@ -15,7 +15,12 @@ pub fn linear(x: &[f64], w: &[f64], b: &[f64], inputs: usize) -> Vec<f64> {
 }
 
 /// `(dx, dw, db)`.
-pub fn linear_backward(x: &[f64], w: &[f64], dy: &[f64], inputs: usize) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+pub fn linear_backward(
+    x: &[f64],
+    w: &[f64],
+    dy: &[f64],
+    inputs: usize,
+) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
     let outputs = w.len() / inputs;
     let (mut dx, mut dw, mut db) = (vec![0.0; x.len()], vec![0.0; w.len()], vec![0.0; outputs]);
     for ((x, dx), dy) in x.chunks(inputs).zip(dx.chunks_mut(inputs)).zip(dy.chunks(outputs)) {
@@ -42,7 +47,11 @@ pub fn rms_norm_backward(x: &[f64], w: &[f64], eps: f64, dy: &[f64]) -> (Vec<f64
     let dw = x.iter().zip(dy).map(|(x, dy)| dy * x / rms).collect();
     // d(1/rms)/dx_i = -x_i / (n rms^3)
     let d_inverse: f64 = x.iter().zip(w).zip(dy).map(|((x, w), dy)| x * w * dy).sum();
-    let dx = x.iter().zip(w).zip(dy).map(|((x, w), dy)| dy * w / rms - d_inverse * x / (n * rms.powi(3)));
+    let dx = x
+        .iter()
+        .zip(w)
+        .zip(dy)
+        .map(|((x, w), dy)| dy * w / rms - d_inverse * x / (n * rms.powi(3)));
     (dx.collect(), dw)
 }
 
@@ -79,7 +88,8 @@ pub fn swiglu_backward(gate_up: &[f64], dy: &[f64]) -> Vec<f64> {
 /// Where the row of one position holds the query of `head`, its key and its value.
 fn parts(shape: Attention, head: usize) -> [usize; 3] {
     let kv_head = head * shape.kv_heads / shape.heads;
-    [head, shape.heads + kv_head, shape.heads + shape.kv_heads + kv_head].map(|h| h * shape.head_dim)
+    [head, shape.heads + kv_head, shape.heads + shape.kv_heads + kv_head]
+        .map(|h| h * shape.head_dim)
 }
 
 fn visible(shape: Attention, query: usize, key: usize) -> bool {
@@ -91,8 +101,9 @@ fn attention_weights(shape: Attention, qkv: &[f64], head: usize, query: usize) -
     let [q, k, _] = parts(shape, head);
     let part = |i: usize, at: usize| &qkv[i * shape.row() + at..][..shape.head_dim];
     let score = |j| f64::from(shape.scale) * dot(part(query, q), part(j, k));
-    let z: Vec<f64> =
-        (0..=query).map(|j| if visible(shape, query, j) { score(j) } else { f64::NEG_INFINITY }).collect();
+    let z: Vec<f64> = (0..=query)
+        .map(|j| if visible(shape, query, j) { score(j) } else { f64::NEG_INFINITY })
+        .collect();
     let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = z.iter().map(|z| (z - max).exp()).sum();
     z.iter().map(|z| (z - max).exp() / sum).collect()
@@ -161,7 +172,11 @@ pub fn entropy(logprobs: &[f64]) -> f64 {
 pub fn log_mass(logprobs: &[f64], kept: &[u32]) -> f64 {
     let of_kept = || kept.iter().map(|&token| logprobs[token as usize]);
     let largest = of_kept().fold(f64::NEG_INFINITY, f64::max);
-    if kept.is_empty() { 0.0 } else { largest + of_kept().map(|l| (l - largest).exp()).sum::<f64>().ln() }
+    if kept.is_empty() {
+        0.0
+    } else {
+        largest + of_kept().map(|l| (l - largest).exp()).sum::<f64>().ln()
+    }
 }
 
 /// `d(a logprob[target] + b entropy + c log_mass(kept)) / d logits` of one row.
@@ -285,7 +300,9 @@ pub(crate) mod finite_differences {
     }
 
     fn attention_gradient(_: &Trial) {
-        for (heads, kv_heads, window) in [(2, 2, None), (4, 2, Some(3)), (3, 1, Some(1)), (2, 1, Some(90))] {
+        for (heads, kv_heads, window) in
+            [(2, 2, None), (4, 2, Some(3)), (3, 1, Some(1)), (2, 1, Some(90))]
+        {
             let shape = Attention { heads, kv_heads, head_dim: 4, window, scale: 0.5 };
             let (qkv, d_out) = (data(1, 6 * shape.row()), data(2, 6 * heads * 4));
             let gradient = attention_backward(shape, &qkv, &d_out);

@@ -16,16 +16,25 @@ fn angle(position: u32, i: usize, half: usize) -> f64 {
 
 fn both_directions(trial: &Trial) {
     let device = trial.device();
-    for (groups, features, offset, spare) in
-        [(1, 2, 0, 0), (3, 10, 5, 4), (2, 16, 0, 16), (4, 24, 1, 0), (5, 64, 128, 64), (2, 80, 0, 3)]
-    {
-        let layout = Grouped { stride: offset + groups * features + spare, offset, groups, features };
+    for (groups, features, offset, spare) in [
+        (1, 2, 0, 0),
+        (3, 10, 5, 4),
+        (2, 16, 0, 16),
+        (4, 24, 1, 0),
+        (5, 64, 128, 64),
+        (2, 80, 0, 3),
+    ] {
+        let layout =
+            Grouped { stride: offset + groups * features + spare, offset, groups, features };
         let half = features / 2;
         let table = |f: fn(f64) -> f64| -> Vec<f32> {
-            (0..POSITIONS * half).map(|n| f(angle((n / half) as u32, n % half, half)) as f32).collect()
+            (0..POSITIONS * half)
+                .map(|n| f(angle((n / half) as u32, n % half, half)) as f32)
+                .collect()
         };
         let exact = Role::Exact(POSITIONS, half);
-        let (cos, sin) = (device.upload(exact, &table(f64::cos)), device.upload(exact, &table(f64::sin)));
+        let (cos, sin) =
+            (device.upload(exact, &table(f64::cos)), device.upload(exact, &table(f64::sin)));
         for rows in [1, 5, 7, 100, 1000] {
             let mut at_positions = indices(1, rows, POSITIONS);
             at_positions[rows - 1] = POSITIONS as u32 - 1;
@@ -34,7 +43,9 @@ fn both_directions(trial: &Trial) {
             let data = device.noise(role, 2);
             let heads: Vec<(usize, u32)> = (0..rows)
                 .flat_map(|r| {
-                    (0..groups).map(move |g| r * layout.stride + offset + g * features).map(move |at| (at, r))
+                    (0..groups)
+                        .map(move |g| r * layout.stride + offset + g * features)
+                        .map(move |at| (at, r))
                 })
                 .map(|(at, r)| (at, at_positions[r]))
                 .collect();
@@ -43,12 +54,20 @@ fn both_directions(trial: &Trial) {
             }
             for (turn, sign) in [(Turn::Forward, 1.0), (Turn::Backward, -1.0)] {
                 let mut turned = device.upload(role, &x);
-                device.rope(layout, &mut turned, &cos, &sin, &device.positions(&at_positions), turn);
+                device.rope(
+                    layout,
+                    &mut turned,
+                    &cos,
+                    &sin,
+                    &device.positions(&at_positions),
+                    turn,
+                );
                 let mut got = device.download(role, &turned);
                 let what = format!("{layout:?}, {rows} rows, {turn:?}");
                 let (mut heads_got, mut want) = (Vec::new(), Vec::new());
                 for &(at, position) in &heads {
-                    let angles: Vec<f64> = (0..half).map(|i| sign * angle(position, i, half)).collect();
+                    let angles: Vec<f64> =
+                        (0..half).map(|i| sign * angle(position, i, half)).collect();
                     want.extend(reference::rope(&wide(&x[at..at + features]), &angles));
                     heads_got.extend_from_slice(&got[at..at + features]);
                     got[at..at + features].fill(POISON);

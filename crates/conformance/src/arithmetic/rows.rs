@@ -44,7 +44,10 @@ fn memory_that_there_is_not_is_refused(trial: &Trial) {
     assert_eq!(device.bytes(role), usize::MAX);
     let refused = device.allocate(role).err().unwrap();
     assert_eq!(refused.asked, usize::MAX);
-    assert!(refused.to_string().starts_with("cannot allocate 17592186044416 MiB of memory: "), "{refused}");
+    assert!(
+        refused.to_string().starts_with("cannot allocate 17592186044416 MiB of memory: "),
+        "{refused}"
+    );
 }
 
 fn rows_are_gathered_and_scattered(trial: &Trial) {
@@ -99,7 +102,12 @@ fn rows_scattered_to_one_place_are_added_in_order(trial: &Trial) {
     let (device, role) = (trial.device(), |rows| Role::Activation(rows, 20));
     let from = device.noise(role(3), 2);
     let mut scattered = device.blank(role(2));
-    device.scatter_rows(&device.upload(role(3), &from), &device.index(&[1, 1, 1]), &mut scattered, 2);
+    device.scatter_rows(
+        &device.upload(role(3), &from),
+        &device.index(&[1, 1, 1]),
+        &mut scattered,
+        2,
+    );
     let sum = |i: usize| if i < 20 { 0.0 } else { from[i - 20] + from[i] + from[i + 20] };
     let want = device.seen(role(2), (0..40).map(sum).collect());
     assert_bits("sums", &device.download(role(2), &scattered), &want);
@@ -122,7 +130,8 @@ fn gradients_that_travel_as_numbers_add_up_as_on_the_device(trial: &Trial) {
             pieces.for_each(|(i, piece)| device.read_numbers(of, 100 * i, piece));
             numbers
         };
-        let sums: Vec<f32> = numbers(&a).iter().zip(numbers(&b)).map(|(a, b)| (0.0 + a) + b).collect();
+        let sums: Vec<f32> =
+            numbers(&a).iter().zip(numbers(&b)).map(|(a, b)| (0.0 + a) + b).collect();
         let mut travelled = device.zeros(role);
         for (i, piece) in sums.chunks(77).enumerate() {
             device.write_numbers(&mut travelled, 77 * i, piece);

@@ -39,9 +39,19 @@ fn forward_and_backward(trial: &Trial) {
             assert_close(&format!("y of {what}"), &device.download(y_role, &y), &want, forward);
             let mut dy = device.upload(y_role, &dy);
             device.swiglu_backward(features, &mut dy, &mut device_x, tokens);
-            assert_close(&format!("y again of {what}"), &device.download(y_role, &dy), &want, forward);
+            assert_close(
+                &format!("y again of {what}"),
+                &device.download(y_role, &dy),
+                &want,
+                forward,
+            );
             let gradient = device.download(x_role, &device_x);
-            assert_close(&format!("gradient of {what}"), &gradient, &want_dx, tolerance.swiglu_gradient);
+            assert_close(
+                &format!("gradient of {what}"),
+                &gradient,
+                &want_dx,
+                tolerance.swiglu_gradient,
+            );
         }
     }
 }

@@ -50,12 +50,18 @@ fn a_request_that_needs_all_memory_is_taken_and_one_page_more_is_refused(trial: 
             let request = request(&prompt, samples, 0, sampling);
             let pages = least_pages(trial.page(), &request);
             let enough = limits(model, pages, 8, 1024);
-            let together =
-                run(&mut Engine::new(model, None, enough).unwrap(), enough, std::slice::from_ref(&request));
+            let together = run(
+                &mut Engine::new(model, None, enough).unwrap(),
+                enough,
+                std::slice::from_ref(&request),
+            );
             assert_eq!(together.len(), samples);
             let mut engine = Engine::new(model, None, limits(model, pages - 1, 8, 1024)).unwrap();
             let message = engine.submit(request.clone()).unwrap_err().to_string();
-            assert!(message.contains("keys and values") && message.contains("more memory"), "{message}");
+            assert!(
+                message.contains("keys and values") && message.contains("more memory"),
+                "{message}"
+            );
             assert!(engine.is_idle());
         }
     }
@@ -81,7 +87,11 @@ fn what_cannot_be_sampled_is_refused_and_nothing_is_queued(trial: &Trial) {
         (vec![1], Sampling { min_p: -0.1, ..fine() }, "min-p is -0.1"),
         (vec![1], Sampling { repetition_penalty: 0.0, ..fine() }, "repetition-penalty is 0"),
         (vec![1], Sampling { max_tokens: 0, ..fine() }, "max-tokens is 0"),
-        (vec![1], Sampling { stop_strings: vec![String::new()], ..fine() }, "at least one character"),
+        (
+            vec![1],
+            Sampling { stop_strings: vec![String::new()], ..fine() },
+            "at least one character",
+        ),
     ] {
         let error = engine.submit(request(&prompt, 2, 0, sampling)).unwrap_err();
         assert!(error.to_string().contains(part), "{part:?} is not in: {error}");
@@ -114,10 +124,18 @@ fn stop_tokens_and_end_tokens_end_a_response_and_belong_to_it(trial: &Trial) {
     for sampling in [
         Sampling { stop_tokens: vec![stop], ..free.clone() },
         Sampling { eos_tokens: vec![stop], ..free.clone() },
-        Sampling { stop_tokens: vec![stop], eos_tokens: vec![stop], ignore_eos: true, ..free.clone() },
+        Sampling {
+            stop_tokens: vec![stop],
+            eos_tokens: vec![stop],
+            ignore_eos: true,
+            ..free.clone()
+        },
     ] {
         let cut = tokens(sampling);
-        assert_eq!((&cut.tokens[..], cut.finish_reason), (&whole.tokens[..=first], FinishReason::Stop));
+        assert_eq!(
+            (&cut.tokens[..], cut.finish_reason),
+            (&whole.tokens[..=first], FinishReason::Stop)
+        );
     }
     let ignored = tokens(Sampling { eos_tokens: vec![stop], ignore_eos: true, ..free });
     assert_eq!(exact(&ignored), exact(&whole));
@@ -130,8 +148,9 @@ fn a_full_activation_cache_keeps_whole_responses(trial: &Trial) {
     let requests = [request(&[3, 4, 5, 6], 4, 0, sampling)];
     let cached = |slots: usize| -> Vec<bool> {
         let mut activation_cache = ActivationCache::new(model, slots).unwrap();
-        let mut engine =
-            Engine::new(model, None, ROOMY).unwrap().caching_activations(Some(&mut activation_cache));
+        let mut engine = Engine::new(model, None, ROOMY)
+            .unwrap()
+            .caching_activations(Some(&mut activation_cache));
         run(&mut engine, ROOMY, &requests)
             .values()
             .map(|completion| completion.activation_slots.is_some())
@@ -146,7 +165,8 @@ fn a_full_activation_cache_keeps_whole_responses(trial: &Trial) {
 
 fn memory_that_there_is_not_is_refused_with_a_sentence(trial: &Trial) {
     let model = trial.model("qwen3");
-    let refused = Engine::new(model, None, limits(model, 1 << 45, 8, 1024)).err().unwrap().to_string();
+    let refused =
+        Engine::new(model, None, limits(model, 1 << 45, 8, 1024)).err().unwrap().to_string();
     assert!(refused.starts_with("cannot allocate "), "{refused}");
 }
 
@@ -163,7 +183,8 @@ fn told(mut engine: Engine<'_>, request: &Request) -> Vec<usize> {
 
 fn draws_are_read_behind_a_step_and_no_row_is_fed_beyond_a_known_end(trial: &Trial) {
     let model = trial.model("qwen3");
-    let engine = |draws_behind| Engine::new(model, None, ROOMY).unwrap().drawing_behind(draws_behind);
+    let engine =
+        |draws_behind| Engine::new(model, None, ROOMY).unwrap().drawing_behind(draws_behind);
     let of = |sampling: Sampling| request(&[3, 4, 5], 2, 0, sampling);
     let plain = Sampling { max_tokens: 4, ..Sampling::default() };
     assert_eq!(told(engine(false), &of(plain.clone())), [2; 4]);

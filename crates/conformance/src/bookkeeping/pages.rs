@@ -75,7 +75,10 @@ fn sizes_of_pages(trial: &Trial) {
 fn a_cache_beyond_all_memory_is_refused_with_a_sentence(trial: &Trial) {
     for pages in [1 << 45, usize::MAX] {
         let refused = KvCache::new(trial.model("qwen3"), pages).err().unwrap().to_string();
-        assert!(refused.starts_with("cannot allocate ") && refused.contains(" MiB of memory: "), "{refused}");
+        assert!(
+            refused.starts_with("cannot allocate ") && refused.contains(" MiB of memory: "),
+            "{refused}"
+        );
     }
 }
 

@@ -3,7 +3,9 @@
 use crate::device::Trial;
 use crate::models::{Text, bits, family, noise, pack, temperature, tokens};
 use crate::properties;
-use isentrope_model::{ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Scores, Step, Tape};
+use isentrope_model::{
+    ActivationCache, Derivatives, Gradient, Keep, KvCache, Model, Scores, Step, Tape,
+};
 use proptest::prelude::*;
 
 properties!(cached_activations_give_the_gradient_of_the_pass);
@@ -91,6 +93,7 @@ fn results(model: &Model, (scores, tape): (Scores, Tape<'_>)) -> Vec<Vec<u32>> {
     let mut gradient = Gradient::zeros(model).unwrap();
     model.backward(tape, Derivatives::of(&noise(1, targets), &noise(2, targets)), &mut gradient);
     let sum = gradient.finish(model);
-    let tensors = model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t)));
+    let tensors =
+        model.layout.tensors().map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t)));
     [bits(&scores.logprobs), bits(&scores.entropies)].into_iter().chain(tensors).collect()
 }

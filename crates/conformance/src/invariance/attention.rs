@@ -34,9 +34,12 @@ fn assert_all_bits(what: &str, got: &[Vec<f32>], want: &[Vec<f32>]) {
 
 fn decoding_equals_prefill(trial: &Trial) {
     let device = &trial.device();
-    for shape in
-        [shape(4, 2, 10, None), shape(6, 2, 64, Some(8)), shape(3, 1, 16, Some(1)), shape(2, 2, 80, None)]
-    {
+    for shape in [
+        shape(4, 2, 10, None),
+        shape(6, 2, 64, Some(8)),
+        shape(3, 1, 16, Some(1)),
+        shape(2, 2, 80, None),
+    ] {
         let lens = [70, 1, 33, 16];
         let sequences = Sequences::new(device, shape, &lens, 5);
         let whole = sequences.serve_whole(device);

@@ -2,7 +2,8 @@
 
 use crate::device::Trial;
 use crate::models::{
-    FAMILIES, Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature, texts,
+    FAMILIES, Text, bits, family, gradient_bits, pack, score_bits, score_bits_alone, temperature,
+    texts,
 };
 use crate::properties;
 use isentrope_model::{Gradient, Keep};
@@ -73,7 +74,8 @@ fn order_changes_nothing(trial: &Trial) {
 
 fn batches_without_targets_are_nothing(trial: &Trial) {
     let text = |len: u32, score_from| Text { tokens: (0..len).collect(), score_from };
-    let batches = [vec![], vec![text(0, 1)], vec![text(1, 1)], vec![text(5, 5), text(5, 90), text(0, 7)]];
+    let batches =
+        [vec![], vec![text(0, 1)], vec![text(1, 1)], vec![text(5, 5), text(5, 90), text(0, 7)]];
     for family in FAMILIES {
         let model = trial.model(family);
         for batch in &batches {

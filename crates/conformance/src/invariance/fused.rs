@@ -3,7 +3,9 @@
 use crate::data::{POISON, assert_bits};
 use crate::device::{Device, Trial, vector, weights, width};
 use crate::properties;
-use isentrope_kernels::{Attention, Buffer, DeviceBatch, HeadNorms, HostBatch, Linear, Role, Run, Turn};
+use isentrope_kernels::{
+    Attention, Buffer, DeviceBatch, HeadNorms, HostBatch, Linear, Role, Run, Turn,
+};
 
 properties!(gated_products, queries_keys_and_values);
 
@@ -15,7 +17,8 @@ fn gated_products(trial: &Trial) {
             for bias in [false, true] {
                 let upload = |role, seed| device.upload(role, &device.noise(role, seed));
                 let shape = Linear { inputs, outputs: 2 * features };
-                let [both, one] = [2 * features, features].map(|features| Role::Activation(rows, features));
+                let [both, one] =
+                    [2 * features, features].map(|features| Role::Activation(rows, features));
                 let (x, w) = (upload(Role::Activation(rows, inputs), 1), upload(weights(shape), 2));
                 let bias = bias.then(|| upload(vector(shape.outputs), 3));
                 let (mut gate_up, mut want) = (device.blank(both), device.blank(one));
@@ -26,7 +29,8 @@ fn gated_products(trial: &Trial) {
                 device.linear_swiglu(shape, &x, &w, bias.as_ref(), Some(&mut kept), &mut y, rows);
                 let what = format!("{shape:?}, {rows} rows, on {}", device.name());
                 assert_bits(&what, &device.download(one, &y), &want);
-                let (kept, gate_up) = (device.download(both, &kept), device.download(both, &gate_up));
+                let (kept, gate_up) =
+                    (device.download(both, &kept), device.download(both, &gate_up));
                 assert_bits(&format!("both halves of {what}"), &kept, &gate_up);
                 let mut y = device.blank(one);
                 device.linear_swiglu(shape, &x, &w, bias.as_ref(), None, &mut y, rows);
@@ -70,7 +74,9 @@ fn attended(
 fn queries_keys_and_values(trial: &Trial) {
     let rows = shared_beginning(trial.page()).rows();
     for device in trial.devices() {
-        for (heads, kv_heads, head_dim) in [(1, 1, 2), (4, 2, 10), (3, 1, 64), (6, 3, 34), (1, 1, 130)] {
+        for (heads, kv_heads, head_dim) in
+            [(1, 1, 2), (4, 2, 10), (3, 1, 64), (6, 3, 34), (1, 1, 130)]
+        {
             let shape = Attention { heads, kv_heads, head_dim, window: None, scale: 0.3 };
             let upload = |role, seed| device.upload(role, &device.noise(role, seed));
             let row = Role::Activation(rows, shape.row());
@@ -79,7 +85,8 @@ fn queries_keys_and_values(trial: &Trial) {
             let (queries, keys) = (&upload(vector(head_dim), 3), &upload(vector(head_dim), 4));
             let (raw, eps) = (&upload(row, 5), 1e-5);
             for normed in [false, true] {
-                let [qkv, want] = [(); 2].map(|()| if normed { device.blank(row) } else { upload(row, 5) });
+                let [qkv, want] =
+                    [(); 2].map(|()| if normed { device.blank(row) } else { upload(row, 5) });
                 let want = attended(&device, shape, want, |qkv, batch, cache| {
                     if normed {
                         device.copy(raw, qkv, rows);

@@ -3,7 +3,8 @@
 
 use crate::device::Trial;
 use crate::models::{
-    FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words, write_wide,
+    FAMILIES, Text, family, gradient_bits, load, sequences, temperature, texts, wide_words,
+    write_wide,
 };
 use crate::properties;
 use isentrope_model::{Gradient, Keep, units};
@@ -64,13 +65,18 @@ fn a_shared_prompt_has_the_gradient_of_all_its_responses(trial: &Trial) {
             .iter()
             .map(|&len| {
                 let response = (0..len).map(|i| (i * 7 + len) % 61);
-                Text { tokens: prompt.iter().copied().chain(response).collect(), score_from: prompt.len() }
+                Text {
+                    tokens: prompt.iter().copied().chain(response).collect(),
+                    score_from: prompt.len(),
+                }
             })
             .collect();
         assert_eq!(units(&sequences(&texts)).len(), 1);
         let gradient = |batches: &[(&[Text], Keep)]| -> Vec<Vec<f32>> {
             let bits = gradient_bits(model, &mut Gradient::zeros(model).unwrap(), batches, 1.0);
-            bits.into_iter().map(|tensor| tensor.into_iter().map(f32::from_bits).collect()).collect()
+            bits.into_iter()
+                .map(|tensor| tensor.into_iter().map(f32::from_bits).collect())
+                .collect()
         };
         let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
         let (shared, apart) = (gradient(&[(&texts, Keep::Activations)]), gradient(&one_by_one));
@@ -100,5 +106,7 @@ fn micro_batches_of_a_wide_model_change_nothing(trial: &Trial) {
     let expected = gradient(&[(&texts, Keep::Activations)]);
     let one_by_one: Vec<_> = texts.chunks(1).map(|text| (text, Keep::Activations)).collect();
     assert!(gradient(&one_by_one) == expected);
-    assert!(gradient(&[(&texts[..2], Keep::BlockInputs), (&texts[2..], Keep::Activations)]) == expected);
+    assert!(
+        gradient(&[(&texts[..2], Keep::BlockInputs), (&texts[2..], Keep::Activations)]) == expected
+    );
 }

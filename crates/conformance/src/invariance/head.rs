@@ -28,7 +28,8 @@ fn blocks_of_the_head(trial: &Trial) {
     let (device, shape, block, rows) = blocks(trial);
     let x = device.noise(Role::Activation(rows, 2), 1);
     let packed = device.upload(weights(shape), &device.noise(weights(shape), 2));
-    let (targets, a, b, c) = (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
+    let (targets, a, b, c) =
+        (indices(3, rows, 1000), noise(4, rows), noise(5, rows), noise(6, rows));
     // Some rows only: masks of all of them would take long.
     let mut masks = masks(&targets[..40], 1000);
     masks.extend(&SamplingMasks::default(), rows - 2 * masks.len());
@@ -63,7 +64,8 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
     for vocabulary in [1, 2, 61, 1000] {
         let shape = Linear { inputs: 17, outputs: vocabulary };
         let rows = 13;
-        let uniforms: Vec<f64> = noise(3, 5 * rows).iter().map(|&x| f64::from(x) / 3.0 + 0.5).collect();
+        let uniforms: Vec<f64> =
+            noise(3, 5 * rows).iter().map(|&x| f64::from(x) / 3.0 + 0.5).collect();
         for device in trial.devices() {
             let x_role = Role::Activation(rows, 17);
             let x = device.upload(x_role, &device.noise(x_role, 1));
@@ -86,31 +88,43 @@ fn draws_have_the_scores_of_targets(trial: &Trial) {
                         uniform: uniforms[i],
                     })
                     .collect();
-                let drawn: Vec<Drawn> =
-                    device.draw(shape, &x, &packed, &draws).into_iter().map(Option::unwrap).collect();
+                let drawn: Vec<Drawn> = device
+                    .draw(shape, &x, &packed, &draws)
+                    .into_iter()
+                    .map(Option::unwrap)
+                    .collect();
                 if !adjustments.departs() {
                     let (_, begun) = device.begin_draw(shape, &x, &packed, &draws);
                     let (_, since) = device.begin_draw(shape, &x, &packed, &draws[..1]);
                     let read = device.drawn(begun);
-                    assert_eq!(read.iter().flatten().collect::<Vec<_>>(), drawn.iter().collect::<Vec<_>>());
+                    assert_eq!(
+                        read.iter().flatten().collect::<Vec<_>>(),
+                        drawn.iter().collect::<Vec<_>>()
+                    );
                     assert_eq!(device.drawn(since)[0].as_ref(), Some(&drawn[0]));
                 }
                 let mut hidden = device.blank(Role::Activation(draws.len(), 17));
                 let row: Vec<u32> = draws.iter().map(|draw| draw.row as u32).collect();
                 device.gather_rows(&x, &device.index(&row), &mut hidden);
                 let targets: Vec<u32> = drawn.iter().map(|drawn| drawn.token).collect();
-                let temperature = if adjustments.temperature == 0.0 { 1.0 } else { adjustments.temperature };
+                let temperature =
+                    if adjustments.temperature == 0.0 { 1.0 } else { adjustments.temperature };
                 let mut kept = SamplingMasks::default();
                 for (drawn, draw) in drawn.iter().zip(&draws) {
                     let tokens = drawn.kept.as_ref().map_or(&[][..], |kept| &kept.tokens);
-                    assert!(tokens.is_empty() || tokens.contains(&drawn.token), "{draw:?} of {tokens:?}");
+                    assert!(
+                        tokens.is_empty() || tokens.contains(&drawn.token),
+                        "{draw:?} of {tokens:?}"
+                    );
                     assert!(drawn.kept.is_none() || adjustments.truncates());
                     kept.push(tokens);
                 }
                 assert!(!kept.is_whole() || !adjustments.truncates() || vocabulary < 3);
                 let targets = device.index(&targets);
-                let mut statistics = device.head(shape, &hidden, &packed, targets, kept.into(), temperature);
-                let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
+                let mut statistics =
+                    device.head(shape, &hidden, &packed, targets, kept.into(), temperature);
+                let HeadScores { logprobs, entropies, mut log_masses } =
+                    device.scores(&mut statistics);
                 log_masses.resize(draws.len(), 0.0);
                 let of = |f: fn(&Drawn) -> f32| drawn.iter().map(f).collect::<Vec<f32>>();
                 assert_bits("log-prob", &of(|d| d.logprob), &logprobs);
@@ -172,11 +186,17 @@ fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
             let temperature = if i.is_multiple_of(3) { 0.0 } else { 1.3 };
             Draw::at_temperature(temperature, i * 7 % rows, (i as f64 + 0.5) / 11.0)
         };
-        let (tokens, drawing) =
-            device.begin_draw(shape, &hidden, &packed, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(draw));
+        let (tokens, drawing) = device.begin_draw(
+            shape,
+            &hidden,
+            &packed,
+            &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(draw),
+        );
         // Some draws, of which some twice, in another order, and tokens that are known among them.
-        let (mut host, fed) =
-            (HostBatch::default(), [Ok(10), Err(299), Ok(0), Ok(7), Err(0), Ok(3), Ok(10), Ok(4), Ok(7)]);
+        let (mut host, fed) = (
+            HostBatch::default(),
+            [Ok(10), Err(299), Ok(0), Ok(7), Err(0), Ok(3), Ok(10), Ok(4), Ok(7)],
+        );
         for row in fed {
             match row {
                 Ok(draw) => host.push_drawn(draw, 0, &[]),
@@ -202,7 +222,10 @@ fn tokens_of_draws_are_fed_as_known_ones_are(trial: &Trial) {
                 Err(token) => token,
             })
             .collect();
-        assert!(drawn.iter().any(Option::is_none) && fed.iter().flatten().any(|&draw| drawn[draw].is_none()));
+        assert!(
+            drawn.iter().any(Option::is_none)
+                && fed.iter().flatten().any(|&draw| drawn[draw].is_none())
+        );
         assert_bits("embedded", &got, &embedded(&device.tokens(&known)));
     }
 }

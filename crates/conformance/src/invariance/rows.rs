@@ -1,7 +1,9 @@
 //! Every operation that works row by row: rows alone, together and in micro-batches.
 
 use crate::data::{assert_bits, indices, masks, noise, pieces};
-use crate::device::{Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights};
+use crate::device::{
+    Device, Trial, assert_variants_agree, gradient, vector, vector_gradient, weights,
+};
 use crate::properties;
 use isentrope_kernels::{Adjustments, Buffer, Draw, Grouped, HeadScores, Linear, Role, Turn};
 use proptest::prelude::*;
@@ -30,7 +32,12 @@ impl Results {
 
 /// Every operation that works row by row, on the rows `range` of a batch of `rows`, sums going on
 /// from `before`.
-fn operate(device: &Device<'_>, rows: usize, range: Range<usize>, before: Option<Results>) -> Results {
+fn operate(
+    device: &Device<'_>,
+    rows: usize,
+    range: Range<usize>,
+    before: Option<Results>,
+) -> Results {
     let shape = SHAPE;
     let Linear { inputs, outputs } = shape;
     let n = range.len();
@@ -85,7 +92,8 @@ fn operate(device: &Device<'_>, rows: usize, range: Range<usize>, before: Option
     device.embed_backward(&device.index(words), &x, &mut embedding_rows);
 
     let masks = masks(words, outputs);
-    let slopes = device.entropy_slopes(shape, &x, &packed, &device.index(words), &masks, 0.7).slopes;
+    let slopes =
+        device.entropy_slopes(shape, &x, &packed, &device.index(words), &masks, 0.7).slopes;
     let mut statistics = device.head(shape, &x, &packed, device.index(words), masks.into(), 0.7);
     let HeadScores { logprobs, entropies, mut log_masses } = device.scores(&mut statistics);
     log_masses.resize(n, 0.0); // none where no row of these has a mask
@@ -140,7 +148,11 @@ fn operate(device: &Device<'_>, rows: usize, range: Range<usize>, before: Option
 /// `part`, computed from the rows `range` alone, has the bits of those rows of `whole`.
 fn assert_rows(whole: &Results, part: &Results, range: Range<usize>) {
     for ((name, width, want), (_, _, got)) in whole.outputs.iter().zip(&part.outputs) {
-        assert_bits(&format!("{name}, rows {range:?}"), got, &want[range.start * width..range.end * width]);
+        assert_bits(
+            &format!("{name}, rows {range:?}"),
+            got,
+            &want[range.start * width..range.end * width],
+        );
     }
 }
 

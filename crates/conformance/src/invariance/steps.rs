@@ -115,7 +115,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Pushes up to `rows` rows; returns their positions.
-    fn push(&mut self, rows: usize, model: &Model, step: &mut Step, cache: &mut KvCache) -> Range<usize> {
+    fn push(
+        &mut self,
+        rows: usize,
+        model: &Model,
+        step: &mut Step,
+        cache: &mut KvCache,
+    ) -> Range<usize> {
         let positions = self.fed..(self.fed + rows).min(self.end);
         if !positions.is_empty() {
             while self.pages.len() < KvCache::pages_for(model, positions.end) {
@@ -136,7 +142,9 @@ impl<'a> Writer<'a> {
     ) -> Result<(), TestCaseError> {
         let expected = score_bits_alone(model, self.tokens, temperature);
         prop_assert_eq!(expected.len(), self.results.len());
-        for (position, (result, expected)) in self.results.iter().zip(expected).enumerate().skip(from) {
+        for (position, (result, expected)) in
+            self.results.iter().zip(expected).enumerate().skip(from)
+        {
             if wanted == Wanted::EveryRow || position + 1 == self.results.len() {
                 prop_assert!(result.is_some(), "nothing at {}", position);
             }
@@ -160,7 +168,9 @@ fn write(
         let mut rows = Vec::new();
         // Who is done draws no more, so that sooner or later every number comes to each of the
         // others.
-        for (w, writer) in writers.iter_mut().enumerate().filter(|(_, writer)| writer.fed < writer.end) {
+        for (w, writer) in
+            writers.iter_mut().enumerate().filter(|(_, writer)| writer.fed < writer.end)
+        {
             let positions = writer.push(rhythm.next().unwrap(), model, &mut step, cache);
             rows.extend(positions.map(|position| (w, position)));
         }
@@ -168,10 +178,14 @@ fn write(
             step.wanted = (0..rows.len() as u32).collect();
         }
         let hidden = model.step(&step, cache, None);
-        let places: Vec<(usize, usize)> = step.wanted.iter().map(|&row| rows[row as usize]).collect();
-        let targets: Vec<u32> = places.iter().map(|&(w, position)| writers[w].tokens[position + 1]).collect();
+        let places: Vec<(usize, usize)> =
+            step.wanted.iter().map(|&row| rows[row as usize]).collect();
+        let targets: Vec<u32> =
+            places.iter().map(|&(w, position)| writers[w].tokens[position + 1]).collect();
         let Scores { logprobs, entropies, .. } = model.score_next(&hidden, &targets, temperature);
-        for ((w, position), (logprob, entropy)) in places.into_iter().zip(logprobs.iter().zip(entropies)) {
+        for ((w, position), (logprob, entropy)) in
+            places.into_iter().zip(logprobs.iter().zip(entropies))
+        {
             writers[w].results[position] = Some([logprob.to_bits(), entropy.to_bits()]);
         }
     }

@@ -1,7 +1,9 @@
 //! Variants of a backend (threads, instruction sets) compute the same, for whole models.
 
 use crate::device::{Device, Trial};
-use crate::models::{Text, checkpoint, gradient_bits, load, score_bits, wide_words, words, write_wide};
+use crate::models::{
+    Text, checkpoint, gradient_bits, load, score_bits, wide_words, words, write_wide,
+};
 use crate::properties;
 use isentrope_model::{Gradient, Keep};
 use std::path::Path;
@@ -10,9 +12,14 @@ properties!(models, a_wide_model);
 
 fn models(trial: &Trial) {
     let devices: Vec<_> = trial.devices().collect();
-    for family in
-        ["llama-biases", "llama-mqa", "llama-yarn", "mistral-sliding", "qwen2-layer-types", "qwen3-untied"]
-    {
+    for family in [
+        "llama-biases",
+        "llama-mqa",
+        "llama-yarn",
+        "mistral-sliding",
+        "qwen2-layer-types",
+        "qwen3-untied",
+    ] {
         assert_same(&checkpoint(family), &texts(&[20, 2, 33], words), &devices);
     }
 }
@@ -32,7 +39,10 @@ fn a_wide_model(trial: &Trial) {
 
 /// Texts of these lengths.
 fn texts(lengths: &[usize], words: fn(u64, usize) -> Vec<u32>) -> Vec<Text> {
-    (0..).zip(lengths).map(|(seed, &len)| Text { tokens: words(seed, len), score_from: 1 }).collect()
+    (0..)
+        .zip(lengths)
+        .map(|(seed, &len)| Text { tokens: words(seed, len), score_from: 1 })
+        .collect()
 }
 
 /// Scores and gradients of these texts are the same on all devices.

@@ -38,7 +38,10 @@ impl Oracle {
         let names = (0..).map(|i| format!("tokens.{i}"));
         let tokens = |name: String| {
             let bytes = self.bytes(&name, Dtype::I32);
-            bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap()) as u32).collect()
+            bytes
+                .chunks_exact(4)
+                .map(|b| i32::from_le_bytes(b.try_into().unwrap()) as u32)
+                .collect()
         };
         names.take_while(|name| self.has(name)).map(tokens).collect()
     }
@@ -57,8 +60,9 @@ impl Oracle {
     pub fn greedy(&self) -> (Vec<u32>, Vec<u32>) {
         let json: serde_json::Value =
             serde_json::from_slice(&fs::read(self.directory.join("greedy.json")).unwrap()).unwrap();
-        let tokens =
-            |key: &str| json[key].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect();
+        let tokens = |key: &str| {
+            json[key].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect()
+        };
         (tokens("prompt"), tokens("greedy"))
     }
 

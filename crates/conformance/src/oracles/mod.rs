@@ -39,10 +39,17 @@ fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
                     (Some((factor, noise)), _) => {
                         (root_mean_square(&ours[j], &theirs), factor * noise.scores[i][j])
                     }
-                    (None, OracleTolerance::Within(allowed)) => (max_difference(&ours[j], &theirs), allowed),
-                    (None, OracleTolerance::Rounding { .. }) => unreachable!("noise is known for it"),
+                    (None, OracleTolerance::Within(allowed)) => {
+                        (max_difference(&ours[j], &theirs), allowed)
+                    }
+                    (None, OracleTolerance::Rounding { .. }) => {
+                        unreachable!("noise is known for it")
+                    }
                 };
-                assert!(off < allowed, "{name}: {what}{suffix} is off by {off}, {allowed} is allowed");
+                assert!(
+                    off < allowed,
+                    "{name}: {what}{suffix} is off by {off}, {allowed} is allowed"
+                );
             }
         }
     }
@@ -51,7 +58,8 @@ fn logprobs_and_entropies_agree_at_both_temperatures(trial: &Trial) {
 fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
     // That keeping and recomputing give the same bits is shown elsewhere as well.
     let is_fast = trial.subject().cases(12) == 12;
-    let keeps: &[Keep] = if is_fast { &[Keep::Activations, Keep::BlockInputs] } else { &[Keep::Activations] };
+    let keeps: &[Keep] =
+        if is_fast { &[Keep::Activations, Keep::BlockInputs] } else { &[Keep::Activations] };
     for name in names() {
         let oracle = Oracle::read(&name);
         let model = models::load(&oracle.directory, trial.device().backend());
@@ -60,7 +68,8 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
             let allowed: Vec<f64> = match trial.tolerance().oracles {
                 OracleTolerance::Within(relative) => {
                     let tensors = model.layout.tensors();
-                    let norm = |name: &str| frobenius(oracle.floats(&format!("grad.{name}")).into_iter());
+                    let norm =
+                        |name: &str| frobenius(oracle.floats(&format!("grad.{name}")).into_iter());
                     tensors.map(|(_, _, tensor)| relative * norm(&tensor.name)).collect()
                 }
                 OracleTolerance::Rounding { unit, gradients, .. } => {
@@ -68,7 +77,8 @@ fn gradients_of_every_parameter_agree_and_none_is_zero(trial: &Trial) {
                     noise.into_iter().map(|noise| gradients * noise).collect()
                 }
             };
-            for ((ours, allowed), (_, _, tensor)) in gradients.iter().zip(allowed).zip(model.layout.tensors())
+            for ((ours, allowed), (_, _, tensor)) in
+                gradients.iter().zip(allowed).zip(model.layout.tensors())
             {
                 let tensor = &tensor.name;
                 let theirs = oracle.floats(&format!("grad.{tensor}"));
@@ -129,7 +139,9 @@ fn gradient_of(model: &Model, oracle: &Oracle, keep: Keep) -> Vec<Vec<f32>> {
     model.backward(tape, Derivatives::of(&a, &b), &mut gradient);
     let gradient = gradient.finish(model);
     let tensors = model.layout.tensors();
-    tensors.map(|(id, parameter, tensor)| gradient.tensor(&*model.backend, id, parameter, tensor)).collect()
+    tensors
+        .map(|(id, parameter, tensor)| gradient.tensor(&*model.backend, id, parameter, tensor))
+        .collect()
 }
 
 fn max_difference(a: &[f32], b: &[f32]) -> f64 {

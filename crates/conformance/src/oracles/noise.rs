@@ -25,19 +25,26 @@ impl Noise {
         let backend: Arc<dyn Backend> = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let load = || models::load(&oracle.directory, &backend);
         let all = |model: &Model| {
-            let scores: Vec<_> = temperatures.iter().map(|&t| scores_of(model, oracle, t)).collect();
+            let scores: Vec<_> =
+                temperatures.iter().map(|&t| scores_of(model, oracle, t)).collect();
             (scores, gradient_of(model, oracle, Keep::Activations))
         };
         let (scores, gradients) = all(&load());
-        let mut noise = Self { scores: vec![[0.0; 2]; scores.len()], gradients: vec![0.0; gradients.len()] };
+        let mut noise =
+            Self { scores: vec![[0.0; 2]; scores.len()], gradients: vec![0.0; gradients.len()] };
         for seed in 0..MOVED {
             let mut model = load();
             let lens = model.layout.numbers(&*backend);
-            for (number, (buffer, len)) in (0..).zip(model.weights.buffers_mut().iter_mut().zip(lens)) {
+            for (number, (buffer, len)) in
+                (0..).zip(model.weights.buffers_mut().iter_mut().zip(lens))
+            {
                 let mut numbers = vec![0.0; len];
                 backend.read_numbers(buffer, 0, &mut numbers);
                 let random = models::noise(1000 * seed + number, numbers.len());
-                numbers.iter_mut().zip(random).for_each(|(number, random)| *number *= 1.0 + unit * random);
+                numbers
+                    .iter_mut()
+                    .zip(random)
+                    .for_each(|(number, random)| *number *= 1.0 + unit * random);
                 backend.write_numbers(buffer, 0, &numbers);
             }
             let moved = all(&model);
@@ -50,7 +57,12 @@ impl Noise {
                 *sum += frobenius(was.iter().zip(is).map(|(a, b)| a - b)).powi(2) / MOVED as f64;
             }
         }
-        noise.scores.iter_mut().flatten().chain(&mut noise.gradients).for_each(|sum| *sum = sum.sqrt());
+        noise
+            .scores
+            .iter_mut()
+            .flatten()
+            .chain(&mut noise.gradients)
+            .for_each(|sum| *sum = sum.sqrt());
         noise
     }
 }

@@ -23,7 +23,13 @@ pub const STEPS: usize = 4;
 pub const RUN: Duration = Duration::from_secs(100);
 
 /// Trains the smaller model, which the larger one's moments and checkpoint would be too large for.
-pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
+pub fn grpo<D: Device>(
+    device: &Arc<D>,
+    tests: &Path,
+    out: &Path,
+    scale: Scale,
+    report: &mut Report,
+) {
     let sizes = Sizes::of(&MODELS[0], scale);
     let work = out.join("grpo");
     let _ = fs::remove_dir_all(&work);
@@ -41,7 +47,11 @@ pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, 
             "the program itself: exact weights, verdicts and files included",
         ),
         Ok(None) => {
-            let why = format!("not measured: stopped after {} s, see {}", RUN.as_secs(), log(out).display());
+            let why = format!(
+                "not measured: stopped after {} s, see {}",
+                RUN.as_secs(),
+                log(out).display()
+            );
             report.remark("GRPO", &sizes.step(), &why);
         }
         Err(why) => report.verdict("GRPO", &sizes.step(), Err(why)),
@@ -50,7 +60,12 @@ pub fn grpo<D: Device>(device: &Arc<D>, tests: &Path, out: &Path, scale: Scale, 
 
 /// Makes a directory with a model of random weights, prompts of its tokenizer's digits, and a
 /// recipe.
-fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path) -> Result<(), String> {
+fn prepare<D: Device>(
+    device: &Arc<D>,
+    sizes: &Sizes,
+    tests: &Path,
+    work: &Path,
+) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", work.display());
     // A tokenizer that names no end: all responses are as long as they may be.
     let tokenizer = work.join("tokenizer");
@@ -59,7 +74,8 @@ fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path)
         .map_err(failed)?;
     let config = json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
     fs::write(tokenizer.join("tokenizer_config.json"), config.to_string()).map_err(failed)?;
-    let (model, _) = build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
+    let (model, _) =
+        build(device, Dtype::Bf16, &sizes.config).map_err(|error| error.to_string())?;
     let options = WriteOptions {
         dtype: WeightDtype::Bf16,
         max_shard_bytes: u64::MAX,
@@ -72,7 +88,8 @@ fn prepare<D: Device>(device: &Arc<D>, sizes: &Sizes, tests: &Path, work: &Path)
     for _ in 0..sizes.prompts() * STEPS {
         let prompt: String =
             (0..sizes.prompt).map(|_| char::from(b'0' + (random.bits() % 10) as u8)).collect();
-        writeln!(prompts, "{}", json!({ "prompt": prompt, "answer": "1" })).expect("a text takes all");
+        writeln!(prompts, "{}", json!({ "prompt": prompt, "answer": "1" }))
+            .expect("a text takes all");
     }
     fs::write(work.join("prompts.jsonl"), prompts).map_err(failed)?;
     // Random texts are all wrong, and what cannot teach costs nothing; the entropy bonus has all of
@@ -132,7 +149,10 @@ fn train(sizes: &Sizes, tests: &Path, out: &Path, work: &Path) -> Result<Option<
     let lengths = numbers(&work.join("run/metrics.jsonl"), "response/length_mean")?;
     let mut seconds = numbers(&work.join("run/timings.jsonl"), "time/step_s")?;
     if lengths != [sizes.sampled as f64; STEPS] || seconds.len() != STEPS {
-        return Err(format!("{STEPS} steps of {} tokens were asked for, not {lengths:?}", sizes.sampled));
+        return Err(format!(
+            "{STEPS} steps of {} tokens were asked for, not {lengths:?}",
+            sizes.sampled
+        ));
     }
     Ok(Some(median(seconds.split_off(1))))
 }

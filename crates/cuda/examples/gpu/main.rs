@@ -77,7 +77,9 @@ fn main() -> ExitCode {
         arguments.get(place + 1)
     };
     // Programs that are started there have directories of their own.
-    let path = |name: &str| text(name).map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()));
+    let path = |name: &str| {
+        text(name).map(|path| std::path::absolute(path).unwrap_or_else(|_| path.into()))
+    };
     let parts: Vec<&str> =
         text("--parts").map_or(PARTS.to_vec(), |parts| parts.split(',').map(str::trim).collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
@@ -108,7 +110,8 @@ fn main() -> ExitCode {
             }
         };
         let scale = Scale { probed: 1_000_000, divisor: 1, window: Duration::from_millis(60) };
-        let core = if gpu.limits().capability.0 >= 9 { TensorCore::Hopper } else { TensorCore::Ampere };
+        let core =
+            if gpu.limits().capability.0 >= 9 { TensorCore::Hopper } else { TensorCore::Ampere };
         run.report.name(&gpu.name());
         run.all(&gpu, core, scale, |report| products::sweep(&gpu, scale, report));
     }
@@ -171,7 +174,9 @@ impl Run<'_> {
         }
         self.part("cuBLASLt", products);
         if let (Some(opponents), Some(tests)) = (self.opponents.take(), &tests) {
-            self.part("opponents", |report| opponents.measure(&**device, tests, &out, scale, report));
+            self.part("opponents", |report| {
+                opponents.measure(&**device, tests, &out, scale, report)
+            });
         }
     }
 
@@ -184,7 +189,9 @@ impl Run<'_> {
         let started = Instant::now();
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| part(&mut self.report))) {
             let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason is given");
+            let said = said
+                .or_else(|| panic.downcast_ref::<&str>().copied())
+                .unwrap_or("no reason is given");
             self.report.verdict(name, "the rest of it", Err(format!("it has panicked: {said}")));
         }
         eprintln!("{name}: {:.0} s", started.elapsed().as_secs_f64());
@@ -229,7 +236,9 @@ fn conformance(executable: &Path, out: &Path, of: &str, limit: Duration) -> Resu
     let Ended { status, text, seconds, .. } = ended(&mut command, &log, limit)?;
     let (result, log) = (text.lines().find(|line| line.starts_with("test result:")), log.display());
     match result {
-        Some(line) if line.contains(" 0 passed") => Err(format!("no test is called {of}::...: see {log}")),
+        Some(line) if line.contains(" 0 passed") => {
+            Err(format!("no test is called {of}::...: see {log}"))
+        }
         Some(line) if status.success() => Ok(format!("{line} ({seconds:.0} s)")),
         Some(line) => Err(format!("{line}: see {log}")),
         None => Err(format!("no result after {seconds:.0} s: see {log}")),

@@ -123,20 +123,28 @@ fn measure(device: &impl Device, sizes: &Sizes, model: &Model, free: usize, repo
     // The first is to warm up. Whoever asks for free memory takes the driver's time, so the second
     // is timed without.
     let (warm, memory) = most_taken(device, free, || sample(device, sizes, model).map(drop));
-    let again = |()| (0..REPEATS).map(|_| sample(device, sizes, model)).collect::<Result<Vec<_>, _>>();
+    let again =
+        |()| (0..REPEATS).map(|_| sample(device, sizes, model)).collect::<Result<Vec<_>, _>>();
     let mut samplings = match warm.and_then(again) {
         Ok(samplings) => samplings,
         Err(error) => return report.remark("models", name, &format!("not measured: {error}")),
     };
-    let of = |phase: usize| median(samplings.iter().map(|sampling| sampling.seconds[phase]).collect());
+    let of =
+        |phase: usize| median(samplings.iter().map(|sampling| sampling.seconds[phase]).collect());
     let (prefill, decoding) = (of(0), of(1));
     let Sampled { texts, logprobs, .. } = samplings.remove(0);
-    report.pace("models", &format!("{name}, prefill"), pace(prefill, sequences * prompt, 1.0, memory), "");
+    report.pace(
+        "models",
+        &format!("{name}, prefill"),
+        pace(prefill, sequences * prompt, 1.0, memory),
+        "",
+    );
     let decoded = pace(decoding, sequences * (sampled - 1), 1.0, memory);
     report.pace("models", &format!("{name}, decoding {sequences} sequences"), decoded, "");
 
     let packed = |texts: &[Vec<u32>]| {
-        let sequences: Vec<_> = texts.iter().map(|tokens| Sequence { tokens, score_from: prompt }).collect();
+        let sequences: Vec<_> =
+            texts.iter().map(|tokens| Sequence { tokens, score_from: prompt }).collect();
         Packed::new(&sequences)
     };
     let scored = model.score(&packed(&texts), 1.0);
@@ -210,7 +218,9 @@ fn sample(device: &impl Device, sizes: &Sizes, model: &Model) -> isentrope_model
             }
         }
         let draws: Vec<Draw> = (0..sequences)
-            .map(|row| Draw::at_temperature(1.0, row, ((row * 31 + number * 17) % 97) as f64 / 97.0))
+            .map(|row| {
+                Draw::at_temperature(1.0, row, ((row * 31 + number * 17) % 97) as f64 / 97.0)
+            })
             .collect();
         let (tokens, before) = behind.unzip();
         let hidden = model.step_after(tokens.as_ref(), &step, &mut cache, None);

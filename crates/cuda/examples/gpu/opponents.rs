@@ -73,7 +73,8 @@ impl Opponents {
             for model in &MODELS[..if of_smaller { 1 } else { MODELS.len() }] {
                 let sizes = Sizes::of(model, scale);
                 let free = device.memory_info().free;
-                let (said, memory) = most_taken(device, free, || self.ask(asked, &sizes, tests, out, scale));
+                let (said, memory) =
+                    most_taken(device, free, || self.ask(asked, &sizes, tests, out, scale));
                 let what = |line: &str| format!("{}, {line}", sizes.name);
                 match said {
                     Ok(Said::Done { lines, versions }) => {
@@ -94,7 +95,11 @@ impl Opponents {
                         break;
                     }
                     Ok(Said::Failed(why)) | Err(why) => {
-                        report.remark(part, &what(&asked.join(" ")), &format!("not measured: {why}"));
+                        report.remark(
+                            part,
+                            &what(&asked.join(" ")),
+                            &format!("not measured: {why}"),
+                        );
                     }
                 }
             }
@@ -120,7 +125,11 @@ impl Opponents {
             .map_err(|error| format!("{}: {error}", config.display()))?;
         let mut command = Command::new(&self.python);
         command.env("PYTHONDONTWRITEBYTECODE", "1").arg(&self.script).args(asked);
-        command.arg("--config").arg(config).arg("--tokenizer").arg(tests.join("assets/countdown-base"));
+        command
+            .arg("--config")
+            .arg(config)
+            .arg("--tokenizer")
+            .arg(tests.join("assets/countdown-base"));
         let numbers = [
             ("--sequences", sizes.sequences),
             ("--prompt", sizes.prompt),

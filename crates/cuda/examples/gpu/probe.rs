@@ -60,7 +60,8 @@ pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, repor
     let width = width.next_multiple_of(8);
     let shape = Linear { inputs: width, outputs: width };
     let kind = Kind::Matrix(shape);
-    for (seed, Numbers { what, exponents: (lowest, magnitudes), has_zeros }) in kinds.into_iter().enumerate()
+    for (seed, Numbers { what, exponents: (lowest, magnitudes), has_zeros }) in
+        kinds.into_iter().enumerate()
     {
         let mut random = Random::new(seed as u64 + 1);
         let mut half = || {
@@ -72,7 +73,8 @@ pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, repor
         };
         let a: Vec<u16> = (0..TERMS * width).map(|_| half()).collect();
         let b: Vec<u16> = (0..TERMS * width).map(|_| half()).collect();
-        let little = [0.0, -0.0, f32::from_bits(0x0001_2345), -f32::from_bits(0x0040_0001), 2f32.powi(-120)];
+        let little =
+            [0.0, -0.0, f32::from_bits(0x0001_2345), -f32::from_bits(0x0040_0001), 2f32.powi(-120)];
         let before: Vec<f32> = (0..width * width)
             .map(|place| match has_zeros {
                 true => little[place % little.len()],
@@ -81,7 +83,8 @@ pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, repor
             .collect();
         let upload = |halves: &[u16]| {
             let mut buffer = backend.buffer(Role::Activation(TERMS, width));
-            let wide: Vec<f32> = halves.iter().map(|&half| f32::from_bits(u32::from(half) << 16)).collect();
+            let wide: Vec<f32> =
+                halves.iter().map(|&half| f32::from_bits(u32::from(half) << 16)).collect();
             backend.write(&mut buffer, 0, &wide);
             buffer
         };
@@ -92,7 +95,8 @@ pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, repor
         let mut after = vec![0.0; width * width];
         backend.unpack(kind, 0, &sums, &mut after);
 
-        let column = |of: &[u16], place: usize| std::array::from_fn(|term| of[term * width + place]);
+        let column =
+            |of: &[u16], place: usize| std::array::from_fn(|term| of[term * width + place]);
         let columns: Vec<[u16; TERMS]> = (0..width).map(|place| column(&b, place)).collect();
         let (mut different, mut first) = (0, None);
         for output in 0..width {
@@ -100,8 +104,8 @@ pub fn probe<D: Device>(backend: &Cuda<D>, core: TensorCore, scale: Scale, repor
             for (input, of_b) in columns.iter().enumerate() {
                 let place = output * width + input;
                 let should = core.dot(before[place], of_a, *of_b);
-                let is_same =
-                    after[place].to_bits() == should.to_bits() || (after[place].is_nan() && should.is_nan());
+                let is_same = after[place].to_bits() == should.to_bits()
+                    || (after[place].is_nan() && should.is_nan());
                 if !is_same {
                     different += 1;
                     let bits = (before[place].to_bits(), after[place].to_bits(), should.to_bits());

@@ -96,7 +96,10 @@ fn directions(inputs: usize, outputs: usize) -> [(&'static str, Product); 3] {
     };
     [
         ("forward", plain),
-        ("backward, input", Product { b_transposed: true, columns: inputs, depth: outputs, ..plain }),
+        (
+            "backward, input",
+            Product { b_transposed: true, columns: inputs, depth: outputs, ..plain },
+        ),
         ("backward, weight", weight),
     ]
 }

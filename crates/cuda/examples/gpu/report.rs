@@ -80,7 +80,16 @@ impl Report {
         let Pace { seconds, tokens, flop, memory } = pace;
         let (what, said) = (what.into(), said.into());
         let (seconds, memory) = (Some(seconds), Some(memory));
-        self.lines.push(Line { part, what, seconds, flop, tokens, memory, said, ..Line::default() });
+        self.lines.push(Line {
+            part,
+            what,
+            seconds,
+            flop,
+            tokens,
+            memory,
+            said,
+            ..Line::default()
+        });
     }
 
     /// Adds what there is to say.
@@ -128,15 +137,17 @@ impl Report {
     pub fn table(&self) -> String {
         let mut rows = vec![
             format!("{}\n", self.device),
-            "| part | what | time, us | GB/s | TFLOP/s | of the bound | tokens/s | GiB | ratio | |".into(),
+            "| part | what | time, us | GB/s | TFLOP/s | of the bound | tokens/s | GiB | ratio | |"
+                .into(),
             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |".into(),
         ];
         for line in &self.lines {
             let number = |number: Option<f64>, digits| {
                 number.map(|number| format!("{number:.digits$}")).unwrap_or_default()
             };
-            let per_second =
-                |amount: f64, unit: f64| line.seconds.filter(|_| amount > 0.0).map(|s| amount / s / unit);
+            let per_second = |amount: f64, unit: f64| {
+                line.seconds.filter(|_| amount > 0.0).map(|s| amount / s / unit)
+            };
             let share = line
                 .seconds
                 .and_then(|seconds| Some(format!("{:.0} %", 100.0 * self.bound(line)? / seconds)));

@@ -48,14 +48,18 @@ pub fn runs(tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
             return Err(format!("{name} was stopped after {seconds:.0} s: see {}", log.display()));
         }
         if !status.success() {
-            return Err(format!("{name} has failed: {}", text.lines().last().unwrap_or("it says nothing")));
+            return Err(format!(
+                "{name} has failed: {}",
+                text.lines().last().unwrap_or("it says nothing")
+            ));
         }
         Ok((results(&run)?, seconds))
     };
     for (dtype, devices) in [("bf16", ["cuda", "cuda"]), ("f32", ["cuda", "cpu"])] {
         let what = format!("quickstart, {dtype}: {} and {}", devices[0], devices[1]);
         let first = train(&format!("{dtype}-1"), devices[0], dtype);
-        let second = first.and_then(|first| Ok((first, train(&format!("{dtype}-2"), devices[1], dtype)?)));
+        let second =
+            first.and_then(|first| Ok((first, train(&format!("{dtype}-2"), devices[1], dtype)?)));
         report.verdict(
             "runs",
             &what,
@@ -78,14 +82,18 @@ pub fn runs(tests: &Path, out: &Path, scale: Scale, report: &mut Report) {
 /// A run's metrics and weights by file name: two equal runs have the same bytes.
 fn results(run: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-    let mut results = BTreeMap::from([("metrics.jsonl".to_owned(), read(&run.join("metrics.jsonl"))?)]);
+    let mut results =
+        BTreeMap::from([("metrics.jsonl".to_owned(), read(&run.join("metrics.jsonl"))?)]);
     let checkpoints = run.join("checkpoints");
-    let entries =
-        fs::read_dir(&checkpoints).map_err(|error| format!("{}: {error}", checkpoints.display()))?;
+    let entries = fs::read_dir(&checkpoints)
+        .map_err(|error| format!("{}: {error}", checkpoints.display()))?;
     for entry in entries.filter_map(Result::ok) {
         let weights = entry.path().join("model.safetensors");
         if weights.is_file() {
-            results.insert(format!("{}/model.safetensors", entry.file_name().display()), read(&weights)?);
+            results.insert(
+                format!("{}/model.safetensors", entry.file_name().display()),
+                read(&weights)?,
+            );
         }
     }
     match results.len() {
@@ -111,17 +119,20 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
         command.arg(tests.join("conformance")).args(["--test-threads=1", SANITIZED]);
         command.env("ISENTROPE_TEST_DEVICE", "gpu");
         let log = out.join(format!("{tool}.log"));
-        let verdict =
-            ended(&mut command, &log, SANITIZER).and_then(|Ended { status, stopped, text, seconds }| {
+        let verdict = ended(&mut command, &log, SANITIZER).and_then(
+            |Ended { status, stopped, text, seconds }| {
                 // A tool stopped for want of time has found nothing so far; it reports a finding at
                 // once.
                 let found = text.lines().find(|line| {
-                    line.starts_with("========= ") && (line.contains("Invalid") || line.contains("hazard"))
+                    line.starts_with("========= ")
+                        && (line.contains("Invalid") || line.contains("hazard"))
                 });
                 match found {
-                    Some(line) => {
-                        Err(format!("{}: see {}", line.trim_start_matches("========= "), log.display()))
-                    }
+                    Some(line) => Err(format!(
+                        "{}: see {}",
+                        line.trim_start_matches("========= "),
+                        log.display()
+                    )),
                     None if stopped => {
                         Ok(format!("nothing was found until it was stopped, after {seconds:.0} s"))
                     }
@@ -131,7 +142,8 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
                     None if status.success() => Ok(format!("nothing was found in {seconds:.0} s")),
                     None => Err(format!("it has ended with {status}: see {}", log.display())),
                 }
-            });
+            },
+        );
         report.verdict("sanitizer", tool, verdict);
     }
 }
@@ -139,7 +151,8 @@ pub fn sanitized(tests: &Path, out: &Path, report: &mut Report) {
 /// The tool, on PATH or in a toolkit.
 fn sanitizer() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let toolkits = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
+    let toolkits =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
     let toolkits = toolkits.chain(["/usr/local/cuda".into()]).map(|toolkit| toolkit.join("bin"));
     std::env::split_paths(&path)
         .chain(toolkits)

@@ -6,8 +6,8 @@ use crate::probe::Random;
 use crate::report::{Report, Work};
 use isentrope_cuda::{Cuda, Device, Dtype, Memory};
 use isentrope_kernels::{
-    AdamW, Attention, Backend, Buffer, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks, Turn,
-    Updated,
+    AdamW, Attention, Backend, Buffer, Draw, Grouped, HostBatch, Kind, Linear, Role, SamplingMasks,
+    Turn, Updated,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ pub fn copies<D: Device>(device: &D, scale: Scale, report: &mut Report) {
     let (from, to) = (device.allocate(bytes).unwrap(), device.allocate(bytes).unwrap());
     // Memory that holds one number over and over is copied faster than that of a model.
     let mut random = Random::new(5);
-    let part: Vec<u8> = (0..(1 << 20).min(bytes) / 8).flat_map(|_| random.bits().to_le_bytes()).collect();
+    let part: Vec<u8> =
+        (0..(1 << 20).min(bytes) / 8).flat_map(|_| random.bits().to_le_bytes()).collect();
     for memory in [&from, &to] {
         (0..bytes).step_by(part.len()).for_each(|at| device.upload(&part, memory, at));
     }
@@ -46,7 +47,9 @@ pub fn copies<D: Device>(device: &D, scale: Scale, report: &mut Report) {
     report.time("memory", &format!("copy of {} MiB", bytes >> 20), time, work);
     let mut host = vec![0; (64 << 20).min(bytes)];
     let work = Work::default();
-    for (name, bytes) in [("4 KiB".to_owned(), 4096), (format!("{} MiB", host.len() >> 20), host.len())] {
+    for (name, bytes) in
+        [("4 KiB".to_owned(), 4096), (format!("{} MiB", host.len() >> 20), host.len())]
+    {
         let time = seconds(scale.window, device, || device.upload(&host[..bytes], &to, 0));
         report.time("memory", &format!("upload of {name}"), time, work);
         let time = seconds(scale.window, device, || device.download(&from, 0, &mut host[..bytes]));
@@ -117,7 +120,8 @@ impl<D: Device> Bench<'_, D> {
             Dtype::Bf16 => "bf16",
         };
         // The bound of a kernel that computes without the tensor core is not the tensor core's.
-        let work = if self.backend.dtype() == Dtype::F32 { Work { flop: 0.0, ..work } } else { work };
+        let work =
+            if self.backend.dtype() == Dtype::F32 { Work { flop: 0.0, ..work } } else { work };
         self.report.time(part, what, seconds, work);
     }
 }
@@ -157,7 +161,9 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 
     let mut gate_up = bench.activations(tokens, 2 * wide);
     let mut gated = bench.activations(tokens, wide);
-    bench.time("swiglu", moved(3 * tokens * wide), || backend.swiglu(wide, &gate_up, &mut gated, tokens));
+    bench.time("swiglu", moved(3 * tokens * wide), || {
+        backend.swiglu(wide, &gate_up, &mut gated, tokens)
+    });
     bench.time("swiglu backward", moved(6 * tokens * wide), || {
         backend.swiglu_backward(wide, &mut gated, &mut gate_up, tokens);
     });
@@ -180,7 +186,9 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     let mut token = || (random.bits() % vocabulary as u64) as u32;
     let chosen: Vec<u32> = (0..tokens).map(|_| token()).collect();
     let batch = backend.batch(&HostBatch { tokens: chosen.clone(), ..HostBatch::default() });
-    bench.time("embedding", moved(2 * tokens * hidden), || backend.embed(shape, &embedding, &batch, &mut y));
+    bench.time("embedding", moved(2 * tokens * hidden), || {
+        backend.embed(shape, &embedding, &batch, &mut y)
+    });
     let scored = tokens.min(divided(1024));
     let product = 2.0 * (scored * hidden * vocabulary) as f64;
     let work = Work { flop: product, ..moved(hidden * vocabulary) };
@@ -193,7 +201,8 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     let drawn = divided(256).min(tokens);
     let draw = |row| Draw::at_temperature(1.0, row, 0.5);
     let draws: Vec<Draw> = (0..drawn).map(draw).collect();
-    let work = Work { flop: 2.0 * (drawn * hidden * vocabulary) as f64, ..moved(hidden * vocabulary) };
+    let work =
+        Work { flop: 2.0 * (drawn * hidden * vocabulary) as f64, ..moved(hidden * vocabulary) };
     bench.time(&format!("draw, {drawn} rows"), work, || {
         backend.draw(shape, &x, &embedding, &draws);
     });
@@ -219,8 +228,13 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
     let work = Work { bytes: 28.0 * numbers as f64, flop: 0.0 };
     bench.time(&format!("adamw, {} million numbers", numbers / 1_000_000), work, || {
         let [first, second] = &mut moments;
-        let updated =
-            Updated { weights: &mut weights, gradient: &gradient, numbers: 0..numbers, first, second };
+        let updated = Updated {
+            weights: &mut weights,
+            gradient: &gradient,
+            numbers: 0..numbers,
+            first,
+            second,
+        };
         backend.adamw(settings, &mut [updated]);
     });
     bench.time("sums of squares", Work { bytes: 4.0 * numbers as f64, flop: 0.0 }, || {
@@ -229,7 +243,13 @@ pub fn operations<D: Device>(backend: &Cuda<D>, scale: Scale, report: &mut Repor
 }
 
 /// A layer whose outputs are added to what is there.
-fn residual<D: Device>(bench: &mut Bench<'_, D>, inputs: usize, outputs: usize, rows: usize, size: f64) {
+fn residual<D: Device>(
+    bench: &mut Bench<'_, D>,
+    inputs: usize,
+    outputs: usize,
+    rows: usize,
+    size: f64,
+) {
     let (backend, shape) = (bench.backend, Linear { inputs, outputs });
     let kind = Kind::Matrix(shape);
     let (x, mut y) = (bench.activations(rows, inputs), bench.activations(rows, outputs));
@@ -241,7 +261,13 @@ fn residual<D: Device>(bench: &mut Bench<'_, D>, inputs: usize, outputs: usize, 
     });
 }
 
-fn linear<D: Device>(bench: &mut Bench<'_, D>, inputs: usize, outputs: usize, tokens: usize, size: f64) {
+fn linear<D: Device>(
+    bench: &mut Bench<'_, D>,
+    inputs: usize,
+    outputs: usize,
+    tokens: usize,
+    size: f64,
+) {
     let backend = bench.backend;
     let shape = Linear { inputs, outputs };
     let kind = Kind::Matrix(shape);
@@ -266,8 +292,13 @@ fn linear<D: Device>(bench: &mut Bench<'_, D>, inputs: usize, outputs: usize, to
 fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
     let backend = bench.backend;
     let head_dim: usize = if bench.scale.divisor > 1 { 16 } else { 128 };
-    let shape =
-        Attention { heads: 28, kv_heads: 4, head_dim, window: None, scale: (head_dim as f32).powf(-0.5) };
+    let shape = Attention {
+        heads: 28,
+        kv_heads: 4,
+        head_dim,
+        window: None,
+        scale: (head_dim as f32).powf(-0.5),
+    };
     let page = backend.page_positions();
     let length = tokens / 4;
     let pages_each = length.div_ceil(page) + 1;
@@ -284,8 +315,12 @@ fn attention<D: Device>(bench: &mut Bench<'_, D>, tokens: usize, size: f64) {
     let batch = backend.batch(&host);
 
     let table = bench.filled(Role::Exact(length + 1, head_dim / 2), length + 1, head_dim / 2);
-    let turned =
-        Grouped { stride: shape.row(), offset: 0, groups: shape.heads + shape.kv_heads, features: head_dim };
+    let turned = Grouped {
+        stride: shape.row(),
+        offset: 0,
+        groups: shape.heads + shape.kv_heads,
+        features: head_dim,
+    };
     let moved = |numbers: usize| Work { bytes: size * numbers as f64, flop: 0.0 };
     bench.time("rope", moved(2 * rows * turned.groups * head_dim), || {
         backend.rope(turned, &mut qkv, &table, &table, &batch, Turn::Forward);

@@ -112,7 +112,9 @@ impl Algorithms {
         let mut left = settled.into_iter().filter_map(Result::err);
         let verdict = match left.next() {
             _ if is_right => Ok(()),
-            Some(Left::ForGood(why)) if left.all(|left| matches!(left, Left::ForGood(_))) => Err(why),
+            Some(Left::ForGood(why)) if left.all(|left| matches!(left, Left::ForGood(_))) => {
+                Err(why)
+            }
             first => return Err(first.map(Left::why).unwrap_or_default()),
         };
         known.kinds.insert(kind, verdict.clone());
@@ -123,7 +125,8 @@ impl Algorithms {
     /// compute it, and why.
     pub fn refusals(&self) -> Vec<(Product, String)> {
         let known = self.lock();
-        let of_kinds = known.kinds.iter().filter_map(|(kind, verdict)| Some((kind, verdict.as_ref().err()?)));
+        let of_kinds =
+            known.kinds.iter().filter_map(|(kind, verdict)| Some((kind, verdict.as_ref().err()?)));
         let is_used = |kind: &Product| known.kinds.get(kind).is_none_or(Result::is_ok);
         let of_algorithms = known.verdicts.iter().filter(|(kind, _)| is_used(kind));
         let of_algorithms = of_algorithms.flat_map(|(kind, of)| {
@@ -134,7 +137,11 @@ impl Algorithms {
 }
 
 impl Known {
-    fn proposed(&mut self, library: &impl Library, shape: Product) -> Result<Option<Algorithm>, String> {
+    fn proposed(
+        &mut self,
+        library: &impl Library,
+        shape: Product,
+    ) -> Result<Option<Algorithm>, String> {
         if let Some(known) = self.proposals.get(&shape) {
             return Ok(*known);
         }
@@ -324,7 +331,8 @@ mod tests {
         let algorithms = Algorithms::default();
         algorithms.examine(&some, &product(0)).unwrap();
         assert!(
-            algorithms.of(&some, &product(64)).is_some() && algorithms.of(&some, &product(128)).is_none()
+            algorithms.of(&some, &product(64)).is_some()
+                && algorithms.of(&some, &product(128)).is_none()
         );
     }
 
@@ -332,7 +340,8 @@ mod tests {
     fn a_library_with_a_new_algorithm_for_every_size_is_not_compared_for_ever() {
         let library = fake(|rows| Some(rows as u64), &[]);
         let algorithms = Algorithms::default();
-        let used = (1..200).filter(|&rows| algorithms.of(&library, &product(rows)).is_some()).count();
+        let used =
+            (1..200).filter(|&rows| algorithms.of(&library, &product(rows)).is_some()).count();
         assert_eq!((used, library.compared.borrow().len()), (MOST, MOST));
     }
 }

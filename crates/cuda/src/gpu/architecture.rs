@@ -16,7 +16,8 @@ pub struct Architecture {
 impl Architecture {
     /// Tests compile every kernel for these: Ampere, Hopper, and Blackwell of data centres and of
     /// desks.
-    pub const TESTED: [Self; 4] = [Self::new(8, 0), Self::new(9, 0), Self::new(10, 0), Self::new(12, 0)];
+    pub const TESTED: [Self; 4] =
+        [Self::new(8, 0), Self::new(9, 0), Self::new(10, 0), Self::new(12, 0)];
 
     /// An architecture by its compute capability.
     pub const fn new(major: u32, minor: u32) -> Self {

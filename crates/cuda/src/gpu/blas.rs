@@ -17,7 +17,8 @@ use cudarc::cublaslt::sys::{
     cublasComputeType_t, cublasLtHandle_t, cublasLtMatmulAlgo_t,
     cublasLtMatmulAlgoConfigAttributes_t as Config, cublasLtMatmulDesc_t,
     cublasLtMatmulDescAttributes_t as Attribute, cublasLtMatmulPreference_t,
-    cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayout_t, cudaDataType_t, cudaStream_t,
+    cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayout_t, cudaDataType_t,
+    cudaStream_t,
 };
 use cudarc::driver::sys::CUstream;
 use half::bf16;
@@ -139,7 +140,8 @@ impl Blas {
             return false;
         }
         let algorithm = self.algorithms.of(&On { blas: self, gpu }, product);
-        algorithm.is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
+        algorithm
+            .is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
     }
 
     /// Puts a product into a stream that captures, if one of such sizes has been
@@ -161,8 +163,9 @@ impl Blas {
     /// Every kind of product that was left to the kernels here, or was with some algorithms, and
     /// why.
     pub fn refusals(&self) -> Vec<String> {
-        let told =
-            |(kind, why)| format!("cuBLASLt {} is not used for {}: {why}", self.version, describe(&kind));
+        let told = |(kind, why)| {
+            format!("cuBLASLt {} is not used for {}: {why}", self.version, describe(&kind))
+        };
         let mut all: Vec<String> = self.algorithms.refusals().into_iter().map(told).collect();
         all.sort();
         all
@@ -174,12 +177,19 @@ impl Blas {
             return false;
         }
         let algorithm = self.algorithms.proposed(&On { blas: self, gpu }, product);
-        algorithm.is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
+        algorithm
+            .is_some_and(|algorithm| self.compute(gpu, product, algorithm, gpu.stream().handle))
     }
 
     /// Computes a product with an algorithm that was proposed for its sizes; false where the
     /// library refuses.
-    fn compute(&self, gpu: &Gpu, product: &Product, algorithm: Algorithm, handle: CUstream) -> bool {
+    fn compute(
+        &self,
+        gpu: &Gpu,
+        product: &Product,
+        algorithm: Algorithm,
+        handle: CUstream,
+    ) -> bool {
         let stream = gpu.stream();
         stream.enter();
         let Ok(call) = Call::new(self, product) else { return false };
@@ -234,7 +244,9 @@ impl Library for On<'_> {
         // may have none yet.
         self.gpu.stream().enter();
         let proposed = Call::new(self.blas, shape).and_then(|call| call.propose());
-        proposed.map_err(|code| format!("the library proposes no algorithm for it (cuBLAS status {code})"))
+        proposed.map_err(|code| {
+            format!("the library proposes no algorithm for it (cuBLAS status {code})")
+        })
     }
 
     fn compare(&self, shape: &Product, algorithm: &Algorithm) -> Result<Compared, OutOfMemory> {
@@ -244,7 +256,9 @@ impl Library for On<'_> {
             return Ok(Compared::Refused(why));
         }
         let Some(shape) = small_enough(shape) else {
-            return Ok(Compared::Refused("even products of few tokens are too large to be compared".into()));
+            return Ok(Compared::Refused(
+                "even products of few tokens are too large to be compared".into(),
+            ));
         };
         let Product { rows, columns, depth, .. } = shape;
         let size = if shape.d_exact { 4 } else { 2 };
@@ -265,9 +279,12 @@ impl Library for On<'_> {
 fn is_aligned(product: &Product) -> bool {
     let Product { rows, columns, depth, .. } = *product;
     let row_of = |transposed, lines| if transposed { lines } else { depth };
-    let widths = [row_of(product.a_transposed, rows), row_of(product.b_transposed, columns), columns];
+    let widths =
+        [row_of(product.a_transposed, rows), row_of(product.b_transposed, columns), columns];
     [rows, columns, depth].iter().all(|&size| size > 0)
-        && [product.a, product.b, product.d].iter().all(|address| address.is_multiple_of(ALIGNMENT as u64))
+        && [product.a, product.b, product.d]
+            .iter()
+            .all(|address| address.is_multiple_of(ALIGNMENT as u64))
         && widths.iter().all(|width| (width * size_of::<bf16>()).is_multiple_of(ALIGNMENT))
 }
 
@@ -310,7 +327,9 @@ impl<'a> Call<'a> {
         let (compute, scale) =
             (cublasComputeType_t::CUBLAS_COMPUTE_32F as u32, cudaDataType_t::CUDA_R_32F as u32);
         // SAFETY: the library writes the pointer.
-        let code = unsafe { (functions.cublasLtMatmulDescCreate)(&raw mut call.description, compute, scale) };
+        let code = unsafe {
+            (functions.cublasLtMatmulDescCreate)(&raw mut call.description, compute, scale)
+        };
         if code != 0 {
             return Err(code);
         }
@@ -323,7 +342,12 @@ impl<'a> Call<'a> {
             let (value, size) = ((&raw const operation).cast(), size_of::<i32>());
             // SAFETY: the description was made above, and the attribute is an int.
             let code = unsafe {
-                (functions.cublasLtMatmulDescSetAttribute)(call.description, attribute as u32, value, size)
+                (functions.cublasLtMatmulDescSetAttribute)(
+                    call.description,
+                    attribute as u32,
+                    value,
+                    size,
+                )
             };
             if code != 0 {
                 return Err(code);
@@ -331,7 +355,8 @@ impl<'a> Call<'a> {
         }
         let Product { rows, columns, depth, .. } = *product;
         let stored = |transposed, lines| if transposed { (lines, depth) } else { (depth, lines) };
-        let exact = if product.d_exact { cudaDataType_t::CUDA_R_32F } else { cudaDataType_t::CUDA_R_16BF };
+        let exact =
+            if product.d_exact { cudaDataType_t::CUDA_R_32F } else { cudaDataType_t::CUDA_R_16BF };
         let matrices = [
             (stored(product.b_transposed, columns), cudaDataType_t::CUDA_R_16BF),
             (stored(product.a_transposed, rows), cudaDataType_t::CUDA_R_16BF),
@@ -373,19 +398,25 @@ impl<'a> Call<'a> {
             Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
             Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
         ];
-        let wishes = alignments.map(|attribute| (attribute, number(&alignment))).into_iter().chain([
-            (
-                Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                ((&raw const no_bytes).cast(), size_of::<u64>()),
-            ),
-            (Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, number(&no_scheme)),
-        ]);
+        let wishes =
+            alignments.map(|attribute| (attribute, number(&alignment))).into_iter().chain([
+                (
+                    Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                    ((&raw const no_bytes).cast(), size_of::<u64>()),
+                ),
+                (Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, number(&no_scheme)),
+            ]);
         let mut code = 0;
         for (attribute, (value, size)) in wishes {
             // SAFETY: the preference was made above, and each attribute has the type that the
             // library's header says.
             code |= unsafe {
-                (functions.cublasLtMatmulPreferenceSetAttribute)(preference, attribute as u32, value, size)
+                (functions.cublasLtMatmulPreferenceSetAttribute)(
+                    preference,
+                    attribute as u32,
+                    value,
+                    size,
+                )
             };
         }
         let nothing = Proposal {
@@ -475,7 +506,11 @@ fn describe(kind: &Product) -> String {
 }
 
 /// Memory of so many bfloat16 that repeat the pattern.
-fn fill(gpu: &Gpu, pattern: &[u16], numbers: usize) -> Result<<Gpu as Device>::Memory, OutOfMemory> {
+fn fill(
+    gpu: &Gpu,
+    pattern: &[u16],
+    numbers: usize,
+) -> Result<<Gpu as Device>::Memory, OutOfMemory> {
     let bytes = numbers * size_of::<u16>();
     let memory = gpu.allocate(bytes)?;
     let pattern: &[u8] = bytemuck::cast_slice(pattern);
@@ -510,11 +545,15 @@ mod tests {
         assert!(compared.rows < 4096 && compared.rows * compared.columns <= LARGEST);
         assert!((compared.rows + 1) * compared.columns > LARGEST);
         assert_eq!(Product { rows: 4096, ..compared }, logits);
-        assert_eq!(small_enough(&Product { rows: 64, ..logits }), Some(Product { rows: 64, ..logits }));
+        assert_eq!(
+            small_enough(&Product { rows: 64, ..logits }),
+            Some(Product { rows: 64, ..logits })
+        );
         // The sums of a gradient are as many whatever the tokens are.
         let weights = Product { a_transposed: true, b_transposed: true, ..logits };
         assert_eq!(small_enough(&Product { rows: 1 << 15, columns: 1 << 14, ..weights }), None);
-        let fewer = small_enough(&Product { rows: 4096, columns: 4096, depth: 1 << 17, ..weights }).unwrap();
+        let fewer = small_enough(&Product { rows: 4096, columns: 4096, depth: 1 << 17, ..weights })
+            .unwrap();
         assert_eq!((fewer.rows, fewer.columns, fewer.depth), (4096, 4096, 1 << 16));
     }
 

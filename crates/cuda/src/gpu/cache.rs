@@ -44,8 +44,10 @@ impl KernelCache {
         let bytes = fs::read(&path).ok()?;
         let compiled = parse(&bytes)?;
         // In a directory that cannot be written to, the oldest is as good as any.
-        let _ =
-            File::options().append(true).open(&path).and_then(|file| file.set_modified(SystemTime::now()));
+        let _ = File::options()
+            .append(true)
+            .open(&path)
+            .and_then(|file| file.set_modified(SystemTime::now()));
         Some(compiled)
     }
 
@@ -195,7 +197,11 @@ mod tests {
         assert_eq!(there, [true, false, true, true]);
         // The newest entry stays, even where it alone is too large.
         cache.put("e", &compiled("e", 9000)).unwrap();
-        assert!(cache.get("e").is_some() && cache.get("a").is_none() && dir.path().join("note").exists());
+        assert!(
+            cache.get("e").is_some()
+                && cache.get("a").is_none()
+                && dir.path().join("note").exists()
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@
 
 use super::symbols::{self, functions};
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUresult,
-    CUstream, CUuuid,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule,
+    CUresult, CUstream, CUuuid,
 };
 use libloading::Library;
 use std::ffi::{CStr, c_char, c_int, c_uchar, c_uint, c_ulonglong, c_void};
@@ -147,8 +147,10 @@ mod tests {
     /// that.
     fn strange_driver() -> &'static Library {
         let directory = tempfile::tempdir().unwrap();
-        let (source, library) = (directory.path().join("driver.c"), directory.path().join("driver.so"));
-        let functions = Calls::NAMES.iter().map(|name| format!("int {name}(void) {{ return 9999; }}\n"));
+        let (source, library) =
+            (directory.path().join("driver.c"), directory.path().join("driver.so"));
+        let functions =
+            Calls::NAMES.iter().map(|name| format!("int {name}(void) {{ return 9999; }}\n"));
         fs::write(&source, functions.collect::<String>()).unwrap();
         let mut compiler = Command::new("g++");
         compiler.args(["-x", "c", "-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
@@ -162,7 +164,11 @@ mod tests {
         // SAFETY: these functions take nothing.
         let code = unsafe { (calls.cuInit)(0) };
         let failed = calls.check(code).unwrap_err();
-        assert_eq!((failed.code, failed.to_string().contains("error 9999")), (9999, true), "{failed}");
+        assert_eq!(
+            (failed.code, failed.to_string().contains("error 9999")),
+            (9999, true),
+            "{failed}"
+        );
         assert_eq!(calls.check(0), Ok(()));
     }
 }

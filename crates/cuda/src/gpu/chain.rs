@@ -44,13 +44,19 @@ fn step(sum: f32, a: &[u16], b: &[u16]) -> f32 {
     let products = a.iter().zip(b).map(|(&a, &b)| {
         let (a, b) = (wide(a), wide(b));
         // Not normalised: its mantissa may be 2 or more.
-        Term { mantissa: a.mantissa * b.mantissa, exponent: a.exponent + b.exponent, bits: a.bits + b.bits }
+        Term {
+            mantissa: a.mantissa * b.mantissa,
+            exponent: a.exponent + b.exponent,
+            bits: a.bits + b.bits,
+        }
     });
     let terms: Vec<Term> = products.chain([number(sum.to_bits())]).collect();
     let counted = terms.iter().filter(|term| term.mantissa != 0);
     let top = counted.map(|term| term.exponent).max().map_or(LEAST, |top| top.max(LEAST));
-    let total: i128 =
-        terms.iter().map(|term| cut(term.mantissa, term.bits - FRACTION + top - term.exponent)).sum();
+    let total: i128 = terms
+        .iter()
+        .map(|term| cut(term.mantissa, term.bits - FRACTION + top - term.exponent))
+        .sum();
     // total * 2^(top - FRACTION), towards zero: 24 bits at most, fewer where the f32 is subnormal.
     let magnitude = total.unsigned_abs();
     let length = (128 - magnitude.leading_zeros()).cast_signed();
@@ -87,7 +93,11 @@ mod tests {
                 let random = random();
                 let exponent = exponents.0 + (random >> 8) % exponents.1;
                 let zero = case % 5 == 0 && random >> 50 & 3 == 0;
-                if zero { 0 } else { ((random & 1) << 15 | exponent << 7 | random >> 40 & 127) as u16 }
+                if zero {
+                    0
+                } else {
+                    ((random & 1) << 15 | exponent << 7 | random >> 40 & 127) as u16
+                }
             };
             let a: Vec<u16> = (0..1 + case % 40).map(|_| number()).collect();
             let b: Vec<u16> = a.iter().map(|_| number()).collect();

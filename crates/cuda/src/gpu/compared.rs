@@ -72,10 +72,13 @@ pub(super) fn difference(
             let sum = chain(0.0, &of_row, of_column);
             let bytes = &line[column * size..][..size];
             let (is, should) = match shape.d_exact {
-                true => (u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), sum.to_bits()),
-                false => {
-                    (u16::from_le_bytes([bytes[0], bytes[1]]).into(), bf16::from_f32(sum).to_bits().into())
+                true => {
+                    (u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), sum.to_bits())
                 }
+                false => (
+                    u16::from_le_bytes([bytes[0], bytes[1]]).into(),
+                    bf16::from_f32(sum).to_bits().into(),
+                ),
             };
             if is != should {
                 return Some(format!(
@@ -108,7 +111,8 @@ mod tests {
             numbers[if transposed { term * lines + line } else { line * depth + term }]
         };
         let result = |row: usize, column: usize| {
-            let a: Vec<u16> = (0..depth).map(|term| stored(shape.a_transposed, row, rows, term)).collect();
+            let a: Vec<u16> =
+                (0..depth).map(|term| stored(shape.a_transposed, row, rows, term)).collect();
             let b: Vec<u16> =
                 (0..depth).map(|term| stored(shape.b_transposed, column, columns, term)).collect();
             let core = TensorCore::Hopper;
@@ -123,7 +127,9 @@ mod tests {
                 let sum = result(row, column);
                 match shape.d_exact {
                     true => line[4 * column..][..4].copy_from_slice(&sum.to_le_bytes()),
-                    false => line[2 * column..][..2].copy_from_slice(&bf16::from_f32(sum).to_le_bytes()),
+                    false => {
+                        line[2 * column..][..2].copy_from_slice(&bf16::from_f32(sum).to_le_bytes())
+                    }
                 }
             }
         })
@@ -166,7 +172,10 @@ mod tests {
             assert!(compared.len() <= SPREAD + 40);
             // Every place in a quarter of a fragment is among them.
             if columns >= 256 {
-                assert_eq!(compared.iter().map(|column| column % 8).collect::<BTreeSet<_>>().len(), 8);
+                assert_eq!(
+                    compared.iter().map(|column| column % 8).collect::<BTreeSet<_>>().len(),
+                    8
+                );
             }
         }
         assert_eq!(compared_rows(1), BTreeSet::from([0]));

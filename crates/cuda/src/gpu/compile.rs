@@ -206,11 +206,17 @@ impl Nvrtc {
         let pointers: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
         // SAFETY: the program lives; the options are so many strings, which outlive the call.
         let code = unsafe {
-            (functions.nvrtcCompileProgram)(program.handle, options.len() as c_int, pointers.as_ptr())
+            (functions.nvrtcCompileProgram)(
+                program.handle,
+                options.len() as c_int,
+                pointers.as_ptr(),
+            )
         };
         // SAFETY: both functions are NVRTC's own for the size of a text and the text, of a program
         // that lives.
-        let log = unsafe { program.bytes(functions.nvrtcGetProgramLogSize, functions.nvrtcGetProgramLog) }?;
+        let log = unsafe {
+            program.bytes(functions.nvrtcGetProgramLogSize, functions.nvrtcGetProgramLog)
+        }?;
         // How long each kernel took is different every time.
         let log: Vec<String> = String::from_utf8_lossy(&log)
             .trim_end_matches('\0')
@@ -237,7 +243,12 @@ impl Nvrtc {
         if code == 0 {
             return Ok(());
         }
-        Err(Error::Library(format!("NVRTC {} in {}: {}", self.version, self.path.display(), self.told(code))))
+        Err(Error::Library(format!(
+            "NVRTC {} in {}: {}",
+            self.version,
+            self.path.display(),
+            self.told(code)
+        )))
     }
 
     fn told(&self, code: c_int) -> String {
@@ -251,7 +262,8 @@ impl Nvrtc {
     }
 
     fn c_string(&self, text: &str) -> Result<CString, Error> {
-        CString::new(text).map_err(|_| Error::Library("a source for NVRTC holds a zero byte".into()))
+        CString::new(text)
+            .map_err(|_| Error::Library("a source for NVRTC holds a zero byte".into()))
     }
 }
 
@@ -266,8 +278,10 @@ struct Program<'a> {
 impl<'a> Program<'a> {
     fn new(nvrtc: &'a Nvrtc, source: Source<'_>, headers: &[Source<'_>]) -> Result<Self, Error> {
         let sources = [&[source], headers].concat();
-        let texts =
-            sources.iter().flat_map(|source| [source.text, source.name]).map(|text| nvrtc.c_string(text));
+        let texts = sources
+            .iter()
+            .flat_map(|source| [source.text, source.name])
+            .map(|text| nvrtc.c_string(text));
         let texts: Vec<CString> = texts.collect::<Result<_, _>>()?;
         let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
         let (text, name) = (pointers[0], pointers[1]);
@@ -322,7 +336,14 @@ fn usage(log: &str) -> Vec<Usage> {
     for line in log.lines() {
         if let Some(function) = between(line, "Compiling entry function '", "'") {
             let function = function.to_owned();
-            all.push(Usage { function, registers: 0, spill_stores: 0, spill_loads: 0, stack: 0, shared: 0 });
+            all.push(Usage {
+                function,
+                registers: 0,
+                spill_stores: 0,
+                spill_loads: 0,
+                stack: 0,
+                shared: 0,
+            });
         }
         let Some(last) = all.last_mut() else { continue };
         let number = |unit: &str| before(line, unit);
@@ -374,7 +395,10 @@ ptxas info    : Used 10 registers, 400 bytes cmem[0]";
             stack,
             shared,
         };
-        assert_eq!(usage(log), [entry("first", 165, 8, 4, 16, 32768), entry("second", 10, 0, 0, 0, 0)]);
+        assert_eq!(
+            usage(log),
+            [entry("first", 165, 8, 4, 16, 32768), entry("second", 10, 0, 0, 0, 0)]
+        );
         assert_eq!(usage(""), []);
     }
 }

@@ -137,22 +137,30 @@ impl Gpu {
         })?;
         let architecture = gpu.architecture.check()?;
         let (nvrtc, search) = Nvrtc::search(surroundings, Some(driver.cuda), Some(architecture));
-        let nvrtc =
-            nvrtc.ok_or_else(|| Error::Library(format!("no NVRTC can be used: {}", search.missing())))?;
+        let nvrtc = nvrtc
+            .ok_or_else(|| Error::Library(format!("no NVRTC can be used: {}", search.missing())))?;
         let stream = Arc::new(Stream::new(calls, ordinal)?);
-        let shared =
-            stream.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
-        let release = driver.release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
+        let shared = stream
+            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let release =
+            driver.release.as_ref().map(|release| format!("{release}, ")).unwrap_or_default();
         let (blas, blas_search) = Blas::search(surroundings, driver.cuda, architecture);
         let gpu = Self {
-            name: format!("{} (driver {release}CUDA {}; NVRTC {})", gpu.name, driver.cuda, nvrtc.version()),
+            name: format!(
+                "{} (driver {release}CUDA {}; NVRTC {})",
+                gpu.name,
+                driver.cuda,
+                nvrtc.version()
+            ),
             limits: Limits {
                 capability: (architecture.major, architecture.minor),
                 processors: gpu.processors,
                 shared,
             },
             nvrtc,
-            cache: surroundings.cache().map(|directory| KernelCache::new(cache::directory(&directory))),
+            cache: surroundings
+                .cache()
+                .map(|directory| KernelCache::new(cache::directory(&directory))),
             architecture,
             loaded: RwLock::default(),
             staging: Mutex::new(Staging::new(&stream)?),
@@ -164,8 +172,10 @@ impl Gpu {
         };
         // NVRTC compiles as many at a time as it is asked to.
         let compiled: Vec<Result<Compiled, Error>> = thread::scope(|scope| {
-            let threads: Vec<_> =
-                sources.iter().map(|&source| (source, scope.spawn(|| gpu.compile(source)))).collect();
+            let threads: Vec<_> = sources
+                .iter()
+                .map(|&source| (source, scope.spawn(|| gpu.compile(source))))
+                .collect();
             threads
                 .into_iter()
                 .map(|(source, thread)| {
@@ -234,7 +244,11 @@ impl Gpu {
     }
 
     /// Hands the kernels of a source to the driver.
-    fn load(&self, source: &'static kernels::Source, compiled: &Compiled) -> Result<sys::CUmodule, Error> {
+    fn load(
+        &self,
+        source: &'static kernels::Source,
+        compiled: &Compiled,
+    ) -> Result<sys::CUmodule, Error> {
         let mut module = ptr::null_mut();
         // SAFETY: the bytes are a whole cubin, which the driver copies; it writes the pointer. The
         // module stays loaded as long as the context, and that as long as this.
@@ -243,7 +257,11 @@ impl Gpu {
         };
         let loaded = self.stream.call(code);
         loaded.map_err(|error| self.refused(source, "the driver does not load it", &error))?;
-        self.loaded.write().unwrap_or_else(PoisonError::into_inner).modules.insert(source.file, module);
+        self.loaded
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .modules
+            .insert(source.file, module);
         Ok(module)
     }
 
@@ -253,15 +271,23 @@ impl Gpu {
 
     fn function(&self, function: &Function) -> sys::CUfunction {
         let key = (function.source.file, function.name);
-        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner).functions.get(&key).copied();
-        known.unwrap_or_else(|| self.find(function).unwrap_or_else(|error| Failure::of_device(error).end()))
+        let known =
+            self.loaded.read().unwrap_or_else(PoisonError::into_inner).functions.get(&key).copied();
+        known.unwrap_or_else(|| {
+            self.find(function).unwrap_or_else(|error| Failure::of_device(error).end())
+        })
     }
 
     /// Looks a kernel up, once.
     fn find(&self, function: &Function) -> Result<sys::CUfunction, Error> {
         let source = function.source;
-        let known =
-            self.loaded.read().unwrap_or_else(PoisonError::into_inner).modules.get(source.file).copied();
+        let known = self
+            .loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .modules
+            .get(source.file)
+            .copied();
         let module = match known {
             Some(module) => module,
             None => self.load(source, &self.compile(source)?)?,
@@ -273,19 +299,25 @@ impl Gpu {
         let mut handle = ptr::null_mut();
         // SAFETY: the module is loaded, and the name ends with a zero byte; the driver writes the
         // pointer.
-        let code =
-            |calls: &Calls| unsafe { (calls.cuModuleGetFunction)(&raw mut handle, module, name.as_ptr()) };
+        let code = |calls: &Calls| unsafe {
+            (calls.cuModuleGetFunction)(&raw mut handle, module, name.as_ptr())
+        };
         self.stream.call(code).map_err(failed)?;
         // More than 48 KiB of shared memory must be asked for, once.
         let of_its_own = CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES as u32;
         let mut fixed = 0;
         // SAFETY: the function is one of a module that stays loaded; the driver writes one number.
-        let code = |calls: &Calls| unsafe { (calls.cuFuncGetAttribute)(&raw mut fixed, of_its_own, handle) };
+        let code = |calls: &Calls| unsafe {
+            (calls.cuFuncGetAttribute)(&raw mut fixed, of_its_own, handle)
+        };
         self.stream.call(code).map_err(failed)?;
-        let dynamic = as_int(self.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0)));
-        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
+        let dynamic =
+            as_int(self.limits.shared.saturating_sub(usize::try_from(fixed).unwrap_or(0)));
+        let attribute =
+            CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as u32;
         // SAFETY: as above.
-        let code = |calls: &Calls| unsafe { (calls.cuFuncSetAttribute)(handle, attribute, dynamic) };
+        let code =
+            |calls: &Calls| unsafe { (calls.cuFuncSetAttribute)(handle, attribute, dynamic) };
         self.stream.call(code).map_err(failed)?;
         let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         loaded.functions.insert((source.file, function.name), handle);
@@ -318,7 +350,9 @@ impl Gpu {
             unsafe {
                 let (arguments, none) = (pointers.as_mut_ptr(), ptr::null_mut());
                 let (shared, threads) = (grid.shared, grid.threads);
-                (calls.cuLaunchKernel)(handle, x, y, z, threads, 1, 1, shared, stream, arguments, none)
+                (calls.cuLaunchKernel)(
+                    handle, x, y, z, threads, 1, 1, shared, stream, arguments, none,
+                )
             }
         })
     }
@@ -351,7 +385,8 @@ impl Device for Gpu {
     fn memory_info(&self) -> MemoryInfo {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the driver writes two numbers.
-        self.stream.expect(|calls| unsafe { (calls.cuMemGetInfo_v2)(&raw mut free, &raw mut total) });
+        self.stream
+            .expect(|calls| unsafe { (calls.cuMemGetInfo_v2)(&raw mut free, &raw mut total) });
         MemoryInfo { free, total }
     }
 
@@ -427,13 +462,21 @@ impl Device for Gpu {
         self.end_fetch(fetch, bytes);
     }
 
-    fn copy(&self, from: &GpuMemory, from_offset: usize, to: &GpuMemory, to_offset: usize, bytes: usize) {
+    fn copy(
+        &self,
+        from: &GpuMemory,
+        from_offset: usize,
+        to: &GpuMemory,
+        to_offset: usize,
+        bytes: usize,
+    ) {
         let (from, to) = (Self::range(from, from_offset, bytes), Self::range(to, to_offset, bytes));
         if bytes > 0 {
             let _timed = self.stream.timed("copy", Some(bytes));
             // SAFETY: both ranges are within their memories.
-            self.stream
-                .expect(|calls| unsafe { (calls.cuMemcpyDtoDAsync_v2)(to, from, bytes, self.stream.handle) });
+            self.stream.expect(|calls| unsafe {
+                (calls.cuMemcpyDtoDAsync_v2)(to, from, bytes, self.stream.handle)
+            });
         }
     }
 
@@ -442,8 +485,9 @@ impl Device for Gpu {
         if bytes > 0 {
             let _timed = self.stream.timed("clear", Some(bytes));
             // SAFETY: the range is within the memory.
-            self.stream
-                .expect(|calls| unsafe { (calls.cuMemsetD8Async)(address, 0, bytes, self.stream.handle) });
+            self.stream.expect(|calls| unsafe {
+                (calls.cuMemsetD8Async)(address, 0, bytes, self.stream.handle)
+            });
         }
     }
 
@@ -454,7 +498,10 @@ impl Device for Gpu {
         }
         let mut address = ptr::null_mut();
         // SAFETY: the driver writes the address of as many bytes.
-        match self.stream.call(|calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, bytes, 0) }) {
+        match self
+            .stream
+            .call(|calls| unsafe { (calls.cuMemHostAlloc)(&raw mut address, bytes, 0) })
+        {
             Ok(()) => {}
             Err(Failed { code: Failed::OUT_OF_MEMORY, .. }) => {
                 let why = "the host has no such memory that can be locked for the GPU".into();
@@ -535,7 +582,9 @@ impl Device for Gpu {
         let _timed = self.stream.timed(function.name, None);
         match self.launch_in(self.stream.handle, function, grid, arguments) {
             Ok(()) => {}
-            Err(refused @ Failed { code: Failed::INVALID_VALUE | Failed::OUT_OF_RESOURCES, .. }) => {
+            Err(
+                refused @ Failed { code: Failed::INVALID_VALUE | Failed::OUT_OF_RESOURCES, .. },
+            ) => {
                 panic!("the kernel {} cannot be launched as {grid:?}: {refused}", function.name)
             }
             Err(error) => self.stream.fail(&error),
@@ -624,8 +673,9 @@ impl Stream {
     fn attribute(&self, attribute: CUdevice_attribute) -> Result<usize, Error> {
         let mut value = 0;
         // SAFETY: the device is the driver's, which writes one number.
-        let code =
-            unsafe { (self.calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, self.device) };
+        let code = unsafe {
+            (self.calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, self.device)
+        };
         self.calls.check(code).map_err(|error| Error::Driver(error.to_string()))?;
         Ok(usize::try_from(value).unwrap_or(0))
     }
@@ -794,7 +844,11 @@ impl LockedMemory {
     /// When they reach beyond its end.
     fn range(&self, address: &MutexGuard<'_, *mut u8>, offset: usize, bytes: usize) -> *mut u8 {
         let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
-        assert!(end.is_some(), "bytes {offset} .. + {bytes} of locked memory of {} bytes", self.bytes);
+        assert!(
+            end.is_some(),
+            "bytes {offset} .. + {bytes} of locked memory of {} bytes",
+            self.bytes
+        );
         address.wrapping_add(offset)
     }
 }
@@ -844,8 +898,9 @@ impl Staging {
         }
         // SAFETY: `used + bytes` is at most a half. Parts before `used` may be in use by the
         // stream, these are not; and the borrow of self keeps others from asking for them.
-        let part =
-            unsafe { std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes) };
+        let part = unsafe {
+            std::slice::from_raw_parts_mut(self.address.add(self.half * HALF + self.used), bytes)
+        };
         self.used = (self.used + bytes).next_multiple_of(64).min(HALF);
         part
     }

@@ -69,8 +69,8 @@ impl Driver {
     pub(super) fn open(surroundings: &Surroundings) -> Result<(Self, Calls), NoDriver> {
         let traces = Traces::of(surroundings);
         let none = |why: String| NoDriver { has_device: traces.has_device, why };
-        let library =
-            Calls::open(Path::new("libcuda.so.1")).map_err(|error| none(traces.without_library(&error)))?;
+        let library = Calls::open(Path::new("libcuda.so.1"))
+            .map_err(|error| none(traces.without_library(&error)))?;
         let calls = Calls::of(library).map_err(|lack| {
             let named = traces.named();
             none(format!(
@@ -109,7 +109,9 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
     let room = c_int::try_from(NAME - 1).expect("a small number");
     // SAFETY: the device is one that the driver has just named; it writes at most as many bytes as
     // it is told.
-    calls.check(unsafe { (calls.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, device) })?;
+    calls.check(unsafe {
+        (calls.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), room, device)
+    })?;
     // SAFETY: as above; it writes one number.
     calls.check(unsafe { (calls.cuDeviceTotalMem_v2)(&raw mut memory, device) })?;
     let mut uuid = CUuuid { bytes: [0; 16] };
@@ -118,7 +120,9 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
     let number = |attribute: CUdevice_attribute| {
         let mut value = 0;
         // SAFETY: as above.
-        calls.check(unsafe { (calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, device) })?;
+        calls.check(unsafe {
+            (calls.cuDeviceGetAttribute)(&raw mut value, attribute as u32, device)
+        })?;
         Ok(u32::try_from(value).unwrap_or(0))
     };
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(NAME);
@@ -140,7 +144,8 @@ fn describe(calls: &Calls, ordinal: c_int) -> Result<GpuDescription, Failed> {
 fn shown(uuid: [u8; 16], name: &str) -> String {
     let kind = if name.contains(" MIG ") { "MIG" } else { "GPU" };
     let groups = [&uuid[..4], &uuid[4..6], &uuid[6..8], &uuid[8..10], &uuid[10..]];
-    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hexadecimal =
+        |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     groups.into_iter().fold(kind.to_owned(), |said, group| format!("{said}-{}", hexadecimal(group)))
 }
 
@@ -155,19 +160,23 @@ struct Traces {
 impl Traces {
     fn of(surroundings: &Surroundings) -> Self {
         let read = |path: &str| std::fs::read_to_string(surroundings.system(path)).ok();
-        let is_version =
-            |word: &&str| word.split('.').count() > 1 && word.split('.').all(|n| n.parse::<u32>().is_ok());
-        let texts =
-            ["/sys/module/nvidia/version", "/proc/driver/nvidia/version"].into_iter().filter_map(read);
-        let release =
-            texts.filter_map(|text| text.split_whitespace().find(is_version).map(str::to_owned)).next();
+        let is_version = |word: &&str| {
+            word.split('.').count() > 1 && word.split('.').all(|n| n.parse::<u32>().is_ok())
+        };
+        let texts = ["/sys/module/nvidia/version", "/proc/driver/nvidia/version"]
+            .into_iter()
+            .filter_map(read);
+        let release = texts
+            .filter_map(|text| text.split_whitespace().find(is_version).map(str::to_owned))
+            .next();
         // Display controllers (class 03) and accelerators (12) of the vendor 10de.
         let is_gpu = |device: &Path| {
             let read = |name: &str| std::fs::read_to_string(device.join(name)).unwrap_or_default();
             read("vendor").trim() == "0x10de"
                 && ["0x03", "0x12"].iter().any(|class| read("class").starts_with(class))
         };
-        let on_bus = list(&surroundings.system("/sys/bus/pci/devices")).iter().any(|device| is_gpu(device));
+        let on_bus =
+            list(&surroundings.system("/sys/bus/pci/devices")).iter().any(|device| is_gpu(device));
         Self { has_device: on_bus || surroundings.system("/dev/nvidiactl").exists(), release }
     }
 
@@ -271,11 +280,18 @@ mod tests {
     fn a_driver_or_a_sentence() {
         match Driver::find(&Surroundings::of_process()) {
             Ok(driver) => {
-                assert!(driver.gpus.iter().all(|gpu| gpu.memory_bytes > 0 && gpu.architecture.major > 0));
+                assert!(
+                    driver
+                        .gpus
+                        .iter()
+                        .all(|gpu| gpu.memory_bytes > 0 && gpu.architecture.major > 0)
+                );
                 let uuids: BTreeSet<_> = driver.gpus.iter().map(|gpu| &gpu.uuid).collect();
                 assert_eq!(uuids.len(), driver.gpus.len(), "{uuids:?}");
             }
-            Err(none) => assert!(none.why.len() > 20 && none.why.contains("NVIDIA"), "{}", none.why),
+            Err(none) => {
+                assert!(none.why.len() > 20 && none.why.contains("NVIDIA"), "{}", none.why)
+            }
         }
     }
 }

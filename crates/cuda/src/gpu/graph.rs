@@ -37,7 +37,9 @@ impl GpuGraph {
         let mut is_computed = false;
         for operation in operations {
             match operation {
-                Operation::Product(product) => is_computed = gpu.captures_product(capture.stream, product),
+                Operation::Product(product) => {
+                    is_computed = gpu.captures_product(capture.stream, product)
+                }
                 Operation::Launch { function, grid, arguments } => {
                     if !mem::take(&mut is_computed) {
                         let launched = gpu.launch_in(capture.stream, function, *grid, arguments);
@@ -89,7 +91,9 @@ impl<'g> Capture<'g> {
         let stream = self.gpu.stream();
         let made = stream
             // SAFETY: the graph is the one that was captured; the driver writes one handle.
-            .call(|calls| unsafe { (calls.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0) });
+            .call(|calls| unsafe {
+                (calls.cuGraphInstantiateWithFlags)(&raw mut executable, graph, 0)
+            });
         // SAFETY: what was instantiated does not need it, and nobody else has it.
         let _ = stream.call(|calls| unsafe { (calls.cuGraphDestroy)(graph) });
         made.map(|()| executable)
@@ -101,7 +105,9 @@ impl<'g> Capture<'g> {
         let stream = self.stream;
         // SAFETY: the stream captures since `begin`, by this thread; the driver writes one handle,
         // or null.
-        self.gpu.stream().call(|calls| unsafe { (calls.cuStreamEndCapture)(stream, &raw mut graph) })?;
+        self.gpu
+            .stream()
+            .call(|calls| unsafe { (calls.cuStreamEndCapture)(stream, &raw mut graph) })?;
         Ok(graph)
     }
 }

@@ -147,11 +147,17 @@ impl Search {
     /// Why there is none in use, and how to get one.
     pub fn missing(&self) -> String {
         let refused = match self.candidates.as_slice() {
-            [] => format!("no {}.13 or .12 in any of {} directories", self.library.file(), self.directories),
+            [] => format!(
+                "no {}.13 or .12 in any of {} directories",
+                self.library.file(),
+                self.directories
+            ),
             candidates => candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
         };
         let package = self.library.package();
-        format!("{refused}; `isentrope doctor --install-cuda` fetches it, as does `pip install {package}`")
+        format!(
+            "{refused}; `isentrope doctor --install-cuda` fetches it, as does `pip install {package}`"
+        )
     }
 }
 
@@ -174,10 +180,14 @@ fn fits(version: Version, driver: Option<Version>) -> Result<(), String> {
 fn copies(library: LibraryName, directory: &Path) -> Vec<PathBuf> {
     let is_copy = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.strip_prefix(library.file()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        name.strip_prefix(library.file())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let mut files: Vec<PathBuf> =
-        list(directory).into_iter().filter(is_copy).filter_map(|path| path.canonicalize().ok()).collect();
+    let mut files: Vec<PathBuf> = list(directory)
+        .into_iter()
+        .filter(is_copy)
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
     files.retain(|path| path.is_file());
     files.sort_by_key(|path| std::cmp::Reverse(version_of(library, path)));
     files.dedup();
@@ -202,7 +212,8 @@ fn version_of(library: LibraryName, path: &Path) -> Option<Version> {
 pub(super) fn companions(nvrtc: &Path) -> Vec<PathBuf> {
     let mut files = nvrtc.parent().map(list).unwrap_or_default();
     files.retain(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so."))
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("libnvrtc-builtins.so."))
     });
     files
 }
@@ -234,18 +245,26 @@ mod tests {
             self.0.path().canonicalize().unwrap().join(path)
         }
 
-        fn search(&self, driver: Option<Version>, variables: &[(&str, &str)]) -> (Option<PathBuf>, Search) {
+        fn search(
+            &self,
+            driver: Option<Version>,
+            variables: &[(&str, &str)],
+        ) -> (Option<PathBuf>, Search) {
             let value = |value: &str| -> OsString {
                 std::env::join_paths(value.split(':').map(|path| self.at(path))).unwrap()
             };
             let variables: HashMap<String, OsString> =
                 variables.iter().map(|(name, paths)| ((*name).to_owned(), value(paths))).collect();
-            let surroundings = Surroundings { root: self.at(""), home: Some(self.at("home")), variables };
-            Search::run(LibraryName::Nvrtc, &surroundings, driver, |path| {
-                match fs::read_to_string(path).unwrap().contains("damaged") {
-                    true => Err("invalid ELF header".into()),
-                    false => Ok((path.to_owned(), version_of(LibraryName::Nvrtc, path).unwrap())),
-                }
+            let surroundings =
+                Surroundings { root: self.at(""), home: Some(self.at("home")), variables };
+            Search::run(LibraryName::Nvrtc, &surroundings, driver, |path| match fs::read_to_string(
+                path,
+            )
+            .unwrap()
+            .contains("damaged")
+            {
+                true => Err("invalid ELF header".into()),
+                false => Ok((path.to_owned(), version_of(LibraryName::Nvrtc, path).unwrap())),
             })
         }
     }
@@ -275,7 +294,8 @@ mod tests {
             let machine = Machine::new(&ALL[..there]);
             let (taken, search) = machine.search(None, &VARIABLES);
             assert_eq!(taken.unwrap(), machine.at(ALL[there - 1]));
-            let paths: Vec<_> = search.candidates.iter().map(|candidate| candidate.path.clone()).collect();
+            let paths: Vec<_> =
+                search.candidates.iter().map(|candidate| candidate.path.clone()).collect();
             let expected: Vec<_> = ALL[..there].iter().rev().map(|file| machine.at(file)).collect();
             assert_eq!(paths, expected);
             assert_eq!(search.candidates[0].outcome, Outcome::Taken);
@@ -297,14 +317,21 @@ mod tests {
 
     #[test]
     fn damaged_and_unknown_copies_are_refused_with_their_reasons() {
-        let machine =
-            Machine::new(&["damaged/libnvrtc.so.13", "old/libnvrtc.so.11.2", "old/libnvrtc.alt.so.13"]);
+        let machine = Machine::new(&[
+            "damaged/libnvrtc.so.13",
+            "old/libnvrtc.so.11.2",
+            "old/libnvrtc.alt.so.13",
+        ]);
         let (taken, search) = machine.search(None, &[("ISENTROPE_CUDA_LIBRARIES", "old:damaged")]);
         assert!(taken.is_none() && search.taken().is_none());
         let said = search.missing();
-        for part in
-            ["11.2", "not supported", "invalid ELF header", "--install-cuda", "pip install nvidia-cuda-nvrtc"]
-        {
+        for part in [
+            "11.2",
+            "not supported",
+            "invalid ELF header",
+            "--install-cuda",
+            "pip install nvidia-cuda-nvrtc",
+        ] {
             assert!(said.contains(part), "{part}: {said}");
         }
         assert_eq!(search.candidates.len(), 2);
@@ -327,8 +354,11 @@ mod tests {
         let (_, search) = machine.search(None, &[("CUDA_HOME", "cuda")]);
         assert_eq!(search.candidates.len(), 1);
         assert_eq!(search.candidates[0].version, Some(Version::new(12, 4)));
-        let machine =
-            Machine::new(&["w/libnvrtc.so.13", "w/libnvrtc-builtins.so.13.5", "w/libnvrtc-builtins.so.12.9"]);
+        let machine = Machine::new(&[
+            "w/libnvrtc.so.13",
+            "w/libnvrtc-builtins.so.13.5",
+            "w/libnvrtc-builtins.so.12.9",
+        ]);
         let (_, search) = machine.search(None, &[("LD_LIBRARY_PATH", "w")]);
         assert_eq!(search.candidates[0].version, Some(Version::new(13, 5)));
     }
@@ -347,11 +377,18 @@ mod tests {
         let machine = Machine::new(&ALL);
         // The directories relative to where the tests run, and the empty part that a colon at the
         // end leaves.
-        let up = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect::<PathBuf>();
+        let up = std::env::current_dir()
+            .unwrap()
+            .components()
+            .skip(1)
+            .map(|_| "..")
+            .collect::<PathBuf>();
         let relative = |path: &str| up.join(machine.at(path).strip_prefix("/").unwrap());
         assert!(relative("named").is_dir());
         let variables = |colon: &str| {
-            let all = VARIABLES.into_iter().chain([("CUDA_HOME", "usr/local/cuda"), ("CUDA_PATH", "conda")]);
+            let all = VARIABLES
+                .into_iter()
+                .chain([("CUDA_HOME", "usr/local/cuda"), ("CUDA_PATH", "conda")]);
             let all = all.chain([("XDG_CACHE_HOME", "home/.cache")]).map(|(name, path)| {
                 let mut value = relative(path).into_os_string();
                 value.push(if name == NAMED { colon } else { "" });

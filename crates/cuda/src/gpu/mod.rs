@@ -14,7 +14,10 @@
 //!   with chains.
 //! - `compile`: CUDA C++ to machine code by NVRTC; `cache` keeps that on disk.
 
-#![allow(unsafe_code, reason = "functions of the driver and of libraries that are loaded at run time")]
+#![allow(
+    unsafe_code,
+    reason = "functions of the driver and of libraries that are loaded at run time"
+)]
 
 mod algorithms;
 mod architecture;

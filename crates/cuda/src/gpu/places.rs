@@ -115,7 +115,9 @@ impl Surroundings {
     /// The directory of all that is kept for CUDA: `$XDG_CACHE_HOME/isentrope/cuda`, else
     /// `~/.cache/isentrope/cuda`; none without a home.
     pub fn cache(&self) -> Option<PathBuf> {
-        let base = self.directory("XDG_CACHE_HOME").or_else(|| Some(self.home.as_ref()?.join(".cache")))?;
+        let base = self
+            .directory("XDG_CACHE_HOME")
+            .or_else(|| Some(self.home.as_ref()?.join(".cache")))?;
         Some(base.join("isentrope").join("cuda"))
     }
 
@@ -134,20 +136,27 @@ impl Surroundings {
         add(
             Place::Named,
             named
-                .flat_map(|path| [vec![path.clone()], of_prefix(&path), of_packages(&path)].concat())
+                .flat_map(|path| {
+                    [vec![path.clone()], of_prefix(&path), of_packages(&path)].concat()
+                })
                 .collect(),
         );
         add(Place::Loaded, self.loaded());
         let prefixes = [("VIRTUAL_ENV", Place::VirtualEnvironment), ("CONDA_PREFIX", Place::Conda)];
         for (variable, place) in prefixes {
-            add(place, self.directory(variable).iter().flat_map(|prefix| of_prefix(prefix)).collect());
+            add(
+                place,
+                self.directory(variable).iter().flat_map(|prefix| of_prefix(prefix)).collect(),
+            );
         }
         let user = self.home.as_ref().map(|home| of_python(&home.join(".local")));
         add(Place::UserPackages, user.unwrap_or_default());
         add(Place::LoaderPath, self.paths("LD_LIBRARY_PATH"));
         add(Place::System, self.loader());
-        let toolkits = ["CUDA_HOME", "CUDA_PATH"].map(|name| self.directory(name)).into_iter().flatten();
-        let toolkits = toolkits.chain(["/usr/local/cuda", "/opt/cuda"].map(|path| self.system(path)));
+        let toolkits =
+            ["CUDA_HOME", "CUDA_PATH"].map(|name| self.directory(name)).into_iter().flatten();
+        let toolkits =
+            toolkits.chain(["/usr/local/cuda", "/opt/cuda"].map(|path| self.system(path)));
         add(Place::Toolkit, toolkits.flat_map(|toolkit| of_toolkit(&toolkit)).collect());
         let installed = self.cache().map(|cache| below(&cache.join("libraries")));
         add(Place::Installed, installed.unwrap_or_default());
@@ -157,7 +166,8 @@ impl Surroundings {
     /// Directories of NVIDIA's libraries that this process has in memory.
     fn loaded(&self) -> Vec<PathBuf> {
         let maps = std::fs::read_to_string(self.system("/proc/self/maps")).unwrap_or_default();
-        let paths = maps.lines().filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])));
+        let paths =
+            maps.lines().filter_map(|line| line.find('/').map(|start| Path::new(&line[start..])));
         let is_known = |path: &&Path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with("libnvrtc.so") || name.starts_with("libcublasLt.so")
@@ -193,7 +203,9 @@ fn of_prefix(prefix: &Path) -> Vec<PathBuf> {
 /// Libraries of the packages of every Python below `prefix`, those of the latest first.
 fn of_python(prefix: &Path) -> Vec<PathBuf> {
     let mut pythons = list(&prefix.join("lib"));
-    pythons.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3")));
+    pythons.retain(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python3"))
+    });
     pythons.reverse();
     pythons.iter().flat_map(|python| of_packages(&python.join("site-packages"))).collect()
 }
@@ -207,8 +219,11 @@ fn of_packages(packages: &Path) -> Vec<PathBuf> {
 }
 
 fn of_toolkit(toolkit: &Path) -> Vec<PathBuf> {
-    let target =
-        if cfg!(target_arch = "aarch64") { "targets/sbsa-linux/lib" } else { "targets/x86_64-linux/lib" };
+    let target = if cfg!(target_arch = "aarch64") {
+        "targets/sbsa-linux/lib"
+    } else {
+        "targets/x86_64-linux/lib"
+    };
     ["lib64", "lib", target].map(|lib| toolkit.join(lib)).into()
 }
 

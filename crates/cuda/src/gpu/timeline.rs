@@ -136,7 +136,8 @@ impl Stream {
         let mut known = 0;
         for Measured { name, bytes, began, ended } in &*waiting {
             // Another thread may have put it there after the host has waited.
-            let (Some(until), Some(took)) = (self.between(event, *began), self.between(*began, *ended))
+            let (Some(until), Some(took)) =
+                (self.between(event, *began), self.between(*began, *ended))
             else {
                 break;
             };
@@ -154,9 +155,12 @@ impl Stream {
     fn between(&self, began: Event, ended: Event) -> Option<Duration> {
         let mut milliseconds = 0.0f32;
         // SAFETY: both events were recorded, and the driver writes one number.
-        let asked =
-            self.call(|calls| unsafe { (calls.cuEventElapsedTime)(&raw mut milliseconds, began.0, ended.0) });
-        asked.ok().map(|()| Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default())
+        let asked = self.call(|calls| unsafe {
+            (calls.cuEventElapsedTime)(&raw mut milliseconds, began.0, ended.0)
+        });
+        asked.ok().map(|()| {
+            Duration::try_from_secs_f64(f64::from(milliseconds) / 1000.0).unwrap_or_default()
+        })
     }
 }
 

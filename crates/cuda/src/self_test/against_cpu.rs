@@ -12,7 +12,8 @@ const SHAPE: Linear = Linear { inputs: 35, outputs: 71 };
 /// Rows of most operations.
 const ROWS: usize = 5;
 /// Query heads share a head of keys, of more features than a warp has lanes.
-const HEADS: Attention = Attention { heads: 2, kv_heads: 1, head_dim: 34, window: None, scale: 0.17 };
+const HEADS: Attention =
+    Attention { heads: 2, kv_heads: 1, head_dim: 34, window: None, scale: 0.17 };
 /// Positions of the sequences that attention is computed over: more than a page, and less.
 const LENS: [usize; 2] = [19, 4];
 
@@ -52,7 +53,9 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     let mut masks = SamplingMasks::default();
     for &target in &targets {
         masks.push(
-            &(0..outputs as u32).filter(|&token| token == target || token % 3 == 0).collect::<Vec<_>>(),
+            &(0..outputs as u32)
+                .filter(|&token| token == target || token % 3 == 0)
+                .collect::<Vec<_>>(),
         );
     }
     let mut statistics = b.head(SHAPE, &normed, &weights, b.index(&targets), Arc::new(masks), 0.9);
@@ -60,20 +63,23 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
     results.push(("the head's log-probs", scores.logprobs));
     results.push(("the head's entropies", scores.entropies));
     results.push(("the head's log-masses", scores.log_masses));
-    let draws: Vec<Draw> =
-        (0..ROWS).map(|row| Draw::at_temperature(0.8, row, (row as f64 + 0.5) / ROWS as f64)).collect();
+    let draws: Vec<Draw> = (0..ROWS)
+        .map(|row| Draw::at_temperature(0.8, row, (row as f64 + 0.5) / ROWS as f64))
+        .collect();
     let drawn = b.draw(SHAPE, &normed, &weights, &draws);
     // None, for logits that are not finite, is no token.
     let tokens = drawn.iter().map(|drawn| drawn.as_ref().map_or(-1.0, |drawn| drawn.token as f32));
     results.push(("a draw", tokens.collect()));
     let logprobs = drawn.iter().map(|drawn| drawn.as_ref().map_or(f32::NAN, |drawn| drawn.logprob));
     results.push(("a draw's log-prob", logprobs.collect()));
-    let entropies = drawn.iter().map(|drawn| drawn.as_ref().map_or(f32::NAN, |drawn| drawn.entropy));
+    let entropies =
+        drawn.iter().map(|drawn| drawn.as_ref().map_or(f32::NAN, |drawn| drawn.entropy));
     results.push(("a draw's entropy", entropies.collect()));
 
     let mut moments = [9, 10].map(|seed| {
-        let mut moment =
-            b.allocate(Role::Moment(numbers)).unwrap_or_else(|refused| Failure::from(refused).end());
+        let mut moment = b
+            .allocate(Role::Moment(numbers))
+            .unwrap_or_else(|refused| Failure::from(refused).end());
         let positive: Vec<f32> = noise(seed, numbers).into_iter().map(f32::abs).collect();
         b.write_numbers(&mut moment, 0, &positive);
         moment
@@ -88,7 +94,8 @@ fn on_rows(b: &dyn Backend) -> Vec<(&'static str, Vec<f32>)> {
         gradient_scale: 0.5,
     };
     let [first, second] = &mut moments;
-    let updated = Updated { weights: &mut weights, gradient: &dw, numbers: 0..numbers, first, second };
+    let updated =
+        Updated { weights: &mut weights, gradient: &dw, numbers: 0..numbers, first, second };
     b.adamw(settings, &mut [updated]);
     results.push(("AdamW", kept(b, &weights, numbers)));
     results.push(("AdamW's first moment", kept(b, &moments[0], numbers)));

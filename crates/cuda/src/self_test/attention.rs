@@ -90,9 +90,11 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
         let shape = shape(2, 1, features);
         let (width, slots) = (shape.heads * features, features / 2);
         let lines = lines();
-        let positions =
-            lines.iter().flat_map(|line| line.beginning.len()..line.beginning.len() + line.own.len());
-        let mut numbers = signs(19, lines.last().map_or(0, |line| line.own.end) * shape.row()).into_iter();
+        let positions = lines
+            .iter()
+            .flat_map(|line| line.beginning.len()..line.beginning.len() + line.own.len());
+        let mut numbers =
+            signs(19, lines.last().map_or(0, |line| line.own.end) * shape.row()).into_iter();
         let mut qkv = Vec::new();
         for position in positions {
             // Every two rounds of slots outweigh those before.
@@ -127,13 +129,23 @@ pub(super) fn heads<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
         let (tokens, runs) = (vec![0; qkv.len() / shape.row()], lines.iter().map(run).collect());
         let batch = backend.batch(&HostBatch { tokens, runs, ..HostBatch::default() });
         let of = |numbers: &[f32], width| rows(backend, numbers, width);
-        backend.attention_backward(shape, &of(&qkv, shape.row()), &batch, &of(&d_out, width), &mut gradient);
+        backend.attention_backward(
+            shape,
+            &of(&qkv, shape.row()),
+            &batch,
+            &of(&d_out, width),
+            &mut gradient,
+        );
         let got = unsigned_zeros(read(backend, &gradient, qkv.len()));
         for (part, features) in [("queries", 0..width), ("keys and values", width..shape.row())] {
             let part_of = |all: &[f32]| -> Vec<f32> {
                 all.chunks(shape.row()).flat_map(|row| &row[features.clone()]).copied().collect()
             };
-            compare(&name(&format!("the gradient of attention's {part}")), &part_of(&got), &part_of(&d_qkv))?;
+            compare(
+                &name(&format!("the gradient of attention's {part}")),
+                &part_of(&got),
+                &part_of(&d_qkv),
+            )?;
         }
     }
     Ok(())
@@ -169,12 +181,22 @@ pub(super) fn splits<D: Device>(apart: &Cuda<D>, together: &Cuda<D>) -> Result<(
     // Weights of many keys.
     let soft = Attention { scale: 0.2, ..shape };
     let numbers = noise(23, LONG * shape.row());
-    let (by_two, by_one) = (last_rows(apart, soft, &numbers, 1), last_rows(together, soft, &numbers, 1));
-    compare("attention in bf16, in splits that are put together as if by one block,", &by_two, &by_one)
+    let (by_two, by_one) =
+        (last_rows(apart, soft, &numbers, 1), last_rows(together, soft, &numbers, 1));
+    compare(
+        "attention in bf16, in splits that are put together as if by one block,",
+        &by_two,
+        &by_one,
+    )
 }
 
 /// Attention of so many of the last of these rows to all.
-fn last_rows<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32], count: usize) -> Vec<f32> {
+fn last_rows<D: Device>(
+    backend: &Cuda<D>,
+    shape: Attention,
+    qkv: &[f32],
+    count: usize,
+) -> Vec<f32> {
     let width = shape.heads * shape.head_dim;
     let len = qkv.len() / shape.row();
     let (all, pages) = sequences(backend, &[len]);
@@ -192,7 +214,8 @@ fn last_rows<D: Device>(backend: &Cuda<D>, shape: Attention, qkv: &[f32], count:
 fn in_f64(shape: Attention, lines: &[Line], qkv: &[f32], d_out: &[f32]) -> (Vec<f32>, Vec<f32>) {
     let Attention { heads, kv_heads, head_dim: dim, scale, .. } = shape;
     let (row, width) = (shape.row(), heads * dim);
-    let wide = |numbers: &[f32]| numbers.iter().map(|&number| f64::from(number)).collect::<Vec<f64>>();
+    let wide =
+        |numbers: &[f32]| numbers.iter().map(|&number| f64::from(number)).collect::<Vec<f64>>();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let (qkv, d_out) = (wide(qkv), wide(d_out));
     let (mut out, mut d_qkv) = (vec![0.0; d_out.len()], vec![0.0; qkv.len()]);
@@ -224,6 +247,8 @@ fn in_f64(shape: Attention, lines: &[Line], qkv: &[f32], d_out: &[f32]) -> (Vec<
             }
         }
     }
-    let narrow = |numbers: Vec<f64>| unsigned_zeros(rounded(numbers.into_iter().map(|number| number as f32)));
+    let narrow = |numbers: Vec<f64>| {
+        unsigned_zeros(rounded(numbers.into_iter().map(|number| number as f32)))
+    };
     (narrow(out), narrow(d_qkv))
 }

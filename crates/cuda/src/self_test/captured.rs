@@ -34,7 +34,8 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
             dx
         };
         let made = if replayed {
-            let (model, rows, wanted, cached_rows, slots, pages, positions) = (0, ROWS, ROWS, 0, 0, 0, 0);
+            let (model, rows, wanted, cached_rows, slots, pages, positions) =
+                (0, ROWS, ROWS, 0, 0, 0, 0);
             backend.replayed(
                 ReplayKey { model, rows, wanted, cached_rows, slots, pages, positions },
                 &mut launch,

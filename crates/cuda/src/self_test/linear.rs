@@ -19,7 +19,12 @@ const MANY_ROWS: usize = 147;
 /// First output of the head's second part: a multiple of 64.
 const PART: usize = 64;
 
-fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, numbers: &[f32]) -> Buffer {
+fn matrix<D: Device>(
+    backend: &Cuda<D>,
+    role: fn(Kind) -> Role,
+    shape: Linear,
+    numbers: &[f32],
+) -> Buffer {
     let kind = Kind::Matrix(shape);
     parameter(backend, role(kind), kind, numbers)
 }
@@ -33,7 +38,8 @@ fn matrix<D: Device>(backend: &Cuda<D>, role: fn(Kind) -> Role, shape: Linear, n
 pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     let Linear { inputs, outputs } = STEPS;
     let is_known = backend.device().limits().capability.0 >= 9;
-    let numbers = |seed, len| if is_known { of_many_magnitudes(seed, len) } else { whole(seed, len) };
+    let numbers =
+        |seed, len| if is_known { of_many_magnitudes(seed, len) } else { whole(seed, len) };
     let (x, weights) = (numbers(1, ROWS * inputs), numbers(3, inputs * outputs));
     let packed = matrix(backend, Role::Weight, STEPS, &weights);
     let of_x = rows(backend, &x, inputs);
@@ -54,7 +60,11 @@ pub(super) fn steps<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     let (x, weights) = (bits(&x), bits(&weights));
     let pairs = x.chunks(inputs).flat_map(|x| weights.chunks(inputs).map(move |w| (x, w)));
     let want: Vec<f32> = pairs.map(|(x, w)| chain(0.0, x, w)).collect();
-    compare("a linear layer in bf16", &read(backend, &y, want.len()), &rounded(want.iter().copied()))?;
+    compare(
+        "a linear layer in bf16",
+        &read(backend, &y, want.len()),
+        &rounded(want.iter().copied()),
+    )?;
     compare("the head's logits in bf16", &backend.downloaded(&logits, want.len()), &want)
 }
 
@@ -89,12 +99,14 @@ fn compare_tiles(operation: &str, tiles: &str, got: &[f32], want: &[f32]) -> Res
 /// As [`self_test`](super::self_test).
 pub(super) fn outputs<D: Device>(backend: &Cuda<D>, cpu: &Cpu, tiles: &str) -> Result<(), String> {
     let Linear { inputs, outputs } = TILES;
-    let (x, w, bias) = (whole(1, MANY_ROWS * inputs), whole(3, inputs * outputs), whole(4, outputs));
+    let (x, w, bias) =
+        (whole(1, MANY_ROWS * inputs), whole(3, inputs * outputs), whole(4, outputs));
     let packed = matrix(backend, Role::Weight, TILES, &w);
     let vector = Kind::Vector(outputs);
     let packed_bias = parameter(backend, Role::Weight(vector), vector, &bias);
     let of_x = rows(backend, &x, inputs);
-    let want = sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
+    let want =
+        sums([MANY_ROWS, outputs, inputs], |i, k| x[i * inputs + k], |j, k| w[j * inputs + k]);
 
     let mut y = rows(backend, &noise(6, MANY_ROWS * outputs), outputs);
     backend.linear(TILES, &of_x, &packed, Some(&packed_bias), &mut y, MANY_ROWS);
@@ -120,12 +132,18 @@ pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(),
     let (w, dw) = (whole(3, inputs * outputs), whole(5, inputs * outputs));
     let packed = matrix(backend, Role::Weight, TILES, &w);
     let (of_x, of_dy) = (rows(backend, &x, inputs), rows(backend, &dy, outputs));
-    let want = sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
+    let want =
+        sums([MANY_ROWS, inputs, outputs], |i, k| dy[i * outputs + k], |j, k| w[k * inputs + j]);
 
     let mut dx = rows(backend, &noise(7, MANY_ROWS * inputs), inputs);
     backend.linear_backward_input(TILES, &of_dy, &packed, &mut dx, MANY_ROWS);
     let got = read(backend, &dx, want.len());
-    compare_tiles("the gradient of a linear layer's input", tiles, &got, &rounded(want.iter().copied()))?;
+    compare_tiles(
+        "the gradient of a linear layer's input",
+        tiles,
+        &got,
+        &rounded(want.iter().copied()),
+    )?;
 
     let of_head = backend.scratch(4 * MANY_ROWS * inputs);
     let dx = Matrix { start: of_head.at(0), stride: inputs };
@@ -143,7 +161,8 @@ pub(super) fn gradients<D: Device>(backend: &Cuda<D>, tiles: &str) -> Result<(),
     backend.linear_backward_weight(TILES, &of_dy, &of_x, &mut of_dw, MANY_ROWS);
     let mut got = vec![0.0; dw.len()];
     backend.unpack(Kind::Matrix(TILES), 0, &of_dw, &mut got);
-    let want = sums([outputs, inputs, MANY_ROWS], |i, k| dy[k * outputs + i], |j, k| x[k * inputs + j]);
+    let want =
+        sums([outputs, inputs, MANY_ROWS], |i, k| dy[k * outputs + i], |j, k| x[k * inputs + j]);
     let want: Vec<f32> = want.iter().zip(&dw).map(|(sum, before)| sum + before).collect();
     compare_tiles("the gradient of a linear layer's weights", tiles, &got, &want)
 }

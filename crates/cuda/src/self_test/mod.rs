@@ -38,12 +38,15 @@ pub fn self_test<D: Device>(backend: &Cuda<D>) -> Result<(), String> {
     match backend.dtype() {
         Dtype::F32 => {
             let (got, want) = (against_cpu::results(backend), against_cpu::results(&cpu));
-            got.iter().zip(&want).try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
+            got.iter()
+                .zip(&want)
+                .try_for_each(|((name, got), (_, want))| compare(name, got, want))?;
         }
         Dtype::Bf16 => {
             // With one processor, tiles are large, and a block has all splits of attention.
-            let of =
-                |processors| Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors);
+            let of = |processors| {
+                Cuda::new(Arc::clone(backend.device()), Dtype::Bf16).dividing_for(processors)
+            };
             let (many, some, one) = (of(MANY), of(SOME), of(1));
             linear::steps(&many)?;
             for (backend, tiles) in [(&some, "of 64"), (&one, "of 128")] {

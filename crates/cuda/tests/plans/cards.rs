@@ -34,7 +34,13 @@ fn demand(offloads_moments: bool) -> Demand {
         activation_slots: 64 * (1024 + 8 * 4096),
         kept_tokens: 0,
         scored: 0,
-        sets: ParameterSets { reference: false, process_model: false, shards: 1, ranks: 1, offloads_moments },
+        sets: ParameterSets {
+            reference: false,
+            process_model: false,
+            shards: 1,
+            ranks: 1,
+            offloads_moments,
+        },
         process_tokens: 0,
     }
 }
@@ -43,9 +49,16 @@ fn cuda(gib: usize, dtype: Dtype) -> Cuda<PlanningDevice> {
     Cuda::new(Arc::new(PlanningDevice { memory: gib * GIB }), dtype)
 }
 
-fn plan(layout: &Layout, gib: usize, dtype: Dtype, demand: Demand) -> isentrope_train::Result<Plan> {
-    let settings =
-        MemorySettings { offload_moments: demand.sets.offloads_moments, ..MemorySettings::default() };
+fn plan(
+    layout: &Layout,
+    gib: usize,
+    dtype: Dtype,
+    demand: Demand,
+) -> isentrope_train::Result<Plan> {
+    let settings = MemorySettings {
+        offload_moments: demand.sets.offloads_moments,
+        ..MemorySettings::default()
+    };
     Plan::new(&cuda(gib, dtype), layout, demand, &settings, gib * GIB)
 }
 
@@ -78,7 +91,8 @@ fn table() -> String {
             for offloads in [false, true] {
                 let backend = cuda(0, dtype);
                 // A run takes nine tenths of a card.
-                let least = Plan::least(&backend, &layout, demand(offloads)) as f64 / 0.9 / GIB as f64;
+                let least =
+                    Plan::least(&backend, &layout, demand(offloads)) as f64 / 0.9 / GIB as f64;
                 let page = layout.cache_page_bytes(&backend) / 16;
                 let cells = CARDS.map(|card| match plan(&layout, card, dtype, demand(offloads)) {
                     Ok(plan) => format!("{:.0} k", (plan.kv_cache / page) as f64 / 1e3),
@@ -121,7 +135,11 @@ fn a_parameter_takes_sixteen_bytes_and_a_matrix_the_tokens_that_wait() {
             parameters += 1;
         }
         let billions = numbers as f64 / 1e9;
-        assert!((billions / shape.billions - 1.0).abs() < 0.01, "{}: {billions} billion weights", shape.name);
+        assert!(
+            (billions / shape.billions - 1.0).abs() < 0.01,
+            "{}: {billions} billion weights",
+            shape.name
+        );
         let sets: usize = demand(false).sets.bytes(&backend, &layout).into_iter().sum();
         assert_eq!(sets, 16 * numbers + waiting, "{}", shape.name);
         // A matrix and its tail each begin at a multiple of 16 bytes; a rank of several has whole
@@ -156,8 +174,10 @@ fn a_refusal_names_what_would_fit() {
     let lower = said(24, Dtype::Bf16, demand(false));
     assert!(lower.contains("; it would need less with memory.offload_moments = true ("), "{lower}");
     // The very least is enough, and a byte less is not.
-    let budget =
-        |bytes: usize| MemorySettings { budget_gib: Some(bytes as f64 / GIB as f64), ..Default::default() };
+    let budget = |bytes: usize| MemorySettings {
+        budget_gib: Some(bytes as f64 / GIB as f64),
+        ..Default::default()
+    };
     let made = |bytes| Plan::new(&cuda(80, Dtype::Bf16), &seven, demand(true), &budget(bytes), 0);
     assert!(made(least).unwrap().peak() <= least);
     made(least - 1).unwrap_err();

@@ -67,7 +67,8 @@ fn model(dir: &Path) {
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         fs::copy(assets.join(name), dir.join(name)).unwrap();
     }
-    let mut config: Value = serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
+    let mut config: Value =
+        serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
     for (key, value) in [
         ("hidden_size", 64),
         ("intermediate_size", 256),
@@ -134,7 +135,11 @@ fn run<R: TrainingRecipe>(
 
 /// The last checkpoint of a run.
 fn last(out: &Path) -> PathBuf {
-    fs::read_dir(out.join("run/checkpoints")).unwrap().map(|entry| entry.unwrap().path()).max().unwrap()
+    fs::read_dir(out.join("run/checkpoints"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .max()
+        .unwrap()
 }
 
 fn check(dtype: Dtype) {
@@ -147,7 +152,8 @@ fn check(dtype: Dtype) {
         recipe.data.task = Some(TaskName::Countdown);
         (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
         (recipe.run.steps, recipe.eval.every) = (2, 1);
-        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(1), Some(1), Some(4));
+        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
+            (Some(1), Some(1), Some(4));
         recipe.memory.offload_moments = offload_moments;
         recipe
     };
@@ -198,7 +204,8 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
         recipe.data.task = Some(TaskName::Countdown);
         (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
         (recipe.run.steps, recipe.eval.every, recipe.checkpoint.every) = (3, 3, 0);
-        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) = (Some(1), Some(1), Some(4));
+        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
+            (Some(1), Some(1), Some(4));
         recipe.memory.budget_gib = budget.map(|bytes| bytes as f64 / f64::from(1 << 30));
         recipe.resolve().unwrap();
         recipe.prepare(dir.path(), 1, &()).unwrap()
@@ -219,8 +226,14 @@ fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
         defaults: json!({}),
     };
     let world = Arc::new(World::alone());
-    let error = train(prepared, &plan, &place, world, backend, json!({}), &mut greedy).map(drop).unwrap_err();
+    let error = train(prepared, &plan, &place, world, backend, json!({}), &mut greedy)
+        .map(drop)
+        .unwrap_err();
     assert!(error.to_string().starts_with("there is no memory for the gradient"), "{error}");
-    assert!(greedy.notes.iter().any(|note| note.starts_with("step 1 is saved in ")), "{:?}", greedy.notes);
+    assert!(
+        greedy.notes.iter().any(|note| note.starts_with("step 1 is saved in ")),
+        "{:?}",
+        greedy.notes
+    );
     assert!(last(&out).join("trainer").is_dir(), "{:?}", last(&out));
 }

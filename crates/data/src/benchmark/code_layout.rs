@@ -71,7 +71,9 @@ impl CodeLayout {
 /// The text in a column.
 pub(super) fn text<'a>(row: &'a Row, column: &str) -> Result<&'a str, String> {
     match row.get(column) {
-        Some(Value::String(text)) if text.trim().is_empty() => Err(format!("column {column} is empty")),
+        Some(Value::String(text)) if text.trim().is_empty() => {
+            Err(format!("column {column} is empty"))
+        }
         Some(Value::String(text)) => Ok(text),
         None | Some(Value::Null) => Err(format!("column {column} is missing")),
         Some(_) => Err(format!("column {column} is not text")),

@@ -13,7 +13,8 @@ pub(super) const COLUMNS: &[&str] =
 
 pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
     let meta = row.get("meta").and_then(Value::as_object);
-    let query = text(row, "query").or_else(|error| meta.map_or(Err(error), |meta| text(meta, "query")))?;
+    let query =
+        text(row, "query").or_else(|error| meta.map_or(Err(error), |meta| text(meta, "query")))?;
     let difficulty = row.get("difficulty").or_else(|| meta?.get("difficulty"));
     text(row, "entry_point")?;
     Ok(Problem {

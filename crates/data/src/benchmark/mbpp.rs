@@ -17,7 +17,8 @@ const EVALUATED: RangeInclusive<u64> = 11..=510;
 
 /// A problem in the words of its authors, with all its assertions.
 pub(super) fn problem(row: &Row, origin: String) -> Result<Problem, String> {
-    let task_id = row.get("task_id").and_then(Value::as_u64).ok_or("column task_id is not a whole number")?;
+    let task_id =
+        row.get("task_id").and_then(Value::as_u64).ok_or("column task_id is not a whole number")?;
     if !EVALUATED.contains(&task_id) {
         return Err(format!("task {task_id} is not among those for evaluation, 11 to 510"));
     }

@@ -31,7 +31,8 @@ pub(crate) enum Compression {
 }
 
 /// The endings, for messages.
-pub(crate) const ENDINGS: &str = ".parquet, .jsonl or .json, the last two also with .gz or .zst behind";
+pub(crate) const ENDINGS: &str =
+    ".parquet, .jsonl or .json, the last two also with .gz or .zst behind";
 
 impl Format {
     /// Uncompressed JSON lines.
@@ -42,7 +43,8 @@ impl Format {
     /// # Errors
     /// [`Error::File`] when the ending is of no format that is read.
     pub fn of(path: &Path) -> Result<Self> {
-        let refused = || Error::file(path, format!("the name of a data file must end in {ENDINGS}"));
+        let refused =
+            || Error::file(path, format!("the name of a data file must end in {ENDINGS}"));
         Self::split(path).map(|(_, format)| format).ok_or_else(refused)
     }
 
@@ -58,7 +60,9 @@ impl Format {
         let name = path.file_name()?.to_string_lossy();
         let (name, compression) = match name.rsplit_once('.')? {
             (before, ending) if ending.eq_ignore_ascii_case("gz") => (before, Compression::Gzip),
-            (before, ending) if ending.eq_ignore_ascii_case("zst") => (before, Compression::Zstandard),
+            (before, ending) if ending.eq_ignore_ascii_case("zst") => {
+                (before, Compression::Zstandard)
+            }
             _ => (&*name, Compression::None),
         };
         let (stem, ending) = name.rsplit_once('.')?;

@@ -61,7 +61,8 @@ impl Document {
                 MAX_ROW >> 20
             )));
         }
-        let object = parse(without_mark(&text), "file", MAX_DOCUMENT_SIGNS).map_err(Failure::Document)?;
+        let object =
+            parse(without_mark(&text), "file", MAX_DOCUMENT_SIGNS).map_err(Failure::Document)?;
         Table::of(object).map(Self::Table).map_err(Failure::Document)
     }
 }
@@ -107,7 +108,8 @@ impl Table {
                 std::mem::take(items).into_iter().map(row).collect::<Vec<_>>().into_iter(),
             ));
         }
-        let is_columns = |is_column: fn(&Value) -> bool| !object.is_empty() && object.values().all(is_column);
+        let is_columns =
+            |is_column: fn(&Value) -> bool| !object.is_empty() && object.values().all(is_column);
         let is_list = |value: &Value| value.is_array() && !is_chat(value);
         if !is_columns(is_list) && !is_columns(Value::is_object) {
             return Ok(Self::Rows(vec![object].into_iter()));
@@ -120,7 +122,8 @@ impl Table {
                 Value::Array(values) => values.into_iter(),
                 Value::Object(mut values) => {
                     let keys = keys.get_or_insert_with(|| values.keys().cloned().collect());
-                    let of_keys: Vec<Value> = keys.iter().filter_map(|key| values.remove(key)).collect();
+                    let of_keys: Vec<Value> =
+                        keys.iter().filter_map(|key| values.remove(key)).collect();
                     if of_keys.len() < keys.len() || !values.is_empty() {
                         return Err(format!(
                             "an object of columns, of which {name:?} has not the rows that the first has"
@@ -156,9 +159,10 @@ impl Iterator for Table {
     fn next(&mut self) -> Option<Row> {
         match self {
             Self::Rows(rows) => rows.next(),
-            Self::Columns(columns) => {
-                columns.iter_mut().map(|(name, values)| Some((name.clone(), values.next()?))).collect()
-            }
+            Self::Columns(columns) => columns
+                .iter_mut()
+                .map(|(name, values)| Some((name.clone(), values.next()?)))
+                .collect(),
         }
     }
 }
@@ -183,7 +187,9 @@ impl Items {
                 self.ended = true;
                 return match peek(&mut *self.reader)? {
                     None => Ok(None),
-                    Some(_) => Err(Failure::Document("something stands behind the end of the array".into())),
+                    Some(_) => Err(Failure::Document(
+                        "something stands behind the end of the array".into(),
+                    )),
                 };
             }
             Some(b',') if self.number > 0 => self.reader.consume(1),
@@ -309,7 +315,10 @@ mod tests {
                 "{\"a\": {\"0\": 1, \"1\": 2}, \"b\": {\"0\": 1, \"2\": 2}}",
                 "\"b\" has not the rows that the first has",
             ),
-            ("{\"a\": {\"0\": 1}, \"b\": {\"0\": 1, \"2\": 2}}", "\"b\" has not the rows that the first has"),
+            (
+                "{\"a\": {\"0\": 1}, \"b\": {\"0\": 1, \"2\": 2}}",
+                "\"b\" has not the rows that the first has",
+            ),
             ("{\"a\": ", "not valid JSON"),
             ("seven", "not valid JSON"),
             ("[{}, , {}]", "not valid JSON"),

@@ -26,7 +26,8 @@ impl Lines {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if self.reader.by_ref().take(self.longest as u64 + 1).read_until(b'\n', &mut line)? == 0 {
+            if self.reader.by_ref().take(self.longest as u64 + 1).read_until(b'\n', &mut line)? == 0
+            {
                 return Ok(None);
             }
             self.number += 1;
@@ -34,7 +35,10 @@ impl Lines {
                 if line.last() != Some(&b'\n') {
                     self.reader.skip_until(b'\n')?;
                 }
-                return Ok(Some(Err(format!("the line is longer than {} MiB", self.longest >> 20))));
+                return Ok(Some(Err(format!(
+                    "the line is longer than {} MiB",
+                    self.longest >> 20
+                ))));
             }
             let text = if self.number == 1 { without_mark(&line) } else { &line };
             if !text.trim_ascii().is_empty() {
@@ -54,7 +58,8 @@ pub(super) fn parse(bytes: &[u8], what: &str, signs: usize) -> Result<Row, Strin
     if has_more_signs(bytes, signs) {
         return Err(format!("the {what} has more than {signs} values and keys"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("the {what} is not UTF-8: {error}"))?;
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| format!("the {what} is not UTF-8: {error}"))?;
     match serde_json::from_str(text) {
         Ok(Value::Object(row)) => Ok(row),
         Ok(_) => Err(format!("the {what} is not a JSON object")),
@@ -64,7 +69,10 @@ pub(super) fn parse(bytes: &[u8], what: &str, signs: usize) -> Result<Row, Strin
 
 /// serde_json's line number is that within this text, always 1.
 fn without_line(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column", " at column").replace(" at line 2 column 0", " at its end")
+    error
+        .to_string()
+        .replace(" at line 1 column", " at column")
+        .replace(" at line 2 column 0", " at its end")
 }
 
 #[cfg(test)]

@@ -97,7 +97,11 @@ pub(crate) struct Values {
 impl Values {
     /// The budget of a file of `bytes` bytes.
     pub(crate) fn of(bytes: u64) -> Self {
-        Self { bytes, left: VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)), row_bytes: MAX_ROW }
+        Self {
+            bytes,
+            left: VALUES_ALWAYS.max(bytes.saturating_mul(VALUES_PER_BYTE)),
+            row_bytes: MAX_ROW,
+        }
     }
 
     /// No limit, for a stream of unknown length.

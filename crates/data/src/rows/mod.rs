@@ -82,7 +82,12 @@ impl Rows {
         Self { supply, path: path.to_owned(), columns: Vec::new(), values, ended: false }
     }
 
-    fn open_as(path: &Path, format: Format, wanted: &[&str], further: Option<&[&str]>) -> Result<Self> {
+    fn open_as(
+        path: &Path,
+        format: Format,
+        wanted: &[&str],
+        further: Option<&[&str]>,
+    ) -> Result<Self> {
         let io = |source: io::Error| Error::Io { path: path.to_owned(), source };
         let file = open_regular(path).map_err(|error| io(error.into()))?;
         let values = Values::of(file.metadata().map_err(io)?.len());
@@ -197,7 +202,8 @@ impl Iterator for Rows {
         if let Some(Ok((_, Ok(row)))) = &row
             && self.columns.len() < MAX_NAMES
         {
-            let new = row.keys().filter(|name| !self.columns.contains(name)).take(MAX_NAMES).cloned();
+            let new =
+                row.keys().filter(|name| !self.columns.contains(name)).take(MAX_NAMES).cloned();
             let new: Vec<String> = new.collect();
             self.columns.extend(new);
         }
@@ -225,7 +231,9 @@ fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
     }
     let text = jsonl::without_mark(beginning).trim_ascii_start();
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if ["csv", "tsv"].iter().any(|table| ending.eq_ignore_ascii_case(table)) && !text.starts_with(b"{") {
+    if ["csv", "tsv"].iter().any(|table| ending.eq_ignore_ascii_case(table))
+        && !text.starts_with(b"{")
+    {
         return Err(Error::file(
             path,
             "is a table of separated values; JSON lines are read, an object per line",
@@ -235,7 +243,10 @@ fn check_lines(path: &Path, beginning: &[u8]) -> Result<()> {
     if let Some(rest) = text.strip_prefix(b"[") {
         let rest = rest.trim_ascii_start();
         if rest.starts_with(b"{") {
-            return Err(Error::file(path, "is a JSON array, not JSON lines: its name must end in .json"));
+            return Err(Error::file(
+                path,
+                "is a JSON array, not JSON lines: its name must end in .json",
+            ));
         }
     }
     Ok(())
@@ -251,7 +262,9 @@ fn failed(path: &Path, failure: Failure) -> Error {
 /// Names of files in the origins of rows: the file name, or the whole path if another file has that
 /// name.
 pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
-    let short = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let short = |path: &PathBuf| {
+        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+    };
     let mut count: BTreeMap<String, usize> = BTreeMap::new();
     for path in paths {
         *count.entry(short(path)).or_default() += 1;

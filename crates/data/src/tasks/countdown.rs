@@ -99,7 +99,8 @@ impl Countdown {
         while problems.len() < n {
             let place = problems.len();
             // The size that lacks most of its share.
-            let behind = |size: &TestSize| size.weight / sum * (place + 1) as f64 - size.seen.len() as f64;
+            let behind =
+                |size: &TestSize| size.weight / sum * (place + 1) as f64 - size.seen.len() as f64;
             let most = |a: &TestSize, b: &TestSize| behind(b).total_cmp(&behind(a));
             let size = sizes
                 .iter_mut()
@@ -124,7 +125,8 @@ impl Countdown {
     /// The next new test problem of a size; None if there seems to be no other.
     fn next_test(&self, size: &mut TestSize) -> Option<Challenge> {
         for _ in 0..10_000 + 10 * size.seen.len() {
-            let mut stream = Stream::new(Draws::of(size.count as u64, Purpose::Problem, size.position, TEST));
+            let mut stream =
+                Stream::new(Draws::of(size.count as u64, Purpose::Problem, size.position, TEST));
             size.position += 1;
             let (challenge, _) = self.solved_of(size.count, Split::Test, &mut stream);
             if size.seen.insert((challenge.numbers.clone(), challenge.target)) {
@@ -202,7 +204,11 @@ impl Countdown {
             }
             left -= weight;
         }
-        self.solved_of(count.expect("the settings are checked: a weight is positive"), split, stream)
+        self.solved_of(
+            count.expect("the settings are checked: a weight is positive"),
+            split,
+            stream,
+        )
     }
 
     /// A problem of a split with `count` numbers.
@@ -219,7 +225,8 @@ impl Countdown {
 
     /// A problem of `count` numbers; None if the attempt ends early.
     fn draw(&self, count: usize, stream: &mut Stream) -> Option<Solved> {
-        let numbers: Vec<u64> = (0..count).map(|_| 1 + stream.below(self.settings.largest_number)).collect();
+        let numbers: Vec<u64> =
+            (0..count).map(|_| 1 + stream.below(self.settings.largest_number)).collect();
         let solution = self.attempt(&numbers, stream)?;
         let target = solution.last()?.result;
         Some((Challenge { numbers, target }, solution))
@@ -269,7 +276,8 @@ impl TaskKind for Countdown {
     fn new(settings: &CountdownSettings) -> Result<Self> {
         settings.check()?;
         let countdown = Self { settings: settings.clone() };
-        for (&count, _) in settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
+        for (&count, _) in
+            settings.numbers.iter().zip(&settings.weights).filter(|(_, weight)| **weight > 0.0)
         {
             let mut stream = Stream::new(Draws::of(0, Purpose::Problem, count as u64, TRIAL));
             let mut seen = Vec::new();

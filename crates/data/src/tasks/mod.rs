@@ -137,7 +137,8 @@ mod tests {
     fn every_file_of_a_task_is_listed() {
         let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tasks")).unwrap();
         let paths = files.map(|file| file.unwrap().path()).filter(|path| path.is_file());
-        let stem = |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let stem =
+            |path: std::path::PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
         let mut stems: Vec<String> = paths.map(stem).filter(|stem| stem != "mod").collect();
         let mut listed: Vec<&str> = TaskName::ALL.iter().map(|task| task.name()).collect();
         stems.sort();

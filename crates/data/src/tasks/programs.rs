@@ -121,7 +121,9 @@ impl Function {
     fn call(&self, arguments: &[Value]) -> Option<Value> {
         let number = |value: &Value| value.as_i64();
         match (self, arguments) {
-            (Self::Expression(function), [a, b]) => Some(function.call(number(a)?, number(b)?)?.into()),
+            (Self::Expression(function), [a, b]) => {
+                Some(function.call(number(a)?, number(b)?)?.into())
+            }
             (Self::List(function), [Value::Array(list)]) => {
                 function.call(&list.iter().map(number).collect::<Option<Vec<i64>>>()?)
             }
@@ -136,22 +138,35 @@ impl Function {
     /// Whether the problem is for test, whatever the settings and the seed.
     fn is_for_test(&self) -> bool {
         let hash = sha256(self.words().as_bytes());
-        hash.iter().take(8).fold(0, |number, &byte| number << 8 | u64::from(byte)).is_multiple_of(TEST_SHARE)
+        hash.iter()
+            .take(8)
+            .fold(0, |number, &byte| number << 8 | u64::from(byte))
+            .is_multiple_of(TEST_SHARE)
     }
 }
 
 impl Programs {
     /// A function of a kind with so many steps. None if the draw belongs to the other split, or its
     /// results are too large or nearly constant.
-    fn draw(&self, (kind, steps): (u64, usize), split: Split, stream: &mut Stream) -> Option<Tested> {
+    fn draw(
+        &self,
+        (kind, steps): (u64, usize),
+        split: Split,
+        stream: &mut Stream,
+    ) -> Option<Tested> {
         let function = Function::draw(kind, steps, stream);
         if function.is_for_test() != (split == Split::Test) {
             return None;
         }
-        let inputs: Vec<Arguments> = (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
+        let inputs: Vec<Arguments> =
+            (0..self.settings.tests).map(|_| function.arguments(stream)).collect();
         let outputs = function.outputs(&inputs)?;
         let different: HashSet<String> = outputs.iter().map(Value::to_string).collect();
-        (different.len() >= outputs.len().div_ceil(2)).then_some(Tested { function, inputs, outputs })
+        (different.len() >= outputs.len().div_ceil(2)).then_some(Tested {
+            function,
+            inputs,
+            outputs,
+        })
     }
 
     /// A function of a split.
@@ -159,7 +174,8 @@ impl Programs {
         // With any settings most draws are for training, and most others are for test.
         loop {
             let kind = stream.below(Function::KINDS);
-            let steps = self.settings.steps[stream.below(self.settings.steps.len() as u64) as usize];
+            let steps =
+                self.settings.steps[stream.below(self.settings.steps.len() as u64) as usize];
             if let Some(tested) = self.draw((kind, steps), split, stream) {
                 return tested;
             }
@@ -210,13 +226,21 @@ impl Programs {
         let mut stream = Stream::new(Draws::of(seed, Purpose::Demonstration, position, of_split));
         let tested = self.drawn(split, &mut stream);
         let written = self.written(&tested, &mut stream);
-        (problem(&tested, format!("programs {} {position}", split.name())), written.python(&mut stream))
+        (
+            problem(&tested, format!("programs {} {position}", split.name())),
+            written.python(&mut stream),
+        )
     }
 
     /// The function that the example's program computes. If it is mistaken, the tests find out.
-    fn written(&self, Tested { function, inputs, outputs }: &Tested, stream: &mut Stream) -> Function {
+    fn written(
+        &self,
+        Tested { function, inputs, outputs }: &Tested,
+        stream: &mut Stream,
+    ) -> Function {
         for _ in 0..REDRAWS {
-            let written = function.mistaken(stream, |stream| stream.uniform() < self.settings.mistakes);
+            let written =
+                function.mistaken(stream, |stream| stream.uniform() < self.settings.mistakes);
             if written == *function || written.outputs(inputs).is_some_and(|its| its != *outputs) {
                 return written;
             }
@@ -241,7 +265,10 @@ impl Task for Programs {
         let programs = self.clone();
         Endless::new(move |position| {
             let mut stream = Stream::new(Draws::of(seed, Purpose::Problem, position, TRAIN));
-            problem(&programs.drawn(Split::Train, &mut stream), format!("programs train {position}"))
+            problem(
+                &programs.drawn(Split::Train, &mut stream),
+                format!("programs train {position}"),
+            )
         })
     }
 

@@ -50,8 +50,9 @@ impl Comparisons {
     /// When one holds no results, or no benchmark is complete in both.
     pub fn of(old: &Path, new: &Path) -> Result<Self> {
         let manifest = |dir: &Path| {
-            read_manifest(dir)?
-                .ok_or_else(|| Error::Refused(format!("{} holds no results of an evaluation", dir.display())))
+            read_manifest(dir)?.ok_or_else(|| {
+                Error::Refused(format!("{} holds no results of an evaluation", dir.display()))
+            })
         };
         let (old_manifest, new_manifest) = (manifest(old)?, manifest(new)?);
         let (mut settings, mut benchmarks) = (Vec::new(), Vec::new());
@@ -61,7 +62,8 @@ impl Comparisons {
             let (old, new) = (responses(old, name), responses(new, name));
             if old.exists()
                 && new.exists()
-                && let Some(compared) = BenchmarkComparison::of(name, &problems(&old)?, &problems(&new)?)
+                && let Some(compared) =
+                    BenchmarkComparison::of(name, &problems(&old)?, &problems(&new)?)
             {
                 let decoding = [before, after].map(decoding_of);
                 let compared = BenchmarkComparison { decoding, ..compared };
@@ -83,10 +85,14 @@ impl Comparisons {
     /// # Errors
     /// [`Error::Io`].
     pub fn write(&self, old: &Path, new: &Path) -> Result<()> {
-        let benchmarks: Map<String, Value> =
-            self.benchmarks.iter().map(|(name, compared)| (name.clone(), compared.to_json())).collect();
+        let benchmarks: Map<String, Value> = self
+            .benchmarks
+            .iter()
+            .map(|(name, compared)| (name.clone(), compared.to_json()))
+            .collect();
         let against = old.display().to_string();
-        let value = json!({ "against": against, "settings": self.settings, "benchmarks": benchmarks });
+        let value =
+            json!({ "against": against, "settings": self.settings, "benchmarks": benchmarks });
         Ok(write_json(&new.join("comparison.json"), &value)?)
     }
 }
@@ -106,11 +112,14 @@ impl BenchmarkComparison {
             })
         };
         // The count is over all problems, since pass@k and maj@k are named by it.
-        let samples = |asked: &[Asked]| asked.iter().map(|(_, responses)| responses.len()).max().unwrap_or(0);
+        let samples =
+            |asked: &[Asked]| asked.iter().map(|(_, responses)| responses.len()).max().unwrap_or(0);
         let (before, after) = (samples(old), samples(new));
         let of_pass = |k: usize| Some((format!("pass@{k}"), of_problem(Statistic::Pass(k))?));
-        let pass = ks(before.min(after)).into_iter().filter(|&k| k > 1).filter_map(of_pass).collect();
-        let told = |asked: &[Asked]| answers_are_told(asked.iter().flat_map(|(_, responses)| responses));
+        let pass =
+            ks(before.min(after)).into_iter().filter(|&k| k > 1).filter_map(of_pass).collect();
+        let told =
+            |asked: &[Asked]| answers_are_told(asked.iter().flat_map(|(_, responses)| responses));
         let votes = before == after && after > 1 && told(old) && told(new);
         let of_majority = || Some((format!("maj@{after}"), of_problem(Statistic::Majority)?));
         Some(Self {
@@ -193,13 +202,20 @@ mod tests {
     #[test]
     fn repeated_problems_are_paired_in_their_order() {
         let (no, yes) = (Some(0.0), Some(1.0));
-        let old = [asked("x", &[no]), asked("x", &[no, yes]), asked("y", &[None]), asked("z", &[yes])];
-        let new = [asked("x", &[yes]), asked("w", &[yes]), asked("y", &[yes]), asked("x", &[None, yes])];
+        let old =
+            [asked("x", &[no]), asked("x", &[no, yes]), asked("y", &[None]), asked("z", &[yes])];
+        let new =
+            [asked("x", &[yes]), asked("w", &[yes]), asked("y", &[yes]), asked("x", &[None, yes])];
         let pairs: Vec<_> =
             paired(&old, &new).iter().map(|(old, new)| (accuracy(old), accuracy(new))).collect();
         assert_eq!(pairs, [(no, yes), (None, yes), (Some(0.5), yes)]);
-        let BenchmarkComparison { accuracy, score, .. } = BenchmarkComparison::of("set", &old, &new).unwrap();
-        assert_eq!((accuracy.problems, accuracy.old, accuracy.new), (2, 0.25, 1.0), "y was not judged");
+        let BenchmarkComparison { accuracy, score, .. } =
+            BenchmarkComparison::of("set", &old, &new).unwrap();
+        assert_eq!(
+            (accuracy.problems, accuracy.old, accuracy.new),
+            (2, 0.25, 1.0),
+            "y was not judged"
+        );
         assert_eq!(score, None, "no score is graded");
         assert_eq!(BenchmarkComparison::of("set", &old[2..3], &new), None);
     }
@@ -215,7 +231,11 @@ mod tests {
             assert_eq!((accuracy.difference.value, accuracy.p), (0.0, 1.0));
             let score = score.unwrap();
             assert_eq!((score.problems, score.difference.value), (2, sign * (0.25 + 0.375) / 2.0));
-            assert_eq!((score.better + score.worse, score.p), (2, 0.5), "of four assignments two are as far");
+            assert_eq!(
+                (score.better + score.worse, score.p),
+                (2, 0.5),
+                "of four assignments two are as far"
+            );
         }
     }
 
@@ -246,22 +266,35 @@ mod tests {
         let [(_, pass2), (_, pass4)] = &compared.pass[..] else { panic!() };
         // Six pairs of four responses each; the third problem has three with a verdict.
         let (before, after) = ((0.5 + 0.0 + 2.0 / 3.0) / 3.0, (5.0 / 6.0 + 0.5 + 0.0) / 3.0);
-        assert!((pass2.old - before).abs() < 1e-12 && (pass2.new - after).abs() < 1e-12, "{pass2:?}");
+        assert!(
+            (pass2.old - before).abs() < 1e-12 && (pass2.new - after).abs() < 1e-12,
+            "{pass2:?}"
+        );
         assert_eq!((pass2.problems, pass2.better, pass2.worse), (3, 2, 1));
         // The third problem has but three verdicts. One problem of two differs: both assignments
         // are as far.
         assert_eq!((pass4.problems, pass4.old, pass4.new, pass4.p), (2, 0.5, 1.0, 1.0));
         let (name, majority) = compared.majority.as_ref().unwrap();
-        assert_eq!((name.as_str(), majority.old, majority.better, majority.worse), ("maj@4", 0.0, 1, 0));
+        assert_eq!(
+            (name.as_str(), majority.old, majority.better, majority.worse),
+            ("maj@4", 0.0, 1, 0)
+        );
         let json = compared.to_json();
-        assert_eq!((&json["pass@2"]["better"], &json["maj@4"]["new"]), (&json!(2), &json!(majority.new)));
+        assert_eq!(
+            (&json["pass@2"]["better"], &json["maj@4"]["new"]),
+            (&json!(2), &json!(majority.new))
+        );
         assert_eq!((json["problems"].clone(), json.get("score")), (json!(3), None));
 
         // With other numbers of responses there is no majority to compare, and pass@k goes as far
         // as both.
-        let fewer: Vec<Asked> = new.iter().map(|(name, all)| (name.clone(), all[..2].to_vec())).collect();
+        let fewer: Vec<Asked> =
+            new.iter().map(|(name, all)| (name.clone(), all[..2].to_vec())).collect();
         let compared = BenchmarkComparison::of("set", &old, &fewer).unwrap();
-        assert_eq!((compared.pass.len(), &compared.pass[0].0[..], compared.majority), (1, "pass@2", None));
+        assert_eq!(
+            (compared.pass.len(), &compared.pass[0].0[..], compared.majority),
+            (1, "pass@2", None)
+        );
         // Nor where the verifier tells no answers.
         let untold = [asked("a", &[no, yes]), asked("b", &[yes, yes])];
         assert_eq!(BenchmarkComparison::of("set", &untold, &untold).unwrap().majority, None);
@@ -290,7 +323,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (old, new) = (dir.path().join("old"), dir.path().join("new"));
         let mut settings = manifest(&["a", "b"], 0);
-        settings["benchmarks"]["a"]["verifier"] = json!({"by_data_source": {"x": "math", "y": "math"}});
+        settings["benchmarks"]["a"]["verifier"] =
+            json!({"by_data_source": {"x": "math", "y": "math"}});
         fill(&Results::open(&old, settings.clone()).unwrap(), "a", &[0, 1]);
         settings["seed"] = json!(1);
         settings["date"] = json!("2026-11-26");
@@ -310,7 +344,8 @@ mod tests {
         ];
         assert_eq!(comparisons.settings, expected);
         comparisons.write(&old, &new).unwrap();
-        let written: Value = serde_json::from_slice(&fs::read(new.join("comparison.json")).unwrap()).unwrap();
+        let written: Value =
+            serde_json::from_slice(&fs::read(new.join("comparison.json")).unwrap()).unwrap();
         assert_eq!(written["settings"], json!(expected));
     }
 }

@@ -47,10 +47,13 @@ impl Results {
         fs::create_dir_all(dir).map_err(|e| Error::io(dir, e))?;
         let lock = lock_directory(dir, "writing")?;
         let before = read_manifest(dir)?;
-        if before.is_none() && names(dir)?.iter().any(|name| !name.to_string_lossy().starts_with("manifest."))
+        if before.is_none()
+            && names(dir)?.iter().any(|name| !name.to_string_lossy().starts_with("manifest."))
         {
-            let what =
-                format!("{} has files in it and holds no results; name another directory", dir.display());
+            let what = format!(
+                "{} has files in it and holds no results; name another directory",
+                dir.display()
+            );
             return Err(Error::Refused(what));
         }
         let manifest = match before {
@@ -231,7 +234,9 @@ pub(super) mod tests {
         assert_eq!((value("length_mean"), value("truncated")), (3.0, 0.0));
         assert_eq!((summary.verdicts["correct"], summary.verdicts["wrong"]), (5, 7));
         let mean = summary.estimates["mean@2"];
-        assert!(mean.low < mean.value && mean.value < mean.high && report.mean_of_benchmarks.is_none());
+        assert!(
+            mean.low < mean.value && mean.value < mean.high && report.mean_of_benchmarks.is_none()
+        );
         drop(results);
 
         let results = Results::open(dir.path(), manifest(&["b"], 0)).unwrap();
@@ -239,8 +244,11 @@ pub(super) mod tests {
         fill(&results, "b", &[0, 2, 4]);
         let report = results.report().unwrap();
         assert_eq!(&report.benchmarks[0].1, summary);
-        let means: Vec<f64> = report.benchmarks.iter().map(|(_, s)| s.estimates["mean@2"].value).collect();
-        assert!((report.mean_of_benchmarks.unwrap().value - (means[0] + means[1]) / 2.0).abs() < 1e-12);
+        let means: Vec<f64> =
+            report.benchmarks.iter().map(|(_, s)| s.estimates["mean@2"].value).collect();
+        assert!(
+            (report.mean_of_benchmarks.unwrap().value - (means[0] + means[1]) / 2.0).abs() < 1e-12
+        );
     }
 
     #[test]

@@ -25,9 +25,10 @@ pub(super) fn read_manifest(dir: &Path) -> Result<Option<Value>> {
         Err(e) => Err(Error::io(&path, e)),
         Ok(text) => match serde_json::from_slice::<Value>(&text) {
             Ok(value) if value["benchmarks"].is_object() => Ok(Some(value)),
-            _ => {
-                Err(Error::invalid(&path, "it is not the manifest of an evaluation; name another directory"))
-            }
+            _ => Err(Error::invalid(
+                &path,
+                "it is not the manifest of an evaluation; name another directory",
+            )),
         },
     }
 }

@@ -4,7 +4,9 @@ use super::manifest::decoding_of;
 use super::response_log::{Asked, problems, responses};
 use crate::error::Result;
 use crate::statistics::of_verifier::Sums;
-use crate::statistics::{Estimate, Outcome, Part, Statistic, is_graded, ks, of_verifier, parts, resampled};
+use crate::statistics::{
+    Estimate, Outcome, Part, Statistic, is_graded, ks, of_verifier, parts, resampled,
+};
 use isentrope_reward::{ByMetric, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -60,13 +62,14 @@ impl Report {
                 means.extend(mean);
             }
         }
-        let mean_of_benchmarks = (benchmarks.len() > 1 && means.len() == benchmarks.len()).then(|| {
-            let count = means.len() as f64;
-            let value = means.iter().map(|(value, _)| value).sum::<f64>() / count;
-            let drawn =
-                (0..means[0].1.len()).map(|i| means.iter().map(|(_, drawn)| drawn[i]).sum::<f64>() / count);
-            Estimate::new(value, drawn.collect())
-        });
+        let mean_of_benchmarks =
+            (benchmarks.len() > 1 && means.len() == benchmarks.len()).then(|| {
+                let count = means.len() as f64;
+                let value = means.iter().map(|(value, _)| value).sum::<f64>() / count;
+                let drawn = (0..means[0].1.len())
+                    .map(|i| means.iter().map(|(_, drawn)| drawn[i]).sum::<f64>() / count);
+                Estimate::new(value, drawn.collect())
+            });
         Ok(Self { benchmarks, mean_of_benchmarks })
     }
 
@@ -116,10 +119,12 @@ fn summarize(
         estimates.insert(name, Estimate::new(value, drawn));
     }
     for (part, places) in parts_of_set {
-        let its: Vec<Vec<Outcome>> = places.into_iter().map(|place| problems[place].clone()).collect();
+        let its: Vec<Vec<Outcome>> =
+            places.into_iter().map(|place| problems[place].clone()).collect();
         let statistics = Part::statistics(samples);
         let sums = |statistic: Statistic| its.iter().map(|problem| statistic.of(problem)).collect();
-        let sums: Vec<Vec<(f64, f64)>> = statistics.iter().map(|(_, statistic)| sums(*statistic)).collect();
+        let sums: Vec<Vec<(f64, f64)>> =
+            statistics.iter().map(|(_, statistic)| sums(*statistic)).collect();
         let drawn = resampled(&format!("{name} {part}"), &sums);
         for ((what, statistic), drawn) in statistics.into_iter().zip(drawn) {
             let value = statistic.value(&its).map(|value| Estimate::new(value, drawn));
@@ -152,6 +157,7 @@ fn metrics(set: &str, of_verifier: &ByMetric<Sums>) -> BTreeMap<String, Estimate
     let (names, sums): (Vec<&str>, Vec<Sums>) =
         of_verifier.iter().map(|(name, sums)| (name, sums.clone())).unzip();
     let drawn = resampled(set, &sums);
-    let estimates = sums.iter().zip(drawn).map(|(sums, drawn)| Estimate::new(of_verifier::mean(sums), drawn));
+    let estimates =
+        sums.iter().zip(drawn).map(|(sums, drawn)| Estimate::new(of_verifier::mean(sums), drawn));
     names.into_iter().map(str::to_owned).zip(estimates).collect()
 }

@@ -55,9 +55,15 @@ impl ResponseLog {
     /// Takes up what an earlier process left. A torn last line and an incomplete last problem are
     /// removed. A problem with responses that could not be judged counts as missing: its new lines
     /// come after its old ones, and replace them.
-    pub(super) fn open(complete: PathBuf, partial: PathBuf, problems: usize, samples: usize) -> Result<Self> {
+    pub(super) fn open(
+        complete: PathBuf,
+        partial: PathBuf,
+        problems: usize,
+        samples: usize,
+    ) -> Result<Self> {
         let failed = |e| Error::io(&partial, e);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
         let file = file.map_err(failed)?;
         let mut reader = BufReader::new(&file);
         let (mut places, mut end, mut offset) = (BTreeMap::new(), 0, 0);
@@ -69,7 +75,8 @@ impl ResponseLog {
             let whole = line.last() == Some(&b'\n');
             let position: Option<Position> = serde_json::from_slice(&line).ok().filter(|_| whole);
             // Lines of a problem stand together, in the order of its samples.
-            let Some(position) = position.filter(|p| p.sample == number % samples && p.problem < problems)
+            let Some(position) =
+                position.filter(|p| p.sample == number % samples && p.problem < problems)
             else {
                 break;
             };
@@ -196,13 +203,19 @@ mod tests {
     fn a_log_that_was_cut_off_meanwhile_is_not_taken_for_complete() {
         let dir = tempfile::tempdir().unwrap();
         let (complete, partial) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.partial"));
-        let line =
-            |problem: usize| format!("{}\n", json!({"problem": problem, "sample": 0, "verdict": "correct"}));
+        let line = |problem: usize| {
+            format!("{}\n", json!({"problem": problem, "sample": 0, "verdict": "correct"}))
+        };
         fs::write(&partial, line(1) + &line(0)).unwrap();
         let open = || ResponseLog::open(complete.clone(), partial.clone(), 2, 1).unwrap();
         let log = open();
         assert_eq!(log.missing(), [0; 0]);
-        File::options().write(true).open(&partial).unwrap().set_len(line(1).len() as u64 + 5).unwrap();
+        File::options()
+            .write(true)
+            .open(&partial)
+            .unwrap()
+            .set_len(line(1).len() as u64 + 5)
+            .unwrap();
         let error = log.finish().unwrap_err();
         let Error::Io { path, source } = &error else { panic!("{error}") };
         assert_eq!((path, source.kind()), (&complete, ErrorKind::UnexpectedEof));

@@ -9,7 +9,8 @@ pub(super) fn of_all_benchmarks(before: &Value, now: &Value, changes: &mut Vec<S
         differences(key, &before[key], &now[key], changes);
     }
     // A manifest that does not say is of f32.
-    let arithmetic = |manifest: &Value| manifest.get("arithmetic").cloned().unwrap_or_else(|| json!("f32"));
+    let arithmetic =
+        |manifest: &Value| manifest.get("arithmetic").cloned().unwrap_or_else(|| json!("f32"));
     differences("arithmetic", &arithmetic(before), &arithmetic(now), changes);
 }
 
@@ -20,8 +21,9 @@ pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mu
     if files(before) != files(now) {
         changes.push(format!("{name}: its files were edited, or are others"));
     }
-    let scripts =
-        |settings: &Value| settings["verifier_files_sha256"].as_object().cloned().unwrap_or_default();
+    let scripts = |settings: &Value| {
+        settings["verifier_files_sha256"].as_object().cloned().unwrap_or_default()
+    };
     let (old, new) = (scripts(before), scripts(now));
     for (file, hash) in &new {
         match old.get(file) {
@@ -37,7 +39,11 @@ pub(super) fn of_benchmark(name: &str, before: &Value, now: &Value, changes: &mu
 }
 
 fn without_hashes(settings: &Value) -> Value {
-    let kept = settings.as_object().into_iter().flatten().filter(|(key, _)| !key.ends_with("files_sha256"));
+    let kept = settings
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !key.ends_with("files_sha256"));
     Value::Object(kept.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>())
 }
 
@@ -52,7 +58,8 @@ mod tests {
             of_all_benchmarks(before, now, &mut changes);
             changes
         };
-        let (unsaid, f32, bf16) = (json!({}), json!({"arithmetic": "f32"}), json!({"arithmetic": "bf16"}));
+        let (unsaid, f32, bf16) =
+            (json!({}), json!({"arithmetic": "f32"}), json!({"arithmetic": "bf16"}));
         assert_eq!(changes(&unsaid, &f32), [""; 0]);
         assert_eq!(changes(&f32, &unsaid), [""; 0]);
         assert_eq!(changes(&unsaid, &bf16), [r#"arithmetic "f32" -> "bf16""#]);
@@ -80,8 +87,10 @@ mod tests {
         ];
         assert_eq!(changes(&before, &now), expected);
         let without = settings("bb", Value::Null, 2);
-        let expected =
-            ["mine: its files were edited, or are others", "mine: a.py is new among the verifier's files"];
+        let expected = [
+            "mine: its files were edited, or are others",
+            "mine: a.py is new among the verifier's files",
+        ];
         assert_eq!(changes(&without, &before)[..2], expected);
     }
 }

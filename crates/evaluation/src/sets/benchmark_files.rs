@@ -41,7 +41,11 @@ impl BenchmarkFiles {
     ///
     /// # Errors
     /// When a file cannot be read or has no usable row.
-    pub fn problems(&self, n: usize, verifier: &VerifierSettings) -> Result<(Vec<Problem>, Report)> {
+    pub fn problems(
+        &self,
+        n: usize,
+        verifier: &VerifierSettings,
+    ) -> Result<(Vec<Problem>, Report)> {
         let name = &self.benchmark.name;
         let (problems, report) = self
             .benchmark
@@ -67,8 +71,12 @@ impl BenchmarkFiles {
 /// A failure to read data, without the recipe's keys: these name the training data.
 pub(super) fn plainly(error: &isentrope_data::Error) -> String {
     match error {
-        isentrope_data::Error::Io { path, source } => format!("{} cannot be read: {source}", path.display()),
-        isentrope_data::Error::NoUsableRow { path, problem } => format!("{}: {problem}", path.display()),
+        isentrope_data::Error::Io { path, source } => {
+            format!("{} cannot be read: {source}", path.display())
+        }
+        isentrope_data::Error::NoUsableRow { path, problem } => {
+            format!("{}: {problem}", path.display())
+        }
         other => other.to_string(),
     }
 }
@@ -88,9 +96,14 @@ mod tests {
         let here = found(path.to_str().unwrap());
         let (problems, report) = here.problems(9, &VerifierSettings::default()).unwrap();
         assert_eq!((problems.len(), report.usable), (1, 1));
-        assert!(problems[0].prompt.question().unwrap().starts_with("1+1?\nPlease reason step by step"));
+        assert!(
+            problems[0].prompt.question().unwrap().starts_with("1+1?\nPlease reason step by step")
+        );
         assert_eq!(here.hashes().unwrap()[0].sha256.len(), 64);
-        let error = found("absent.jsonl").problems(9, &VerifierSettings::default()).unwrap_err().to_string();
+        let error = found("absent.jsonl")
+            .problems(9, &VerifierSettings::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("benchmark math500: absent.jsonl cannot be read: "), "{error}");
     }
 }

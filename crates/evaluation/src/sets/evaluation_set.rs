@@ -53,7 +53,9 @@ impl EvaluationSet {
             }
         }
         if let (true, Some(refused)) = (rendered.is_empty(), refused) {
-            return Err(Error::Refused(format!("{name}: no problem is left to measure on; {refused}")));
+            return Err(Error::Refused(format!(
+                "{name}: no problem is left to measure on; {refused}"
+            )));
         }
         let judge = match verifier {
             Some(verifier) => {
@@ -126,8 +128,10 @@ impl EvaluationSet {
     /// has the problems of
     /// another one, which says it.
     pub fn trained_on_note(&self, trained: &Prompts) -> Option<String> {
-        let problems = self.problems.iter().map(|(problem, _)| problem).filter(|_| !self.is_further);
-        let shared: Vec<&Problem> = problems.filter(|problem| trained.contains(&problem.prompt)).collect();
+        let problems =
+            self.problems.iter().map(|(problem, _)| problem).filter(|_| !self.is_further);
+        let shared: Vec<&Problem> =
+            problems.filter(|problem| trained.contains(&problem.prompt)).collect();
         let first = &shared.first()?.origin;
         Some(format!(
             "{}: {} of {} problems are in data.files too; the first is {first}: accuracy on them says nothing of others",
@@ -149,7 +153,8 @@ impl EvaluationSet {
                 response as f64,
             )
         };
-        let problems = sets.iter().flat_map(|set| set.problems.iter().map(|problem| (set.decoding, problem)));
+        let problems =
+            sets.iter().flat_map(|set| set.problems.iter().map(|problem| (set.decoding, problem)));
         problems.map(|(decoding, (_, prompt))| of_problem(decoding, prompt.len())).sum()
     }
 
@@ -165,7 +170,8 @@ impl EvaluationSet {
                 .max()
                 .unwrap_or(0)
         };
-        let longest = |set: &Self| prompts(set).saturating_add(set.decoding.max_tokens).min(context);
+        let longest =
+            |set: &Self| prompts(set).saturating_add(set.decoding.max_tokens).min(context);
         let responses = |set: &Self| set.problems.len().saturating_mul(set.decoding.sampled());
         (sets.iter().map(longest).max().unwrap_or(0), sets.iter().map(responses).max().unwrap_or(0))
     }

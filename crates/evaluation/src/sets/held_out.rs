@@ -39,8 +39,12 @@ pub fn held_out_sets(
         let first = files[0].clone();
         let (problems, mut report) = read_files(files, data, problems, verifier)?;
         let set = EvaluationSet::new(&name, problems, &mut report, plain, None, prompter)?;
-        notes.extend(set.findings(&report).into_iter().map(|found| format!("{}: {found}", first.display())));
-        if let Some((problem, tokens)) = set.problems.iter().find(|(_, tokens)| tokens.len() >= context) {
+        notes.extend(
+            set.findings(&report).into_iter().map(|found| format!("{}: {found}", first.display())),
+        );
+        if let Some((problem, tokens)) =
+            set.problems.iter().find(|(_, tokens)| tokens.len() >= context)
+        {
             return Err(Error::Refused(format!(
                 "{}: the prompt has {} tokens and does not fit the model's context of {context}; take it out of \
                  eval.files, or set eval.problems to as many as come before it",
@@ -52,16 +56,19 @@ pub fn held_out_sets(
         add(&mut sets, set, eval, "eval.files")?;
     }
     for text in &eval.bench {
-        let choice =
-            Choice::parse(text).map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
+        let choice = Choice::parse(text)
+            .map_err(|what| Error::setting("eval.bench", format!("names {what}")))?;
         let found = BenchmarkFiles::find(choice, progress)?;
         let Benchmark { name, decoding, verifier: its, .. } = &found.benchmark;
         let its = its.map(VerifierSettings::from);
-        let (problems, mut report) =
-            found.problems(eval.problems.unwrap_or(usize::MAX), its.as_ref().unwrap_or(verifier))?;
+        let (problems, mut report) = found
+            .problems(eval.problems.unwrap_or(usize::MAX), its.as_ref().unwrap_or(verifier))?;
         let resolved = eval.decoding(*decoding);
-        let set = EvaluationSet::new(name, problems, &mut report, resolved, its.as_ref(), prompter)?;
-        notes.extend(set.findings(&report).into_iter().map(|found| format!("benchmark {name}: {found}")));
+        let set =
+            EvaluationSet::new(name, problems, &mut report, resolved, its.as_ref(), prompter)?;
+        notes.extend(
+            set.findings(&report).into_iter().map(|found| format!("benchmark {name}: {found}")),
+        );
         let changes = eval.changes(*decoding);
         if !changes.is_empty() {
             notes.push(format!("benchmark {name}: not as it is defined: {}", changes.join(", ")));
@@ -82,7 +89,10 @@ pub fn held_out_sets(
 
 /// The files of each set, with its name: every file of a pattern is a set, and so is a data set on
 /// the hub as a whole.
-fn named_files(entries: &[PathBuf], progress: &dyn hub::Progress) -> Result<Vec<(String, Vec<PathBuf>)>> {
+fn named_files(
+    entries: &[PathBuf],
+    progress: &dyn hub::Progress,
+) -> Result<Vec<(String, Vec<PathBuf>)>> {
     let mut named = Vec::new();
     for place in entries.iter().map(|entry| DataLocation::of(entry)) {
         let files = place.files(Split::Test, progress).map_err(|e| {
@@ -90,8 +100,9 @@ fn named_files(entries: &[PathBuf], progress: &dyn hub::Progress) -> Result<Vec<
         })?;
         match place {
             DataLocation::Hub { .. } => named.push((place.name(), files)),
-            _ => named
-                .extend(files.into_iter().map(|file| (DataLocation::File(file.clone()).name(), vec![file]))),
+            _ => named.extend(
+                files.into_iter().map(|file| (DataLocation::File(file.clone()).name(), vec![file])),
+            ),
         }
     }
     Ok(named)
@@ -126,11 +137,12 @@ fn read_files(
     verifier: &VerifierSettings,
 ) -> Result<(Vec<Problem>, Report)> {
     let settings = isentrope_data::DataSettings { task: None, files, limit: None, ..data.clone() };
-    let (problems, report) =
-        isentrope_data::evaluation_set(&settings, problems, verifier).map_err(|e| match e {
-            isentrope_data::Error::Io { .. } => {
-                Error::setting("eval.files", format!("names a file that cannot be read: {}", plainly(&e)))
-            }
+    let (problems, report) = isentrope_data::evaluation_set(&settings, problems, verifier)
+        .map_err(|e| match e {
+            isentrope_data::Error::Io { .. } => Error::setting(
+                "eval.files",
+                format!("names a file that cannot be read: {}", plainly(&e)),
+            ),
             other => other.into(),
         })?;
     problems.iter().try_for_each(|problem| check_problem(problem, verifier))?;
@@ -155,7 +167,12 @@ fn add(
                 );
                 ("eval.temperature", what)
             } else {
-                (key, format!("has two sets named {name}, by which metrics tell them apart: rename one"))
+                (
+                    key,
+                    format!(
+                        "has two sets named {name}, by which metrics tell them apart: rename one"
+                    ),
+                )
             };
             return Err(Error::setting(key, what));
         }

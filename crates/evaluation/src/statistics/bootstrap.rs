@@ -79,8 +79,9 @@ pub fn resampled(name: &str, statistics: &[Vec<(f64, f64)>]) -> Vec<Vec<f64>> {
 
 /// A number for a name (FNV-1a).
 pub(super) fn stream(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// The value below which a share of the sorted values lies, interpolated between neighbours
@@ -110,7 +111,8 @@ mod tests {
     #[test]
     fn the_interval_of_a_mean_is_that_of_the_binomial_distribution() {
         let (n, right) = (400, 120);
-        let problems: Vec<(f64, f64)> = (0..n).map(|i| (f64::from(u8::from(i < right)), 1.0)).collect();
+        let problems: Vec<(f64, f64)> =
+            (0..n).map(|i| (f64::from(u8::from(i < right)), 1.0)).collect();
         let estimate = Estimate::new(0.3, resampled("set", &[problems]).remove(0));
         let half = 1.96 * (0.3f64 * 0.7 / n as f64).sqrt();
         assert!((estimate.low - (0.3 - half)).abs() < 0.006, "{estimate:?}");
@@ -121,14 +123,18 @@ mod tests {
     #[test]
     fn every_number_sees_the_same_sets_which_follow_from_the_name() {
         let powers: Vec<(f64, f64)> = (0..10).map(|i| (f64::from(1 << i), 1.0)).collect();
-        let weighted: Vec<(f64, f64)> = (0..10).map(|i| (0.1 * f64::from(i), f64::from(i % 3))).collect();
+        let weighted: Vec<(f64, f64)> =
+            (0..10).map(|i| (0.1 * f64::from(i), f64::from(i % 3))).collect();
         let mut draws = Draws::of(0, Purpose::Bootstrap, stream("a"), 0);
         let all: Vec<usize> =
             (0..RESAMPLES as u64 * 10).map(|place| draws.below(place, 10) as usize).collect();
         let expected = |parts: &[(f64, f64)]| -> Vec<f64> {
-            let sum =
-                |set: &[usize], part: &dyn Fn(usize) -> f64| set.iter().fold(0.0, |sum, &i| sum + part(i));
-            all.chunks(10).map(|set| sum(set, &|i| parts[i].0) / sum(set, &|i| parts[i].1)).collect()
+            let sum = |set: &[usize], part: &dyn Fn(usize) -> f64| {
+                set.iter().fold(0.0, |sum, &i| sum + part(i))
+            };
+            all.chunks(10)
+                .map(|set| sum(set, &|i| parts[i].0) / sum(set, &|i| parts[i].1))
+                .collect()
         };
         let statistics = [powers.clone(), weighted.clone()];
         assert_eq!(resampled("a", &statistics), [expected(&powers), expected(&weighted)]);
@@ -154,8 +160,12 @@ mod tests {
             assert!(drawn(vec![(right, 1.0); 30]).has_no_spread());
         }
         // Shares of other weights, whose quotients differ by rounding.
-        assert!(drawn((1..30).map(|n| (0.1 * f64::from(n), f64::from(n))).collect()).has_no_spread());
-        assert!(!drawn((0..30).map(|n| (f64::from(u8::from(n == 0)), 1.0)).collect()).has_no_spread());
+        assert!(
+            drawn((1..30).map(|n| (0.1 * f64::from(n), f64::from(n))).collect()).has_no_spread()
+        );
+        assert!(
+            !drawn((0..30).map(|n| (f64::from(u8::from(n == 0)), 1.0)).collect()).has_no_spread()
+        );
     }
 
     /// Intervals that are made so hold the true mean in about 95 of 100 cases.
@@ -165,9 +175,11 @@ mod tests {
         let (trials, n) = (200, 60);
         let mut held = 0;
         for trial in 0..trials {
-            let problems: Vec<(f64, f64)> = (0..n).map(|i| (draws.uniform(trial * n + i), 1.0)).collect();
+            let problems: Vec<(f64, f64)> =
+                (0..n).map(|i| (draws.uniform(trial * n + i), 1.0)).collect();
             let mean = problems.iter().map(|p| p.0).sum::<f64>() / n as f64;
-            let estimate = Estimate::new(mean, resampled(&trial.to_string(), &[problems]).remove(0));
+            let estimate =
+                Estimate::new(mean, resampled(&trial.to_string(), &[problems]).remove(0));
             held += u64::from((estimate.low..=estimate.high).contains(&0.5));
         }
         assert!((176..=200).contains(&held), "{held} of {trials}"); // below 176 once in a million

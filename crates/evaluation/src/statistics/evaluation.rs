@@ -63,11 +63,14 @@ pub struct Evaluation {
 impl Evaluation {
     /// Sums up the responses to each problem of a set.
     pub fn of_responses(set: &EvaluationSet, problems: &[Vec<Response>]) -> Self {
-        let outcomes: Vec<Vec<Outcome>> =
-            problems.iter().map(|responses| responses.iter().map(Outcome::from).collect()).collect();
+        let outcomes: Vec<Vec<Outcome>> = problems
+            .iter()
+            .map(|responses| responses.iter().map(Outcome::from).collect())
+            .collect();
         let samples = set.decoding.samples;
         let part = |(name, places): (String, Vec<usize>)| {
-            let its: Vec<Vec<Outcome>> = places.into_iter().map(|place| outcomes[place].clone()).collect();
+            let its: Vec<Vec<Outcome>> =
+                places.into_iter().map(|place| outcomes[place].clone()).collect();
             Part::of(name, samples, &its)
         };
         let parts = parts(set.told_apart()).into_iter().map(part).collect();
@@ -78,7 +81,8 @@ impl Evaluation {
     pub(crate) fn of(name: &str, samples: usize, problems: &[Vec<Outcome>]) -> Self {
         let of = |statistic: Statistic| statistic.value(problems);
         let of_verifier = of_verifier::sums(problems);
-        let means = of_verifier.iter().map(|(metric, sums)| (metric.to_owned(), of_verifier::mean(sums)));
+        let means =
+            of_verifier.iter().map(|(metric, sums)| (metric.to_owned(), of_verifier::mean(sums)));
         Self {
             name: name.to_owned(),
             is_further: false,
@@ -87,7 +91,10 @@ impl Evaluation {
             parts: Vec::new(),
             score: of(Statistic::Score),
             is_graded: is_graded(problems.iter().flatten()),
-            pass: ks(samples).into_iter().filter_map(|k| Some((k, of(Statistic::Pass(k))?))).collect(),
+            pass: ks(samples)
+                .into_iter()
+                .filter_map(|k| Some((k, of(Statistic::Pass(k))?)))
+                .collect(),
             majority: of(Statistic::Majority),
             entropy: of(Statistic::Entropy),
             length: of(Statistic::Length).unwrap_or(0.0),
@@ -173,7 +180,11 @@ mod tests {
         let evaluation = Evaluation::of("set", 4, &problems);
         assert!((evaluation.mean.unwrap() - (2.0 / 3.0 + 0.25) / 2.0).abs() < 1e-12);
         assert_eq!(evaluation.score, Some(3.0 / 7.0), "over responses");
-        assert_eq!(evaluation.majority, Some(1.0), "of the second problem's answers the first given counts");
+        assert_eq!(
+            evaluation.majority,
+            Some(1.0),
+            "of the second problem's answers the first given counts"
+        );
         assert_eq!(evaluation.pass[2], (4, 1.0), "over the only problem with four verdicts");
         assert_eq!((evaluation.faults, evaluation.entropy), (5.0 / 12.0, Some(1.0)));
         assert_eq!(Evaluation::of("none", 2, &[]).pass, []);
@@ -186,7 +197,10 @@ mod tests {
         let answered = Outcome { entropy: 0.5, ..outcome(Some("1"), Verdict::Correct) };
         let problems = [vec![unanswered.clone(); 2], vec![answered; 2]];
         let evaluation = Evaluation::of("set", 2, &problems);
-        assert_eq!((evaluation.entropy, evaluation.length, evaluation.mean), (Some(0.5), 1.0, Some(0.5)));
+        assert_eq!(
+            (evaluation.entropy, evaluation.length, evaluation.mean),
+            (Some(0.5), 1.0, Some(0.5))
+        );
         assert_eq!(problems.map(|p| Statistic::Entropy.of(&p)), [(0.0, 0.0), (1.0, 2.0)]);
         let none = Evaluation::of("set", 2, &[vec![unanswered; 2]]);
         assert_eq!(none.entropy, None);
@@ -208,7 +222,10 @@ mod tests {
             vec![scored(0.0, Verdict::Unparseable), scored(9.0, Verdict::TimedOut)],
         ];
         let evaluation = Evaluation::of("set", 2, &graded);
-        assert_eq!((evaluation.score, evaluation.mean, evaluation.is_graded), (Some(0.5), Some(0.25), true));
+        assert_eq!(
+            (evaluation.score, evaluation.mean, evaluation.is_graded),
+            (Some(0.5), Some(0.25), true)
+        );
     }
 
     #[test]
@@ -216,7 +233,10 @@ mod tests {
         let fault = Evaluation::of("fault", 2, &vec![vec![outcome(None, Verdict::Fault); 2]; 3]);
         let fine = Evaluation::of("fine", 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]]);
         let names = |evaluations: &[Evaluation]| {
-            Evaluation::metrics(evaluations).into_iter().map(|(name, _)| name).collect::<Vec<String>>()
+            Evaluation::metrics(evaluations)
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect::<Vec<String>>()
         };
         let always = ["entropy", "length_mean", "truncated", "faults"];
         let of = |set: &str, names: &[&str]| -> Vec<String> {
@@ -225,7 +245,11 @@ mod tests {
         assert_eq!(names(std::slice::from_ref(&fault)), of("fault", &always));
         let judged = [&["mean@2", "pass@1", "pass@2", "maj@2", "score"], &always[..]].concat();
         let both = names(&[fine.clone(), fault.clone()]);
-        assert_eq!(both, [of("fine", &judged), of("fault", &always)].concat(), "and no mean of sets");
+        assert_eq!(
+            both,
+            [of("fine", &judged), of("fault", &always)].concat(),
+            "and no mean of sets"
+        );
         assert_eq!(names(&[fine.clone(), fine.clone()]).last().unwrap(), "eval/mean_of_sets");
         assert_eq!(Evaluation::mean_of_sets(&[fine, fault]), None);
     }
@@ -238,19 +262,27 @@ mod tests {
             ..Evaluation::of(name, 1, &[vec![outcome(Some("1"), Verdict::Correct)]])
         };
         let two = [set("a", 0.25, false), set("a_t0.6", 1.0, true)];
-        let names: Vec<String> = Evaluation::metrics(&two).into_iter().map(|(name, _)| name).collect();
+        let names: Vec<String> =
+            Evaluation::metrics(&two).into_iter().map(|(name, _)| name).collect();
         assert!(names.contains(&"eval/a_t0.6/mean@1".to_owned()), "{names:?}");
         assert!(!names.contains(&"eval/mean_of_sets".to_owned()), "there is one set: {names:?}");
         assert_eq!(Evaluation::mean_of_sets(&two), Some(0.25));
         let more = [&two[..], &[set("b", 0.75, false)]].concat();
-        assert_eq!(Evaluation::metrics(&more).last().unwrap(), &("eval/mean_of_sets".to_owned(), 0.5));
+        assert_eq!(
+            Evaluation::metrics(&more).last().unwrap(),
+            &("eval/mean_of_sets".to_owned(), 0.5)
+        );
     }
 
     /// Whatever is added to a set's numbers, a verifier's metric of that name gets another.
     #[test]
     fn every_name_of_a_sets_own_numbers_is_taken() {
         let all = Evaluation {
-            parts: vec![Part::of("sum".into(), 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]])],
+            parts: vec![Part::of(
+                "sum".into(),
+                2,
+                &[vec![outcome(Some("1"), Verdict::Correct); 2]],
+            )],
             ..Evaluation::of("set", 2, &[vec![outcome(Some("1"), Verdict::Correct); 2]])
         };
         let own = all.of_set();
@@ -273,11 +305,15 @@ mod tests {
         let metrics = Evaluation::metrics(std::slice::from_ref(&evaluation));
         let of = |part: &str| -> Vec<(String, f64)> {
             let prefix = format!("eval/test/{part}/");
-            metrics.iter().filter_map(|(n, v)| Some((n.strip_prefix(&prefix)?.to_owned(), *v))).collect()
+            metrics
+                .iter()
+                .filter_map(|(n, v)| Some((n.strip_prefix(&prefix)?.to_owned(), *v)))
+                .collect()
         };
         let number = |name: &str, value: f64| (name.to_owned(), value);
         let entropy_and_length = [number("entropy", 1.0), number("length_mean", 2.0)];
-        let judged = [&[number("mean@2", 1.0), number("pass@2", 1.0)], &entropy_and_length[..]].concat();
+        let judged =
+            [&[number("mean@2", 1.0), number("pass@2", 1.0)], &entropy_and_length[..]].concat();
         assert_eq!((of("sum"), of("product")), (judged, entropy_and_length.to_vec()));
     }
 
@@ -287,6 +323,9 @@ mod tests {
         let mut known = serde_json::to_value(Evaluation::of("countdown", 4, &[])).unwrap();
         assert!(known.get("parts").is_none() && known.get("is_further").is_none());
         known["by_size"] = serde_json::json!([[3, 0.5], [4, 0.25]]);
-        assert_eq!(serde_json::from_value::<Evaluation>(known).unwrap(), Evaluation::of("countdown", 4, &[]));
+        assert_eq!(
+            serde_json::from_value::<Evaluation>(known).unwrap(),
+            Evaluation::of("countdown", 4, &[])
+        );
     }
 }

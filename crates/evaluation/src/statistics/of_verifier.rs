@@ -43,7 +43,8 @@ pub(crate) fn mean(sums: &Sums) -> f64 {
 pub(crate) fn name_of_metric(name: &str) -> String {
     let (above, last) = name.split_at(name.rfind('/').map_or(0, |slash| slash + 1));
     let plain = last.trim_start_matches(MARK);
-    let is_taken = TAKEN.contains(&plain) || TAKEN_BEGINNINGS.iter().any(|taken| plain.starts_with(taken));
+    let is_taken =
+        TAKEN.contains(&plain) || TAKEN_BEGINNINGS.iter().any(|taken| plain.starts_with(taken));
     if is_taken { format!("{above}{MARK}{last}") } else { name.to_owned() }
 }
 
@@ -54,9 +55,15 @@ mod tests {
 
     #[test]
     fn no_metric_of_a_verifier_passes_for_a_number_of_the_set() {
-        for name in
-            ["attempts", "part_1", "part_1/attempts", "means", "scores", "reward_attempts", "entropy/of"]
-        {
+        for name in [
+            "attempts",
+            "part_1",
+            "part_1/attempts",
+            "means",
+            "scores",
+            "reward_attempts",
+            "entropy/of",
+        ] {
             assert_eq!(name_of_metric(name), name);
         }
         for (name, want) in [
@@ -84,7 +91,10 @@ mod tests {
                 outcome(Verdict::Correct, &[("a", 1.0)]),
                 outcome(Verdict::Wrong, &[("a", 4.0), ("score", 7.0)]),
             ],
-            vec![outcome(Verdict::Fault, &[("a", 100.0), ("b", 1.0)]), outcome(Verdict::Unparseable, &[])],
+            vec![
+                outcome(Verdict::Fault, &[("a", 100.0), ("b", 1.0)]),
+                outcome(Verdict::Unparseable, &[]),
+            ],
             vec![outcome(Verdict::Unparseable, &[("a", 1.0)])],
         ];
         let of = sums(&problems);
@@ -101,7 +111,8 @@ mod tests {
             metrics: (0..64).map(|i| (format!("of_{response}_{i:02}"), 1.0)).collect(),
             ..Outcome::of_verdict(Verdict::Correct)
         };
-        let problems: Vec<Vec<Outcome>> = (0..64).map(|i| vec![outcome(2 * i), outcome(2 * i + 1)]).collect();
+        let problems: Vec<Vec<Outcome>> =
+            (0..64).map(|i| vec![outcome(2 * i), outcome(2 * i + 1)]).collect();
         let of = sums(&problems);
         assert_eq!(of.iter().count(), 64);
         assert!(of.iter().all(|(name, sums)| name.starts_with("of_0_") && mean(sums) == 1.0));

@@ -46,12 +46,15 @@ impl PairedTest {
         if count == 0 {
             return None;
         }
-        let mean = |value: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(value).sum::<f64>() / count as f64;
+        let mean = |value: &dyn Fn(&(f64, f64)) -> f64| {
+            pairs.iter().map(value).sum::<f64>() / count as f64
+        };
         let difference = |(old, new): &(f64, f64)| {
             let difference = new - old;
             if difference.abs() > ROUNDING * (old.abs() + new.abs()) { difference } else { 0.0 }
         };
-        let differences: Vec<(f64, f64)> = pairs.iter().map(|pair| (difference(pair), 1.0)).collect();
+        let differences: Vec<(f64, f64)> =
+            pairs.iter().map(|pair| (difference(pair), 1.0)).collect();
         let nonzero: Vec<f64> = differences.iter().map(|d| d.0).filter(|d| *d != 0.0).collect();
         let drawn = resampled(name, &[differences]).remove(0);
         let (p, exact) = sign_flip(name, &nonzero);
@@ -74,7 +77,8 @@ fn sign_flip(name: &str, differences: &[f64]) -> (f64, bool) {
     // Sums in another order may differ in their last bits.
     let least = found - 1e-9 * differences.iter().map(|d| d.abs()).sum::<f64>();
     let flipped = |sign: &dyn Fn(usize) -> bool| {
-        let sum: f64 = differences.iter().enumerate().map(|(i, d)| if sign(i) { -d } else { *d }).sum();
+        let sum: f64 =
+            differences.iter().enumerate().map(|(i, d)| if sign(i) { -d } else { *d }).sum();
         sum.abs() >= least
     };
     if differences.len() <= EXACT_UP_TO {
@@ -128,7 +132,8 @@ mod tests {
     fn shares_are_compared_by_their_size() {
         // One large difference against three small ones: of 16 assignments, 2 are as far from 0.
         let comparison =
-            PairedTest::of("set", &[(0.0, 0.5), (0.25, 0.375), (0.0, 0.125), (0.5, 0.625)]).unwrap();
+            PairedTest::of("set", &[(0.0, 0.5), (0.25, 0.375), (0.0, 0.125), (0.5, 0.625)])
+                .unwrap();
         assert_eq!((comparison.p, comparison.difference.value), (2.0 / 16.0, 0.21875));
         assert!(comparison.difference.low >= 0.125 - 1e-12 && comparison.difference.high <= 0.5);
         assert_eq!(PairedTest::of("set", &[]), None);
@@ -136,7 +141,8 @@ mod tests {
 
     #[test]
     fn rounding_makes_no_difference() {
-        let comparison = PairedTest::of("set", &[(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1), (2e-9, 1e-9)]).unwrap();
+        let comparison =
+            PairedTest::of("set", &[(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1), (2e-9, 1e-9)]).unwrap();
         assert_ne!(0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1);
         assert_eq!((comparison.better, comparison.worse), (0, 1));
     }
@@ -149,7 +155,9 @@ mod tests {
         let mut told = 0;
         for trial in 0..trials {
             let pairs: Vec<(f64, f64)> = (0..n)
-                .map(|i| (draws.uniform(2 * (trial * n + i)), draws.uniform(2 * (trial * n + i) + 1)))
+                .map(|i| {
+                    (draws.uniform(2 * (trial * n + i)), draws.uniform(2 * (trial * n + i) + 1))
+                })
                 .collect();
             told += usize::from(PairedTest::of("set", &pairs).unwrap().p < 0.05);
         }

@@ -33,7 +33,8 @@ pub struct Part {
 impl Part {
     /// Sums up what counts of the responses to each of its problems.
     pub(super) fn of(name: String, samples: usize, problems: &[Vec<Outcome>]) -> Self {
-        let [mean, pass, entropy, length] = Self::statistics(samples).map(|(_, of)| of.value(problems));
+        let [mean, pass, entropy, length] =
+            Self::statistics(samples).map(|(_, of)| of.value(problems));
         Self { name, mean, pass, entropy, length }
     }
 
@@ -51,7 +52,11 @@ impl Part {
     pub(super) fn numbers(&self, samples: usize) -> Vec<(String, f64)> {
         let Self { name, mean, pass, entropy, length } = self;
         let names = Self::statistics(samples).map(|(what, _)| format!("{name}/{what}"));
-        names.into_iter().zip([mean, pass, entropy, length]).filter_map(|(n, v)| Some((n, (*v)?))).collect()
+        names
+            .into_iter()
+            .zip([mean, pass, entropy, length])
+            .filter_map(|(n, v)| Some((n, (*v)?)))
+            .collect()
     }
 }
 
@@ -81,7 +86,9 @@ pub(crate) fn parts<'a>(
 }
 
 /// Why a set has no parts although its problems differ, if that is so.
-pub(crate) fn undivided<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone) -> Option<String> {
+pub(crate) fn undivided<'a>(
+    problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone,
+) -> Option<String> {
     let (count, of) = match division(problems) {
         Division::Sources(sources) => (sources.len(), "values of data_source"),
         Division::Sizes(sizes) => (sizes.len(), "sizes"),
@@ -93,7 +100,9 @@ pub(crate) fn undivided<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)>
 
 fn division<'a>(problems: impl Iterator<Item = (&'a str, &'a Value)> + Clone) -> Division<'a> {
     let mut sources: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (place, (source, _)) in problems.clone().enumerate().filter(|(_, (source, _))| !source.is_empty()) {
+    for (place, (source, _)) in
+        problems.clone().enumerate().filter(|(_, (source, _))| !source.is_empty())
+    {
         sources.entry(source).or_default().push(place);
     }
     if sources.len() > 1 {
@@ -149,7 +158,10 @@ mod tests {
             parts(sources.iter().map(|source| (*source, &any)))
         };
         let part = |name: &str, places: &[usize]| (name.to_owned(), places.to_vec());
-        assert_eq!(told(&["sum", "product", "", "sum"]), [part("product", &[1]), part("sum", &[0, 3])]);
+        assert_eq!(
+            told(&["sum", "product", "", "sum"]),
+            [part("product", &[1]), part("sum", &[0, 3])]
+        );
         assert_eq!(told(&["sum", "sum", ""]), []);
         assert_eq!(told(&[]), []);
         let many: Vec<String> = (0..33).map(|i| i.to_string()).collect();
@@ -159,7 +171,9 @@ mod tests {
             let any = json!("7");
             undivided(sources.iter().map(|source| (*source, &any)))
         };
-        assert!(why(&many).unwrap().contains("33 different values of data_source, more than the 32 "));
+        assert!(
+            why(&many).unwrap().contains("33 different values of data_source, more than the 32 ")
+        );
         assert_eq!((why(&many[..32]), why(&["a", "a"]), why(&[])), (None, None, None));
     }
 
@@ -168,11 +182,13 @@ mod tests {
         let told = |problems: &[(&str, Value)]| -> Vec<(String, Vec<usize>)> {
             parts(problems.iter().map(|(source, ground_truth)| (*source, ground_truth)))
         };
-        let sized =
-            |sizes: &[usize]| -> Vec<_> { sizes.iter().map(|size| ("countdown", of(*size))).collect() };
+        let sized = |sizes: &[usize]| -> Vec<_> {
+            sizes.iter().map(|size| ("countdown", of(*size))).collect()
+        };
         let many: Vec<usize> = (1..34).collect();
         assert_eq!(told(&sized(&many)), []);
-        let why = undivided(sized(&many).iter().map(|(source, ground_truth)| (*source, ground_truth)));
+        let why =
+            undivided(sized(&many).iter().map(|(source, ground_truth)| (*source, ground_truth)));
         assert!(why.unwrap().contains("33 different sizes"));
         let ten = told(&sized(&[10, 3, 10]));
         assert_eq!(ten, [("3_numbers".to_owned(), vec![1]), ("10_numbers".to_owned(), vec![0, 2])]);
@@ -186,7 +202,10 @@ mod tests {
     fn names_of_sources_are_safe_short_and_different() {
         let names = |sources: &[&str]| safe_names(sources.iter().copied());
         assert_eq!(names(&["a b", "a/b", "a_b", "数学"]), ["a_b_2", "a_b_3", "a_b", "数学"]);
-        assert_eq!(names(&["\u{1b}[31m", "..", "\u{202e}x", "mean@8"]), ["__31m", "..", "_x", "mean_8"]);
+        assert_eq!(
+            names(&["\u{1b}[31m", "..", "\u{202e}x", "mean@8"]),
+            ["__31m", "..", "_x", "mean_8"]
+        );
         let long = ["x".repeat(1000) + "1", "x".repeat(1000) + "2"];
         let cut = names(&[&long[0], &long[1]]);
         assert_eq!(cut, ["x".repeat(40), "x".repeat(40) + "_2"]);

@@ -53,7 +53,8 @@ impl Statistic {
                 of_problem((!counted.is_empty()).then(|| share(right)))
             }
             Self::Score => {
-                let counted: Vec<f64> = responses.iter().filter(|r| r.counts()).map(|r| r.score).collect();
+                let counted: Vec<f64> =
+                    responses.iter().filter(|r| r.counts()).map(|r| r.score).collect();
                 (counted.iter().sum(), counted.len() as f64)
             }
             Self::Truncated => over_responses(&|r| share(r.truncated)),
@@ -75,7 +76,8 @@ impl Statistic {
         // the last bits and metrics of earlier runs were added so.
         let piece = if self == Self::Entropy { 1 } else { usize::MAX };
         let pieces = problems.iter().flat_map(|responses| responses.chunks(piece));
-        let (sum, count) = pieces.map(|p| self.of(p)).fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
+        let (sum, count) =
+            pieces.map(|p| self.of(p)).fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
         (count > 0.0).then(|| sum / count)
     }
 }
@@ -114,6 +116,9 @@ mod tests {
 
     #[test]
     fn k_takes_powers_of_two_and_the_number_of_responses() {
-        assert_eq!([ks(1), ks(2), ks(6), ks(8)], [vec![1], vec![1, 2], vec![1, 2, 4, 6], vec![1, 2, 4, 8]]);
+        assert_eq!(
+            [ks(1), ks(2), ks(6), ks(8)],
+            [vec![1], vec![1, 2], vec![1, 2, 4, 6], vec![1, 2, 4, 8]]
+        );
     }
 }

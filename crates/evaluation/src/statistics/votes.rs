@@ -39,7 +39,8 @@ fn vote(response: &Outcome) -> Option<&String> {
 /// response has one, the majority is wrong.
 pub fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
     let judged: Vec<&Outcome> = responses.filter(|r| r.counts()).collect();
-    judged.iter().any(|r| vote(r).is_some()) || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
+    judged.iter().any(|r| vote(r).is_some())
+        || judged.iter().all(|r| r.verdict == Verdict::Unparseable)
 }
 
 /// The first response with the most frequent answer; of equally frequent answers, the one given
@@ -47,7 +48,9 @@ pub fn are_told<'a>(responses: impl Iterator<Item = &'a Outcome>) -> bool {
 pub(super) fn winner<'a>(responses: &[&'a Outcome]) -> Option<&'a Outcome> {
     // By answer: how many gave it, and the place of the first that did, the earlier the greater.
     let mut votes: BTreeMap<&String, (usize, Reverse<usize>)> = BTreeMap::new();
-    for (place, answer) in responses.iter().enumerate().filter_map(|(place, r)| Some((place, vote(r)?))) {
+    for (place, answer) in
+        responses.iter().enumerate().filter_map(|(place, r)| Some((place, vote(r)?)))
+    {
         votes.entry(answer).or_insert((0, Reverse(place))).0 += 1;
     }
     votes.into_values().max().map(|(_, Reverse(first))| responses[first])
@@ -61,11 +64,16 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Judges boxed answers to a problem, and tells the votes and maj@k.
-    fn vote(verifier: &Value, ground_truth: &Value, answers: &[&str]) -> (Vec<Option<String>>, f64) {
+    fn vote(
+        verifier: &Value,
+        ground_truth: &Value,
+        answers: &[&str],
+    ) -> (Vec<Option<String>>, f64) {
         let settings: VerifierSettings = serde_json::from_value(verifier.clone()).unwrap();
         let verifier = settings.build().unwrap();
         let item = Item { ground_truth, data_source: "sums", ..Item::default() };
-        let texts: Vec<String> = answers.iter().map(|answer| format!("\\boxed{{{answer}}}")).collect();
+        let texts: Vec<String> =
+            answers.iter().map(|answer| format!("\\boxed{{{answer}}}")).collect();
         let batch: Vec<_> = texts.iter().map(|text| (item, text.as_str())).collect();
         let judgements = verifier.verify_batch(&batch).unwrap();
         let mut responses: Vec<Response> = judgements.into_iter().map(response).collect();
@@ -111,7 +119,8 @@ mod tests {
             let judgement = |(verdict, answer): &(Verdict, Option<&str>)| {
                 response(Judgement::new(*verdict, answer.map(str::to_owned), ""))
             };
-            let problems: Vec<_> = judged.iter().map(|j| vec![Outcome::from(&judgement(j))]).collect();
+            let problems: Vec<_> =
+                judged.iter().map(|j| vec![Outcome::from(&judgement(j))]).collect();
             Evaluation::of("set", 1, &problems).majority
         };
         let (right, wrong, unread) = (Verdict::Correct, Verdict::Wrong, Verdict::Unparseable);
@@ -131,7 +140,8 @@ mod tests {
     fn answers_to_the_built_in_task_are_told_apart_by_their_spelling() {
         let challenge = json!({"numbers": [1, 2], "target": 3});
         let item = Item { ground_truth: &challenge, ..Item::default() };
-        let answered = |text: &str| response(Judgement::new(Verdict::Correct, Some(text.into()), ""));
+        let answered =
+            |text: &str| response(Judgement::new(Verdict::Correct, Some(text.into()), ""));
         for verifier in [VerifierName::Auto, VerifierName::Countdown] {
             let mut responses = ["1+2=3", "2+1=3", "1+2=3"].map(answered);
             cast_votes(&verifier, &item, &mut responses);
@@ -144,7 +154,10 @@ mod tests {
     fn every_answer_is_compared_with_the_first_of_a_class() {
         struct Near;
         impl Verifier for Near {
-            fn verify_batch(&self, _: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
+            fn verify_batch(
+                &self,
+                _: &[(Item<'_>, &str)],
+            ) -> Result<Vec<Judgement>, VerifierError> {
                 Ok(Vec::new())
             }
             fn same_answer(&self, _: &Item<'_>, a: &str, b: &str) -> bool {

@@ -51,7 +51,11 @@ impl Comparison<'_> {
     }
 
     /// The elements of sets, of which {5} is not 5.
-    pub(super) fn elements(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
+    pub(super) fn elements(
+        &mut self,
+        gold: &[Answer],
+        given: &[Answer],
+    ) -> Result<bool, OutOfFuel> {
         self.nesting += 1;
         let same = self.sets(gold, given);
         self.nesting -= 1;
@@ -65,7 +69,9 @@ impl Comparison<'_> {
             // Most often the order is the same.
             let likely = place + free.len() - gold.len();
             let mut found = None;
-            for candidate in std::iter::once(likely).chain((0..free.len()).filter(|&other| other != likely)) {
+            for candidate in
+                std::iter::once(likely).chain((0..free.len()).filter(|&other| other != likely))
+            {
                 if self.answers(answer, free[candidate])?.is_some() {
                     found = Some(candidate);
                     break;
@@ -98,7 +104,8 @@ impl Comparison<'_> {
 
     /// Matrices of the same size with the same entries.
     pub(super) fn matrices(&mut self, gold: &Matrix, given: &Matrix) -> Result<bool, OutOfFuel> {
-        if gold.rows().len() != given.rows().len() || gold.rows()[0].len() != given.rows()[0].len() {
+        if gold.rows().len() != given.rows().len() || gold.rows()[0].len() != given.rows()[0].len()
+        {
             return Ok(false);
         }
         for (a, b) in gold.rows().iter().flatten().zip(given.rows().iter().flatten()) {
@@ -125,12 +132,15 @@ impl Comparison<'_> {
 
     /// Ratios that are the same when multiplied out; with a part that is 0 or a time of day (1:05),
     /// part by part.
-    pub(super) fn ratios(&mut self, gold: &[Quantity], given: &[Quantity]) -> Result<bool, OutOfFuel> {
+    pub(super) fn ratios(
+        &mut self,
+        gold: &[Quantity],
+        given: &[Quantity],
+    ) -> Result<bool, OutOfFuel> {
         if gold.len() != given.len() {
             return Ok(false);
         }
-        let is_zero =
-            |part: &Quantity| matches!(&part.expression, Expression::Number(number) if number.is_zero());
+        let is_zero = |part: &Quantity| matches!(&part.expression, Expression::Number(number) if number.is_zero());
         let literal = self.are_times || gold.iter().chain(given).any(is_zero);
         for index in 0..gold.len() {
             let (a, b) = (&gold[index].expression, &given[index].expression);
@@ -163,7 +173,9 @@ pub(super) fn is_reduced(ratio: &[Quantity]) -> bool {
 
 /// a/b of a ratio a:b; of a:1 it is a.
 pub(super) fn quotient(ratio: &[Quantity]) -> Option<Expression> {
-    let [Quantity { expression: a, .. }, Quantity { expression: b, .. }] = ratio else { return None };
+    let [Quantity { expression: a, .. }, Quantity { expression: b, .. }] = ratio else {
+        return None;
+    };
     Some(if *b == Expression::integer(1) { a.clone() } else { a.clone().over(b.clone()) })
 }
 
@@ -175,7 +187,8 @@ pub(super) fn equations_of_tuple(answer: &Answer) -> Option<Vec<Answer>> {
     else {
         return None;
     };
-    let are_names = names.iter().all(|name| name.expression().is_some_and(super::quantity::is_name));
+    let are_names =
+        names.iter().all(|name| name.expression().is_some_and(super::quantity::is_name));
     (are_names && names.len() == values.len()).then(|| {
         let equation = |(name, value): (&Answer, &Answer)| {
             Answer::Chain(vec![name.clone(), value.clone()], vec![Relation::Equal])
@@ -211,7 +224,8 @@ pub(super) fn has_equation(answers: &[Answer]) -> bool {
 pub(super) fn by_coordinate(equations: &[Answer]) -> Option<Vec<Answer>> {
     let mut named = equations.iter().map(named).collect::<Option<Vec<_>>>()?;
     let coordinates = ["x", "y", "z"].get(..named.len());
-    if coordinates.is_some_and(|names| names.iter().all(|name| named.iter().any(|(other, _)| other == name)))
+    if coordinates
+        .is_some_and(|names| names.iter().all(|name| named.iter().any(|(other, _)| other == name)))
     {
         named.sort_by_key(|(name, _)| *name);
     }
@@ -241,7 +255,11 @@ pub(super) fn are_forms(answers: &[Answer]) -> bool {
 pub(super) fn distinct(answers: &[Answer]) -> Vec<Answer> {
     if answers.len() > FEW {
         let mut seen = HashSet::with_capacity(answers.len());
-        return answers.iter().filter(|answer| seen.insert(format!("{answer:?}"))).cloned().collect();
+        return answers
+            .iter()
+            .filter(|answer| seen.insert(format!("{answer:?}")))
+            .cloned()
+            .collect();
     }
     let mut distinct: Vec<Answer> = Vec::with_capacity(answers.len());
     for answer in answers {
@@ -258,7 +276,10 @@ const FEW: usize = 16;
 
 /// Answers of two lists without those that both have in the same form: of long lists, in any order,
 /// few are left.
-fn without_common<'a>(gold: &'a [Answer], given: &'a [Answer]) -> (Vec<&'a Answer>, Vec<&'a Answer>) {
+fn without_common<'a>(
+    gold: &'a [Answer],
+    given: &'a [Answer],
+) -> (Vec<&'a Answer>, Vec<&'a Answer>) {
     if gold.len() <= FEW {
         return (gold.iter().collect(), given.iter().collect());
     }
@@ -267,15 +288,23 @@ fn without_common<'a>(gold: &'a [Answer], given: &'a [Answer]) -> (Vec<&'a Answe
         places.entry(format!("{answer:?}")).or_default().push(place);
     }
     let mut is_free = vec![true; given.len()];
-    let mut has_none = |answer: &&Answer| match places.get_mut(&format!("{answer:?}")).and_then(Vec::pop) {
-        Some(place) => {
-            is_free[place] = false;
-            false
-        }
-        None => true,
-    };
+    let mut has_none =
+        |answer: &&Answer| match places.get_mut(&format!("{answer:?}")).and_then(Vec::pop) {
+            Some(place) => {
+                is_free[place] = false;
+                false
+            }
+            None => true,
+        };
     let left = gold.iter().filter(|answer| has_none(answer)).collect();
-    (left, given.iter().zip(is_free).filter_map(|(answer, is_free)| is_free.then_some(answer)).collect())
+    (
+        left,
+        given
+            .iter()
+            .zip(is_free)
+            .filter_map(|(answer, is_free)| is_free.then_some(answer))
+            .collect(),
+    )
 }
 
 /// The name in `name = value`, without a subscript.

@@ -17,8 +17,10 @@ impl Comparison<'_> {
         sides: &[Answer],
         relations: &[Relation],
     ) -> Result<bool, OutOfFuel> {
-        let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
-        let values: Vec<&Answer> = sides[..=equations].iter().filter(|side| is_value(side)).collect();
+        let equations =
+            relations.iter().take_while(|relation| **relation == Relation::Equal).count();
+        let values: Vec<&Answer> =
+            sides[..=equations].iter().filter(|side| is_value(side)).collect();
         let [first, between @ .., last] = &values[..] else { return Ok(false) };
         if self.has_money {
             return Ok(false);
@@ -28,7 +30,8 @@ impl Comparison<'_> {
         self.tolerance = Tolerance { significant_digits: 1, decimals: 1 };
         let rounded = sides[equations + 1..].last().filter(|side| is_value(side));
         let contradicts = if sides.first().is_some_and(names) {
-            self.any_agrees(true, first, [Some(*last), rounded].into_iter().flatten()).map(|agrees| !agrees)
+            self.any_agrees(true, first, [Some(*last), rounded].into_iter().flatten())
+                .map(|agrees| !agrees)
         } else {
             self.any_agrees(false, first, between.iter().chain([last]).copied())
         };
@@ -58,9 +61,13 @@ impl Comparison<'_> {
 
 /// The value that an equation or chain of equations arrives at: the last side before any rounding.
 /// Of `5 = x` it is 5.
-pub(super) fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -> Option<&'a Answer> {
+pub(super) fn concluded_value<'a>(
+    sides: &'a [Answer],
+    relations: &[Relation],
+) -> Option<&'a Answer> {
     let equations = relations.iter().take_while(|relation| **relation == Relation::Equal).count();
-    let only_rounded = relations[equations..].iter().all(|relation| *relation == Relation::Approximate);
+    let only_rounded =
+        relations[equations..].iter().all(|relation| *relation == Relation::Approximate);
     if !only_rounded {
         return None;
     }
@@ -79,8 +86,10 @@ pub(super) fn concluded_value<'a>(sides: &'a [Answer], relations: &[Relation]) -
     }
     // "x^2 - 3x = 0" does not say that something is 0.
     let is_zero = value.expression() == Some(&Expression::integer(0));
-    let says_value =
-        !is_zero || names(first) || first.expression().is_some_and(Expression::is_number) || sides.len() > 2;
+    let says_value = !is_zero
+        || names(first)
+        || first.expression().is_some_and(Expression::is_number)
+        || sides.len() > 2;
     says_value.then_some(value)
 }
 

@@ -11,7 +11,11 @@ use super::{Comparison, Rule};
 
 impl Comparison<'_> {
     /// Two answers of which one at least says for what it holds.
-    pub(super) fn restricted(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+    pub(super) fn restricted(
+        &mut self,
+        gold: &Answer,
+        given: &Answer,
+    ) -> Result<Option<Rule>, OutOfFuel> {
         let (gold, asked) = parts(gold);
         let (given, said) = parts(given);
         for domain in asked {
@@ -33,16 +37,16 @@ impl Comparison<'_> {
                 return Ok(None);
             }
         }
-        for domain in said
-            .iter()
-            .filter(|domain| !is_any_real(domain) || asked.iter().any(|other| same_name(domain, other)))
-        {
+        for domain in said.iter().filter(|domain| {
+            !is_any_real(domain) || asked.iter().any(|other| same_name(domain, other))
+        }) {
             let is_asked = match domain {
                 // "5 for even n" says that it is 5 in some cases.
                 Domain::Kind(name, kind) => {
                     asked.iter().any(|other| same_name(domain, other))
                         || !is_condition(given)
-                            && (names(given).contains(&**name) || *kind == NumberKind::Integers(Part::All))
+                            && (names(given).contains(&**name)
+                                || *kind == NumberKind::Integers(Part::All))
                 }
                 Domain::Condition(condition) => self.has_condition(condition, asked)?,
             };
@@ -76,7 +80,9 @@ fn parts(answer: &Answer) -> (&Answer, &[Domain]) {
 /// the answer.
 fn is_condition(answer: &Answer) -> bool {
     match answer {
-        Answer::Chain(_, relations) => relations.iter().any(|relation| *relation != Relation::Equal),
+        Answer::Chain(_, relations) => {
+            relations.iter().any(|relation| *relation != Relation::Equal)
+        }
         Answer::Set(_) => true,
         _ => false,
     }

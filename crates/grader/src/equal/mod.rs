@@ -132,7 +132,8 @@ impl<'f> Comparison<'f> {
             || is_time(&gold.source, true)
             || is_time(&given.source, false);
         self.has_matrices = [gold, given].iter().any(|reading| names_matrices(&reading.source));
-        self.is_boxed = given.is_boxed && (given.source.contains("frac") || given.source.contains('/'));
+        self.is_boxed =
+            given.is_boxed && (given.source.contains("frac") || given.source.contains('/'));
         self.has_unit_apart = has_unit_apart(&gold.source);
         self.has_money = given.source.contains("\\$");
         let mut out_of_fuel = None;
@@ -159,10 +160,16 @@ impl<'f> Comparison<'f> {
     }
 
     /// The rule by which two answers are the same, if they are.
-    pub(super) fn answers(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+    pub(super) fn answers(
+        &mut self,
+        gold: &Answer,
+        given: &Answer,
+    ) -> Result<Option<Rule>, OutOfFuel> {
         self.fuel.spend(1)?;
         let found = match (gold, given) {
-            (Answer::Quantity(gold), Answer::Quantity(given)) => return self.quantities(gold, given),
+            (Answer::Quantity(gold), Answer::Quantity(given)) => {
+                return self.quantities(gold, given);
+            }
             // 3/10 or 0.3, but not 17, 17: that is two of them; and not 28 or 0.28, though 28% is
             // either.
             (gold @ Answer::Quantity(_), Answer::List(forms))
@@ -180,7 +187,9 @@ impl<'f> Comparison<'f> {
             (Answer::Reals, Answer::Quantity(given)) => {
                 (given.expression == Expression::symbol("R")).then_some("the same set")
             }
-            (Answer::Text(gold), Answer::Text(given)) => (gold == given).then_some("the same words"),
+            (Answer::Text(gold), Answer::Text(given)) => {
+                (gold == given).then_some("the same words")
+            }
             (Answer::For(..), _) | (_, Answer::For(..)) => return self.restricted(gold, given),
             // The name ABC may be in `\text{}`.
             (Answer::Quantity(gold), Answer::Text(given)) => match &gold.expression {
@@ -196,7 +205,9 @@ impl<'f> Comparison<'f> {
             (Answer::List(a), Answer::Sequence(_, b)) => {
                 self.ordered(a, b)?.then_some("the same answers in the same order")
             }
-            (Answer::Sequence(brackets, a), Answer::List(b)) if has_equation(b) && !has_equation(a) => {
+            (Answer::Sequence(brackets, a), Answer::List(b))
+                if has_equation(b) && !has_equation(a) =>
+            {
                 match by_coordinate(b).filter(|_| *brackets == Brackets::ROUND) {
                     Some(b) => self.ordered(a, &b)?.then_some("the same coordinates"),
                     None => None,
@@ -206,21 +217,32 @@ impl<'f> Comparison<'f> {
                 self.ordered(a, b)?.then_some("the same answers in the same order")
             }
             (Answer::Set(a), Answer::Set(b)) => self.elements(a, b)?.then_some("the same set"),
-            (Answer::Set(a), Answer::List(b)) | (Answer::List(a), Answer::Set(b)) if self.nesting == 0 => {
+            (Answer::Set(a), Answer::List(b)) | (Answer::List(a), Answer::Set(b))
+                if self.nesting == 0 =>
+            {
                 self.elements(a, b)?.then_some("the same set")
             }
-            (Answer::Sequence(a, gold), Answer::Sequence(b, given)) if gold.len() != 2 || a == b => {
+            (Answer::Sequence(a, gold), Answer::Sequence(b, given))
+                if gold.len() != 2 || a == b =>
+            {
                 self.ordered(gold, given)?.then_some("the same sequence")
             }
-            (Answer::Matrix(a), Answer::Matrix(b)) => self.matrices(a, b)?.then_some("the same matrix"),
-            (Answer::Matrix(matrix), Answer::Sequence(Brackets::ROUND, items) | Answer::List(items))
+            (Answer::Matrix(a), Answer::Matrix(b)) => {
+                self.matrices(a, b)?.then_some("the same matrix")
+            }
+            (
+                Answer::Matrix(matrix),
+                Answer::Sequence(Brackets::ROUND, items) | Answer::List(items),
+            )
             | (Answer::Sequence(Brackets::ROUND, items), Answer::Matrix(matrix)) => {
                 self.vector(matrix, items)?.then_some("the same vector")
             }
             (Answer::Ratio(a), Answer::Ratio(b)) => self.ratios(a, b)?.then_some("the same ratio"),
             (Answer::Ratio(ratio), Answer::Quantity(given)) => {
                 match quotient(ratio).filter(|_| !self.are_times) {
-                    Some(gold) => self.expressions(&gold, &given.expression)?.then_some("the same ratio"),
+                    Some(gold) => {
+                        self.expressions(&gold, &given.expression)?.then_some("the same ratio")
+                    }
                     None => None,
                 }
             }
@@ -244,14 +266,19 @@ impl<'f> Comparison<'f> {
                     [item] => return self.answers(item, answer),
                 }
             }
-            (Answer::Union(a), Answer::Union(b)) if self.sets(a, b)? => Some("unions of the same sets"),
+            (Answer::Union(a), Answer::Union(b)) if self.sets(a, b)? => {
+                Some("unions of the same sets")
+            }
             _ => None,
         };
         let about_numbers = self.nesting == 0
             && (is_set(gold) || are_conditions(gold))
-            && (is_set(given) || (self.allow_set_relation || are_conditions(gold)) && are_conditions(given));
+            && (is_set(given)
+                || (self.allow_set_relation || are_conditions(gold)) && are_conditions(given));
         match found {
-            None if about_numbers => Ok(self.same_spans(gold, given)?.then_some("the same numbers")),
+            None if about_numbers => {
+                Ok(self.same_spans(gold, given)?.then_some("the same numbers"))
+            }
             found => Ok(found),
         }
     }

@@ -15,7 +15,11 @@ impl Comparison<'_> {
     /// Two expressions. A ground truth without a decimal asks for an exact value: if it has few
     /// decimals itself, they must all be given, and none else; a rounding of any other needs as
     /// many digits as decimals must agree to.
-    pub(super) fn expressions(&mut self, gold: &Expression, given: &Expression) -> Result<bool, OutOfFuel> {
+    pub(super) fn expressions(
+        &mut self,
+        gold: &Expression,
+        given: &Expression,
+    ) -> Result<bool, OutOfFuel> {
         let mut tolerance = self.tolerance;
         if !has_decimal(gold) {
             tolerance.significant_digits = tolerance.significant_digits.max(tolerance.decimals);
@@ -84,9 +88,13 @@ impl Comparison<'_> {
                 && b.is_number()
                 && let Some(number) = without_unit_letters(a)
             {
-                return Ok(self.expressions(&number, b)?.then_some("the same value, unit left out"));
+                return Ok(self
+                    .expressions(&number, b)?
+                    .then_some("the same value, unit left out"));
             }
-            let Some(bare) = without_unit_letters(b).filter(|_| a.is_number()) else { return Ok(None) };
+            let Some(bare) = without_unit_letters(b).filter(|_| a.is_number()) else {
+                return Ok(None);
+            };
             return Ok(self.expressions(a, &bare)?.then_some("the same value, unit left out"));
         }
         let (a, b) = (in_units(gold), in_units(given));
@@ -108,7 +116,9 @@ pub(super) fn congruence(expression: &Expression) -> Option<(&Expression, &Expre
 /// Whether a number is from 0 to below the modulus.
 fn is_reduced(dividend: &Expression, modulus: &Expression) -> bool {
     match (dividend, modulus) {
-        (Expression::Number(a), Expression::Number(m)) => a.is_integer() && !a.is_negative() && a < m,
+        (Expression::Number(a), Expression::Number(m)) => {
+            a.is_integer() && !a.is_negative() && a < m
+        }
         _ => false,
     }
 }
@@ -156,7 +166,9 @@ fn in_units(quantity: &Quantity) -> Expression {
     let expression = quantity.expression.clone();
     match quantity.unit {
         Unit::Percent => expression.over(Expression::integer(100)),
-        Unit::Degree => Expression::Product(vec![expression, Expression::Constant(Constant::Degree)]),
+        Unit::Degree => {
+            Expression::Product(vec![expression, Expression::Constant(Constant::Degree)])
+        }
         Unit::None | Unit::Radian | Unit::Base(..) => expression,
     }
 }

@@ -13,7 +13,11 @@ use super::{Comparison, Rule, are_conditions, is_set};
 
 impl Comparison<'_> {
     /// Two answers of which one at least has relations.
-    pub(super) fn relations(&mut self, gold: &Answer, given: &Answer) -> Result<Option<Rule>, OutOfFuel> {
+    pub(super) fn relations(
+        &mut self,
+        gold: &Answer,
+        given: &Answer,
+    ) -> Result<Option<Rule>, OutOfFuel> {
         let equations = |answer: &Answer| match answer {
             Answer::List(parts) if are_conditions(answer) => Some(parts.clone()),
             answer => equations_of_tuple(answer),
@@ -38,7 +42,9 @@ impl Comparison<'_> {
                     return Ok(None);
                 }
                 if let Some(value) = concluded_value(sides, relations) {
-                    return Ok(self.answers(gold, value)?.and(Some("the value of the response's equation")));
+                    return Ok(self
+                        .answers(gold, value)?
+                        .and(Some("the value of the response's equation")));
                 }
                 self.member_or_spans(gold, given, self.allow_set_relation)
             }
@@ -59,7 +65,8 @@ impl Comparison<'_> {
         if self.same_chain(gold, given)? {
             return Ok(Some("the same relations"));
         }
-        if let (Some(value), Some(other)) = (named_value(gold.0, gold.1), concluded_value(given.0, given.1))
+        if let (Some(value), Some(other)) =
+            (named_value(gold.0, gold.1), concluded_value(given.0, given.1))
             && self.same_names(&gold.0[0], &given.0[0])?
         {
             let renamed = renamed(&gold.0[0], &given.0[0], other);
@@ -106,7 +113,10 @@ impl Comparison<'_> {
     fn same_names(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
         match (gold.expression(), given.expression()) {
             (Some(Expression::Unknown(a, x)), Some(Expression::Unknown(b, y)))
-                if a == b && a.chars().count() == 1 && variables(x).is_some() && variables(y).is_some() =>
+                if a == b
+                    && a.chars().count() == 1
+                    && variables(x).is_some()
+                    && variables(y).is_some() =>
             {
                 Ok(x.len() == y.len())
             }
@@ -163,8 +173,9 @@ impl Comparison<'_> {
             }
         }
         let (a, b) = (a.unwrap_or(gold), b.unwrap_or(given));
-        let comparable =
-            |answer: &Answer| is_set(answer) || matches!(answer, Answer::Chain(..) | Answer::List(_));
+        let comparable = |answer: &Answer| {
+            is_set(answer) || matches!(answer, Answer::Chain(..) | Answer::List(_))
+        };
         if relations_allowed && comparable(a) && comparable(b) && self.same_spans(a, b)? {
             return Ok(Some("the same numbers"));
         }

@@ -42,7 +42,10 @@ impl<'a> Described<'a> {
 }
 
 /// The one name of things of which some have none; `None` where there are two.
-fn common_name<'a>(a: Option<&'a Expression>, b: Option<&'a Expression>) -> Option<Option<&'a Expression>> {
+fn common_name<'a>(
+    a: Option<&'a Expression>,
+    b: Option<&'a Expression>,
+) -> Option<Option<&'a Expression>> {
     (a.is_none() || b.is_none() || a == b).then(|| a.or(b))
 }
 
@@ -67,7 +70,10 @@ impl Span {
     }
 
     fn above(value: &Expression, closed: bool) -> Self {
-        Self { low: End { value: value.clone(), closed }, high: End { value: infinity(), closed: false } }
+        Self {
+            low: End { value: value.clone(), closed },
+            high: End { value: infinity(), closed: false },
+        }
     }
 
     fn reals() -> Self {
@@ -79,7 +85,9 @@ impl Comparison<'_> {
     /// Whether two answers are the same set of real numbers, of the same variable if both name one;
     /// false where one is not known to be a set of spans.
     pub(super) fn same_spans(&mut self, gold: &Answer, given: &Answer) -> Result<bool, OutOfFuel> {
-        let (Some(a), Some(b)) = (self.described(gold)?, self.described(given)?) else { return Ok(false) };
+        let (Some(a), Some(b)) = (self.described(gold)?, self.described(given)?) else {
+            return Ok(false);
+        };
         if common_name(a.name, b.name).is_none() || a.spans.len() != b.spans.len() {
             return Ok(false);
         }
@@ -100,7 +108,9 @@ impl Comparison<'_> {
             Answer::Reals => Some(vec![Span::reals()]),
             Answer::Sequence(brackets, items) => {
                 let [low, high] = &items[..] else { return Ok(None) };
-                let (Some(low), Some(high)) = (low.expression(), high.expression()) else { return Ok(None) };
+                let (Some(low), Some(high)) = (low.expression(), high.expression()) else {
+                    return Ok(None);
+                };
                 if !low.is_number() || !high.is_number() {
                     return Ok(None);
                 }
@@ -108,10 +118,15 @@ impl Comparison<'_> {
                 let high = End { value: high.clone(), closed: brackets.closed_right };
                 // (3, 1) is a point.
                 let order = compare(&low.value, &high.value, self.fuel)?;
-                if order == Some(Ordering::Less) { self.united(vec![Span { low, high }])? } else { None }
+                if order == Some(Ordering::Less) {
+                    self.united(vec![Span { low, high }])?
+                } else {
+                    None
+                }
             }
             Answer::Set(items) => {
-                let points = items.iter().map(|item| item.expression().filter(|value| value.is_number()));
+                let points =
+                    items.iter().map(|item| item.expression().filter(|value| value.is_number()));
                 match points.collect::<Option<Vec<_>>>() {
                     Some(points) => self.united(points.into_iter().map(Span::point).collect())?,
                     None => None,
@@ -120,7 +135,9 @@ impl Comparison<'_> {
             Answer::Union(parts) => return self.union(parts),
             Answer::Intersection(parts) => return self.intersection(parts),
             Answer::Difference(sets) => {
-                let (Some(of), Some(without)) = (self.described(&sets.0)?, self.described(&sets.1)?) else {
+                let (Some(of), Some(without)) =
+                    (self.described(&sets.0)?, self.described(&sets.1)?)
+                else {
                     return Ok(None);
                 };
                 match self.complement(without.spans)? {
@@ -152,7 +169,10 @@ impl Comparison<'_> {
         Ok(self.united(spans)?.map(|spans| Described { name, spans }))
     }
 
-    fn intersection<'a>(&mut self, parts: &'a [Answer]) -> Result<Option<Described<'a>>, OutOfFuel> {
+    fn intersection<'a>(
+        &mut self,
+        parts: &'a [Answer],
+    ) -> Result<Option<Described<'a>>, OutOfFuel> {
         let (mut name, mut spans) = (None, vec![Span::reals()]);
         for part in parts {
             let Some(part) = self.described(part)? else { return Ok(None) };
@@ -216,7 +236,9 @@ impl Comparison<'_> {
                 match compare(&sorted[place - 1].low.value, &span.low.value, self.fuel)? {
                     None => return Ok(None),
                     Some(Ordering::Less) => break,
-                    Some(Ordering::Equal) if sorted[place - 1].low.closed || !span.low.closed => break,
+                    Some(Ordering::Equal) if sorted[place - 1].low.closed || !span.low.closed => {
+                        break;
+                    }
                     Some(_) => place -= 1,
                 }
             }
@@ -277,7 +299,9 @@ fn condition<'a>(
 ) -> Option<(&'a Expression, Vec<Span>)> {
     // -3 < x < 3 is |x| < 3.
     let (variable, is_distance) = match side {
-        Expression::Function(Function::Abs, arguments) if relation.is_order() => (arguments.first()?, true),
+        Expression::Function(Function::Abs, arguments) if relation.is_order() => {
+            (arguments.first()?, true)
+        }
         side => (side, false),
     };
     if !is_variable(Some(variable)) {
@@ -288,7 +312,10 @@ fn condition<'a>(
     let spans = match (relation, is_distance) {
         (Relation::Less | Relation::LessOrEqual, false) => vec![Span::below(bound, closed)],
         (Relation::Less | Relation::LessOrEqual, true) => {
-            vec![Span { low: end(bound.clone().negated(), closed), high: end(bound.clone(), closed) }]
+            vec![Span {
+                low: end(bound.clone().negated(), closed),
+                high: end(bound.clone(), closed),
+            }]
         }
         (Relation::Greater | Relation::GreaterOrEqual, false) => vec![Span::above(bound, closed)],
         (Relation::Greater | Relation::GreaterOrEqual, true) => {

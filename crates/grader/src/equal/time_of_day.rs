@@ -23,16 +23,20 @@ impl Clock {
             return None;
         }
         let mut text = source.to_lowercase().replace("\\text", "").replace("\\mathrm", "");
-        text.retain(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '/' | '+' | '^' | '('));
+        text.retain(|c| {
+            c.is_ascii_alphanumeric() || matches!(c, ':' | '-' | '/' | '+' | '^' | '(')
+        });
         let text = text.replace("oclock", "").replace("midnight", "12am").replace("noon", "12pm");
         let half = [(PM, true), (AM, false)].into_iter();
-        let said = half.clone().find_map(|(word, half)| Some((text.strip_suffix(word)?, Some(half))));
+        let said =
+            half.clone().find_map(|(word, half)| Some((text.strip_suffix(word)?, Some(half))));
         let (time, afternoon) = said.unwrap_or((&text, None));
         let (hour, minute) =
             time.split_once(':').or_else(|| Some((time, "00")).filter(|_| said.is_some()))?;
         let are_digits = (hour.to_owned() + minute).bytes().all(|byte| byte.is_ascii_digit());
         let is_time = are_digits && (1..=2).contains(&hour.len()) && minute.len() == 2;
-        let (hour, minute): (u32, u32) = (hour.parse().ok().filter(|_| is_time)?, minute.parse().ok()?);
+        let (hour, minute): (u32, u32) =
+            (hour.parse().ok().filter(|_| is_time)?, minute.parse().ok()?);
         let afternoon = if hour > 12 || hour == 0 { Some(hour > 12) } else { afternoon };
         (hour <= 24 && minute < 60).then_some(Self { hour: hour % 12, minute, afternoon })
     }
@@ -52,7 +56,8 @@ impl Clock {
 /// Whether a text is a time rather than a ratio: a ratio has no zero before its second number, and
 /// if it is a ground truth, it is in lowest terms.
 pub(super) fn is_time(source: &str, is_ground_truth: bool) -> bool {
-    let Some((before, after)) = source.split_once(':').filter(|(_, after)| !after.contains(':')) else {
+    let Some((before, after)) = source.split_once(':').filter(|(_, after)| !after.contains(':'))
+    else {
         return false;
     };
     let hours = before.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
@@ -60,6 +65,8 @@ pub(super) fn is_time(source: &str, is_ground_truth: bool) -> bool {
     if hours.len() > 2 || minutes.len() != 2 {
         return false;
     }
-    let (Ok(hours), Ok(minutes)) = (hours.parse::<u32>(), minutes.parse::<u32>()) else { return false };
+    let (Ok(hours), Ok(minutes)) = (hours.parse::<u32>(), minutes.parse::<u32>()) else {
+        return false;
+    };
     hours <= 24 && minutes < 60 && (minutes < 10 || is_ground_truth && hours.gcd(&minutes) > 1)
 }

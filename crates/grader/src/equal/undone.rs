@@ -32,11 +32,16 @@ impl Comparison<'_> {
 
     /// Whether the quotient that a ratio is leaves some of the ground truth's number to be worked
     /// out.
-    pub(super) fn is_division(&mut self, gold: &Quantity, quotient: &Expression) -> Result<bool, OutOfFuel> {
+    pub(super) fn is_division(
+        &mut self,
+        gold: &Quantity,
+        quotient: &Expression,
+    ) -> Result<bool, OutOfFuel> {
         let gold = &gold.expression;
         // A ratio is no fraction.
         self.is_boxed = false;
-        let is_undone = !self.allow_undone && is_asked(gold) && self.has_arithmetic(quotient, &[gold])?;
+        let is_undone =
+            !self.allow_undone && is_asked(gold) && self.has_arithmetic(quotient, &[gold])?;
         self.is_left_undone |= is_undone;
         Ok(is_undone)
     }
@@ -58,7 +63,8 @@ impl Comparison<'_> {
                 }
             }
             // One number in several forms.
-            (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => Ok(!forms.is_empty()
+            (Answer::Quantity(_), Answer::List(forms) | Answer::Set(forms)) => Ok(!forms
+                .is_empty()
                 && !self.some(forms, |this, form| Ok(!this.is_unfinished(form, &asked)?))?),
             _ => self.is_unfinished(given, &asked),
         }
@@ -110,7 +116,11 @@ impl Comparison<'_> {
 
     /// Whether operations are left to be done in a formula for a rational number. A unit's letters
     /// are none of it.
-    fn has_arithmetic(&mut self, formula: &Expression, asked: &[&Expression]) -> Result<bool, OutOfFuel> {
+    fn has_arithmetic(
+        &mut self,
+        formula: &Expression,
+        asked: &[&Expression],
+    ) -> Result<bool, OutOfFuel> {
         let bare = without_unit_letters(formula);
         let formula = bare.as_ref().unwrap_or(formula);
         let is_quotient = self.is_boxed && is_integer_quotient(formula);
@@ -164,7 +174,9 @@ impl Comparison<'_> {
 fn asks_for_numbers(gold: &Answer) -> bool {
     let formulas = formulas(gold);
     formulas.iter().any(|formula| is_asked(formula))
-        && formulas.iter().all(|formula| is_asked(formula) || is_name(formula) || is_infinity(formula))
+        && formulas
+            .iter()
+            .all(|formula| is_asked(formula) || is_name(formula) || is_infinity(formula))
 }
 
 /// Whether a formula is a number in digits or a fraction, perhaps with a unit's letters, or a
@@ -230,7 +242,8 @@ fn is_digits(formula: &Expression) -> bool {
 /// Whether this over that is a fraction of two integers, and no integer: 84/4 has something to be
 /// done, 5/1 has not.
 fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
-    let (Expression::Number(numerator), Some(Expression::Number(divisor))) = (numerator, divisor.divisor())
+    let (Expression::Number(numerator), Some(Expression::Number(divisor))) =
+        (numerator, divisor.divisor())
     else {
         return false;
     };
@@ -242,10 +255,13 @@ fn is_fraction(numerator: &Expression, divisor: &Expression) -> bool {
 
 /// Whether a formula is a fraction of two integers, whatever its value: 6/2.
 fn is_integer_quotient(formula: &Expression) -> bool {
-    let is_integer = |part: &Expression| matches!(part, Expression::Number(number) if number.is_integer());
+    let is_integer =
+        |part: &Expression| matches!(part, Expression::Number(number) if number.is_integer());
     match without_sign(formula) {
         Expression::Product(factors) => match &factors[..] {
-            [numerator, divisor] => is_integer(numerator) && divisor.divisor().is_some_and(is_integer),
+            [numerator, divisor] => {
+                is_integer(numerator) && divisor.divisor().is_some_and(is_integer)
+            }
             _ => false,
         },
         _ => false,

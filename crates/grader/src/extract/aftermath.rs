@@ -2,8 +2,8 @@
 //! "5. That is wrong."
 
 use super::super::phrases::hedges::{
-    ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES, FAULTS, FAULTY,
-    FOUND, IN_DENIALS, MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
+    ABOUT_ANSWER, CONDITIONS, DENIED_PREDICATES, DOUBTFUL, DOUBTFUL_PAIRS, FALSE_PREDICATES,
+    FAULTS, FAULTY, FOUND, IN_DENIALS, MODALS, OPENERS, PARTIAL, REASONS, RETRACTIONS, SUBJECTS,
 };
 use super::super::phrases::{has, has_pair};
 use super::segments::segments;
@@ -79,14 +79,18 @@ fn parts(lower: &str) -> Vec<Part<'_>> {
             _ if first.is_alphabetic() => {
                 rest.find(|c: char| !c.is_alphanumeric() && c != '\'').unwrap_or(rest.len())
             }
-            _ if first.is_ascii_digit() => rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()),
+            _ if first.is_ascii_digit() => {
+                rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len())
+            }
             _ => first.len_utf8(),
         };
         match first {
             _ if first.is_alphabetic() => parts.push(Part::Word(&rest[..length])),
             _ if first.is_ascii_digit() => parts.push(Part::Value(false)),
             '<' | '>' | '≤' | '≥' => parts.push(Part::Value(true)),
-            ',' | ';' | ':' | '.' | '(' | ')' | '?' | '!' | '—' | '–' => parts.push(Part::Break),
+            ',' | ';' | ':' | '.' | '(' | ')' | '?' | '!' | '—' | '–' => {
+                parts.push(Part::Break)
+            }
             _ if rest.starts_with("--") => parts.push(Part::Break),
             _ => {}
         }
@@ -97,9 +101,9 @@ fn parts(lower: &str) -> Vec<Part<'_>> {
 
 fn compares(formula: &str) -> bool {
     formula.contains(['<', '>', '≤', '≥'])
-        || ["\\l", "\\g"]
-            .iter()
-            .any(|start| formula.contains(&format!("{start}e")) || formula.contains(&format!("{start}t")))
+        || ["\\l", "\\g"].iter().any(|start| {
+            formula.contains(&format!("{start}e")) || formula.contains(&format!("{start}t"))
+        })
 }
 
 fn word<'a>(parts: &[Part<'a>], place: usize) -> &'a str {
@@ -115,7 +119,8 @@ fn gives_reason(parts: &[Part<'_>], place: usize) -> bool {
     let is_or_so = this == "so" && place > 0 && word(parts, place - 1) == "or";
     // "but if n were 2, it would be 6" is about something else.
     let is_unreal = this == "if" && parts[place..].contains(&Part::Word("would"));
-    is_unreal || REASONS.contains(&this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
+    is_unreal
+        || REASONS.contains(&this) && !is_or_so && !(matches!(this, "as" | "so") && next == "long")
 }
 
 /// Whether the word at a place makes the answer depend on something, or doubts or denies it.
@@ -125,8 +130,9 @@ fn qualifies(parts: &[Part<'_>], place: usize) -> bool {
         word(parts, place),
         word(parts, place + 1),
     );
-    let is_possible =
-        MODALS.contains(&this) && next == "be" && matches!(parts.get(place + 2), Some(Part::Value(_)));
+    let is_possible = MODALS.contains(&this)
+        && next == "be"
+        && matches!(parts.get(place + 2), Some(Part::Value(_)));
     has(CONDITIONS, this) && before != "even" && !before.ends_with("thing")
         || has_pair(DOUBTFUL_PAIRS, this, next)
         || has(DOUBTFUL, this)
@@ -146,10 +152,13 @@ fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
     let names_some = |part: &Part<'_>| {
         matches!(part, Part::Value(true)) || matches!(part, Part::Word(word) if has(PARTIAL, word))
     };
-    let is_some = || parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(names_some);
+    let is_some =
+        || parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(names_some);
     match this {
         // What is "attained only when x = 1" is so for all x.
-        "only" => matches!(before, "" | "but") && (matches!(next, "for" | "when" | "in") || is_some()),
+        "only" => {
+            matches!(before, "" | "but") && (matches!(next, "for" | "when" | "in") || is_some())
+        }
         "when" | "for" | "in" | "given" => is_some(),
         _ => false,
     }
@@ -166,14 +175,22 @@ fn faults(parts: &[Part<'_>], place: usize) -> bool {
 fn says_other(parts: &[Part<'_>]) -> bool {
     let clause = parts.split(|part| *part == Part::Break).next().unwrap_or_default();
     let names_answer = |parts: &[Part<'_>]| {
-        matches!(parts, [Part::Word("answer" | "value" | "result"), Part::Word("is" | "was"), Part::Value(_)])
+        matches!(
+            parts,
+            [Part::Word("answer" | "value" | "result"), Part::Word("is" | "was"), Part::Value(_)]
+        )
     };
     clause.windows(3).any(names_answer)
         || matches!(
             clause,
             [Part::Word("it's"), Part::Value(_), ..]
                 | [Part::Word("it"), Part::Word("is" | "was"), Part::Value(_), ..]
-                | [Part::Word("i" | "we"), Part::Word("get" | "got" | "find" | "found"), Part::Value(_), ..]
+                | [
+                    Part::Word("i" | "we"),
+                    Part::Word("get" | "got" | "find" | "found"),
+                    Part::Value(_),
+                    ..
+                ]
         )
 }
 
@@ -188,7 +205,8 @@ fn owns_mistake(parts: &[Part<'_>]) -> bool {
 /// Whether the word at a place says that the answer is wrong.
 fn denies(parts: &[Part<'_>], place: usize) -> bool {
     let this = word(parts, place);
-    let before = |steps: usize| place.checked_sub(steps).and_then(|place| parts.get(place)).copied();
+    let before =
+        |steps: usize| place.checked_sub(steps).and_then(|place| parts.get(place)).copied();
     if matches!(this, "not" | "cannot" | "never") || this.ends_with("n't") {
         let next = (place + 1..).find(|&next| !has(IN_DENIALS, word(parts, next))).unwrap_or(place);
         return match parts.get(next) {
@@ -203,7 +221,9 @@ fn denies(parts: &[Part<'_>], place: usize) -> bool {
             None | Some(Part::Break) => true,
             Some(Part::Word("is" | "was" | "be" | "seems" | "looks" | "'s")) => match before(2) {
                 Some(Part::Word(subject)) => {
-                    ABOUT_ANSWER.contains(&subject) || MODALS.contains(&subject) || FOUND.contains(&subject)
+                    ABOUT_ANSWER.contains(&subject)
+                        || MODALS.contains(&subject)
+                        || FOUND.contains(&subject)
                 }
                 subject => subject.is_none(),
             },
@@ -228,12 +248,18 @@ fn retracts(parts: &[Part<'_>], place: usize) -> bool {
                 && matches!(
                     next,
                     None | Some(
-                        Part::Break | Part::Value(_) | Part::Word("wait" | "it" | "that" | "this" | "sorry")
+                        Part::Break
+                            | Part::Value(_)
+                            | Part::Word("wait" | "it" | "that" | "this" | "sorry")
                     )
                 )
         }
         "actually" | "rather" => {
-            begins && matches!(next, None | Some(Part::Value(_) | Part::Word("no" | "not" | "it" | "it's")))
+            begins
+                && matches!(
+                    next,
+                    None | Some(Part::Value(_) | Part::Word("no" | "not" | "it" | "it's"))
+                )
         }
         "mean" => before == Some(Part::Word("i")),
         "instead" => begins && next != Some(Part::Word("of")),

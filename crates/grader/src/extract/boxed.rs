@@ -27,9 +27,13 @@ pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the
     // words say.
     let is_filled = |found: &Box| !is_blank(content(text, found));
-    let place = boxes.iter().rposition(|found| is_filled(found) && !denies_next(&text[..found.start]));
+    let place =
+        boxes.iter().rposition(|found| is_filled(found) && !denies_next(&text[..found.start]));
     let Some(place) = place else {
-        return boxes.iter().rfind(|found| is_filled(found)).map(|last| (DENIED.into(), last.content.1 + 1));
+        return boxes
+            .iter()
+            .rfind(|found| is_filled(found))
+            .map(|last| (DENIED.into(), last.content.1 + 1));
     };
     let last = boxes[place];
     let mut group = vec![last];
@@ -136,7 +140,8 @@ fn joins(gap: &str) -> bool {
         return false;
     }
     let lower = gap.to_ascii_lowercase();
-    let mut said = lower.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).peekable();
+    let mut said =
+        lower.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty()).peekable();
     // "\\boxed{1}. Alternatively, \\boxed{2}" gives both.
     if said.peek().is_some() && said.all(|word| ANOTHER.contains(&word)) {
         return true;

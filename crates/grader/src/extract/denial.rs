@@ -2,8 +2,8 @@
 //! that it is 5".
 
 use super::super::phrases::denials::{
-    ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EQUAL, EXCLUDES, FALSE, GIVEN, OPINIONS, OTHERS,
-    SUPPOSES, UNREAL,
+    ALTERS, BEFORE_DENIED, CLAIMS, DENIAL_ENDINGS, DENIALS, EQUAL, EXCLUDES, FALSE, GIVEN,
+    OPINIONS, OTHERS, SUPPOSES, UNREAL,
 };
 use super::super::phrases::hedges::{FALSE_PREDICATES, MODALS, POSSIBLE};
 use super::super::phrases::statements::ANSWER_NAMES;
@@ -29,7 +29,8 @@ pub fn denies_next(before: &str) -> bool {
             return true;
         }
     }
-    let skipped = words.iter().take_while(|word| has(BEFORE_DENIED, word) || OPINIONS.contains(word)).count();
+    let skipped =
+        words.iter().take_while(|word| has(BEFORE_DENIED, word) || OPINIONS.contains(word)).count();
     // "The wrong answer is 5", but not "7 is wrong, the answer is 5".
     let names_answer = match words[..skipped].last() {
         Some(word) => ANSWER_NAMES.contains(word),
@@ -41,7 +42,8 @@ pub fn denies_next(before: &str) -> bool {
         [_, "would", ..] => words.contains(&"had"),
         _ => false,
     };
-    let is_supposed = words[..(skipped + 1).min(words.len())].iter().any(|word| SUPPOSES.contains(word));
+    let is_supposed =
+        words[..(skipped + 1).min(words.len())].iter().any(|word| SUPPOSES.contains(word));
     if is_unreal || is_supposed {
         return true;
     }
@@ -68,7 +70,8 @@ pub fn denies_claim(clause: &str) -> bool {
 /// 5".
 pub fn makes_operand(before: &str) -> bool {
     let lower = before.to_lowercase();
-    let mut words = lower.split(|c: char| !c.is_alphanumeric()).rev().filter(|word| !word.is_empty());
+    let mut words =
+        lower.split(|c: char| !c.is_alphanumeric()).rev().filter(|word| !word.is_empty());
     let (last, head) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     match last {
         "of" => head != "value" && !words.take(2).any(|word| matches!(word, "a" | "an")),
@@ -90,7 +93,10 @@ fn ends_in_comparison(before: &str) -> bool {
             left.trim_end().ends_with(|c: char| c.is_alphanumeric() || "#*$:)".contains(c))
                 && !line.contains('<')
         }
-        None => sign.ends_with(['<', '≤', '≥', '≠', '~']) || sign.len() < before.len() && sign.ends_with('!'),
+        None => {
+            sign.ends_with(['<', '≤', '≥', '≠', '~'])
+                || sign.len() < before.len() && sign.ends_with('!')
+        }
     }
 }
 

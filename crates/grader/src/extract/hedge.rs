@@ -5,8 +5,8 @@ use super::super::equal::same_answer;
 use super::super::options::Options;
 use super::super::phrases::has_pair;
 use super::super::phrases::hedges::{
-    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DOUBTS, EITHER, IN, MORE_OR_LESS, ONE_OF, OPERATIONS,
-    RATHER, THAN, TIMES,
+    AFTER_OR, ALSO, BEFORE_BOUND, BETWEEN, BOUNDS, DOUBTS, EITHER, IN, MORE_OR_LESS, ONE_OF,
+    OPERATIONS, RATHER, THAN, TIMES,
 };
 use super::super::phrases::statements::OR;
 use super::super::phrases::units::multiplies;
@@ -48,8 +48,9 @@ fn is_compared(lower: &str) -> bool {
 /// Whether a sentence begins by naming several values of which it is one: "one of 1, 2, 3", "in {1,
 /// 2}".
 fn is_one_of(lower: &str) -> bool {
-    let is_set =
-        |rest: &str| rest.trim_start_matches([' ', '\\', '$']).starts_with('{') && rest.contains(',');
+    let is_set = |rest: &str| {
+        rest.trim_start_matches([' ', '\\', '$']).starts_with('{') && rest.contains(',')
+    };
     let is_several = |rest: &str| is_set(rest) || leading_value(rest.trim_start()).is_some();
     ONE_OF.iter().any(|words| lower.strip_prefix(words).is_some_and(is_several))
         || lower.strip_prefix(IN).is_some_and(is_set)
@@ -70,7 +71,9 @@ fn is_computed(lower: &str) -> bool {
     let Some((_, rest)) = leading_value(lower) else { return false };
     let rest = rest.trim_start();
     OPERATIONS.iter().any(|operation| rest.starts_with(operation))
-        || rest.strip_prefix(TIMES).is_some_and(|operand| leading_value(operand.trim_start()).is_some())
+        || rest
+            .strip_prefix(TIMES)
+            .is_some_and(|operand| leading_value(operand.trim_start()).is_some())
         || is_difference(rest)
 }
 
@@ -90,7 +93,8 @@ fn has_alternative(sentence: &str, lower: &str) -> bool {
         .filter_map(|word| word_place(lower, word).map(|place| (place, place + word.len())))
         .min();
     let Some((start, end)) = separator else { return false };
-    let Some(value) = whole_answer(sentence[..start].trim_end_matches([' ', ',', ';', '(', '['])) else {
+    let Some(value) = whole_answer(sentence[..start].trim_end_matches([' ', ',', ';', '(', '[']))
+    else {
         return false;
     };
     let rest = after_fillers(&sentence[end..]);

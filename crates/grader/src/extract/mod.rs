@@ -22,7 +22,9 @@ use hedge::is_hedged;
 use number::with_plain_signs;
 use segments::{is_prose, last_formula, segments};
 use sentence::sentence;
-use statement::{TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final, with_number_word};
+use statement::{
+    TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final, with_number_word,
+};
 
 /// Where an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +62,8 @@ pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, 
     let response = &with_plain_signs(response);
     let (thought, said) = thought_and_said(response);
     // What a box begins with that is cut off is no answer.
-    let guess = || if extraction == Extraction::Any { guessed(boxed::before_open_box(said)) } else { None };
+    let guess =
+        || if extraction == Extraction::Any { guessed(boxed::before_open_box(said)) } else { None };
     announced(said, extraction)
         .or_else(guess)
         .or_else(|| announced(thought, Extraction::Boxed))
@@ -121,7 +124,9 @@ fn guessed(text: &str) -> Option<(String, Origin)> {
     let text = text.trim();
     let whole = whole(text);
     let one_line = !text.contains('\n') || text.starts_with(['$', '\\']);
-    if one_line && whole.as_ref().is_some_and(|whole| !whole.is_text() || whole.lone_choice().is_some()) {
+    if one_line
+        && whole.as_ref().is_some_and(|whole| !whole.is_text() || whole.lone_choice().is_some())
+    {
         return Some((text.into(), Origin::Whole));
     }
     if one_line && text.len() <= MAX_WHOLE && is_hedged(text) {
@@ -156,13 +161,16 @@ fn value_of(name: &str, after: &str) -> Option<String> {
     let said = sentence(after);
     let value = NAME_VERBS.iter().find_map(|verb| said.strip_prefix(verb))?;
     let is_name = !name.contains(|c: char| c.is_ascii_digit() || c == '=');
-    is_name.then(|| answer_in(value))?.filter(|answer| answer.contains(|c: char| c.is_ascii_digit()))
+    is_name
+        .then(|| answer_in(value))?
+        .filter(|answer| answer.contains(|c: char| c.is_ascii_digit()))
 }
 
 /// A text of no more words than an answer may have that is words only.
 fn few_words(text: &str) -> Option<(String, Origin)> {
     let text = text.trim();
-    (text.split_whitespace().count() <= 3 && whole(text).is_some()).then(|| (text.into(), Origin::Whole))
+    (text.split_whitespace().count() <= 3 && whole(text).is_some())
+        .then(|| (text.into(), Origin::Whole))
 }
 
 /// A text that may be an answer as a whole, as one.
@@ -181,8 +189,10 @@ fn after_foreign_prose(text: &str) -> Option<&str> {
 
 /// The last sentence that draws a conclusion.
 fn conclusion(text: &str) -> Option<&str> {
-    let place =
-        CONCLUSIONS.iter().filter_map(|word| text.rfind(word).map(|place| place + word.len())).max()?;
+    let place = CONCLUSIONS
+        .iter()
+        .filter_map(|word| text.rfind(word).map(|place| place + word.len()))
+        .max()?;
     let rest = text[place..].trim_start_matches([',', ' ']);
     let end = rest.find(". ").or_else(|| rest.find('\n')).unwrap_or(rest.len());
     Some(&rest[..end])

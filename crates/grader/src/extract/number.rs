@@ -22,7 +22,8 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
             continue;
         }
         let end = place + length(&text[place..]);
-        let names = |before: u8| before.is_ascii_alphabetic() || matches!(before, b'^' | b'_' | b'.');
+        let names =
+            |before: u8| before.is_ascii_alphabetic() || matches!(before, b'^' | b'_' | b'.');
         let is_name = bytes[..place].last().is_some_and(|&before| names(before));
         if !is_name {
             found.push((place - usize::from(is_negative(&bytes[..place])), end));
@@ -32,8 +33,9 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
     // Of boxes it is only what denies them that counts: "n \\ge \\boxed{5}" says what the least n
     // is.
     let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
-    let last =
-        found.into_iter().rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))?;
+    let last = found
+        .into_iter()
+        .rfind(|&(start, _)| !denies_next(&text[..start]) && !is_bound(&text[..start]))?;
     Some(formula_around(text, last).unwrap_or(last))
 }
 
@@ -51,7 +53,9 @@ pub fn with_plain_signs(text: &str) -> Cow<'_, str> {
         let after = &text[place + character.len_utf8()..];
         let is_sign = MINUSES.contains(&character)
             && after.strip_prefix('.').unwrap_or(after).starts_with(|c: char| c.is_ascii_digit())
-            && !plain.ends_with(|c: char| c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%' | '!'));
+            && !plain.ends_with(|c: char| {
+                c.is_alphanumeric() || matches!(c, ')' | ']' | '}' | '%' | '!')
+            });
         plain.push(if is_sign { '-' } else { character });
     }
     Cow::Owned(plain)
@@ -68,7 +72,9 @@ pub fn first_number(text: &str) -> Option<usize> {
 /// Where the number ends that a text starts with.
 pub fn leading_number(text: &str) -> Option<usize> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
-    unsigned.starts_with(|c: char| c.is_ascii_digit()).then(|| text.len() - unsigned.len() + length(unsigned))
+    unsigned
+        .starts_with(|c: char| c.is_ascii_digit())
+        .then(|| text.len() - unsigned.len() + length(unsigned))
 }
 
 /// Whether a minus stands before a number and is its sign: after a digit, letter or bracket it is a
@@ -84,7 +90,8 @@ fn is_negative(before: &[u8]) -> bool {
 /// Length of the number that a text starts with.
 fn length(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let digits =
+        |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
     let mut end = number_length(text, Commas::Group);
     // Whatever else commas do between digits, it is one answer: 2,74 or 1,2,3.
     while bytes.get(end) == Some(&b',') && digits(end + 1) > 0 {
@@ -92,10 +99,12 @@ fn length(text: &str) -> usize {
     }
     let fraction = |from: usize| match digits(from) {
         0 => 0,
-        numerator if bytes.get(from + numerator) == Some(&b'/') => match digits(from + numerator + 1) {
-            0 => 0,
-            denominator => numerator + 1 + denominator,
-        },
+        numerator if bytes.get(from + numerator) == Some(&b'/') => {
+            match digits(from + numerator + 1) {
+                0 => 0,
+                denominator => numerator + 1 + denominator,
+            }
+        }
         _ => 0,
     };
     if bytes.get(end) == Some(&b' ') && fraction(end + 1) > 0 {

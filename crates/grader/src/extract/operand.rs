@@ -53,7 +53,9 @@ fn ends_in_operator(before: &str) -> bool {
         '/' => follows_value,
         ':' => follows_value && is_alike && !is_apart,
         '{' => rest.ends_with(['}', '^', '_']) || ends_in_command(rest),
-        _ if SIGNS.contains(&last) => value.ends_with(|c: char| c.is_alphanumeric() || ")]}%!".contains(c)),
+        _ if SIGNS.contains(&last) => {
+            value.ends_with(|c: char| c.is_alphanumeric() || ")]}%!".contains(c))
+        }
         _ => ends_in_command(left),
     }
 }
@@ -76,7 +78,8 @@ fn starts_with_operator(after: &str) -> bool {
     let is_alike = is_apart == (value.len() < rest.len());
     let is_letter = value.starts_with(|c: char| c.is_alphabetic())
         && !value.chars().nth(1).is_some_and(|c| c.is_alphanumeric() || c == '\'');
-    let precedes_value = is_letter || value.starts_with(|c: char| c.is_ascii_digit() || "(\\√.".contains(c));
+    let precedes_value =
+        is_letter || value.starts_with(|c: char| c.is_ascii_digit() || "(\\√.".contains(c));
     let is_cut_off = is_apart && value.trim_end().is_empty();
     match first {
         '+' => is_cut_off || precedes_value,
@@ -134,7 +137,8 @@ fn is_word(before: &str) -> bool {
 fn formula_after(text: &str) -> usize {
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let letters = rest.trim_start_matches('\\').bytes().take_while(u8::is_ascii_alphabetic).count();
+        let letters =
+            rest.trim_start_matches('\\').bytes().take_while(u8::is_ascii_alphabetic).count();
         rest = match first {
             '\\' => &rest[rest.len() - rest.trim_start_matches('\\').len() + letters..],
             _ if first.is_ascii_alphabetic()
@@ -143,10 +147,15 @@ fn formula_after(text: &str) -> usize {
                 break;
             }
             // The end of bold text, or a power in Python.
-            '*' if rest.strip_prefix("**").is_some_and(|power| !power.starts_with(char::is_alphanumeric)) => {
+            '*' if rest
+                .strip_prefix("**")
+                .is_some_and(|power| !power.starts_with(char::is_alphanumeric)) =>
+            {
                 break;
             }
-            _ if first.is_ascii_alphanumeric() || MARKS.contains(first) => &rest[first.len_utf8()..],
+            _ if first.is_ascii_alphanumeric() || MARKS.contains(first) => {
+                &rest[first.len_utf8()..]
+            }
             _ => break,
         };
     }
@@ -186,14 +195,17 @@ pub fn before_unclosed(text: &str) -> &str {
 /// Where a formula in dollars begins that is never closed. One dollar at a number is money.
 fn open_dollar(text: &str) -> Option<usize> {
     let last = text.rfind('$')?;
-    if segments(text).last().is_some_and(|formula| last < formula.end) || text[..last].ends_with('\\') {
+    if segments(text).last().is_some_and(|formula| last < formula.end)
+        || text[..last].ends_with('\\')
+    {
         return None;
     }
     if text[..last].ends_with('$') {
         return Some(last - 1);
     }
     let is_money = text[..last].ends_with(|c: char| c.is_ascii_digit())
-        || text[last + 1..]
-            .starts_with(|c: char| c.is_ascii_digit() || c.is_whitespace() || ".,;:)*-".contains(c));
+        || text[last + 1..].starts_with(|c: char| {
+            c.is_ascii_digit() || c.is_whitespace() || ".,;:)*-".contains(c)
+        });
     (!is_money && last + 1 < text.len()).then_some(last)
 }

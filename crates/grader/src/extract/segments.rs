@@ -18,7 +18,9 @@ const DELIMITERS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"),
 /// A text without the delimiters of the formula that it is as a whole.
 pub fn bare(text: &str) -> &str {
     match segments(text)[..] {
-        [only] if only.start == 0 && only.end == text.len() => text[only.content.0..only.content.1].trim(),
+        [only] if only.start == 0 && only.end == text.len() => {
+            text[only.content.0..only.content.1].trim()
+        }
         _ => text,
     }
 }

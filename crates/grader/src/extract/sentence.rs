@@ -25,8 +25,9 @@ pub fn sentence(text: &str) -> &str {
         let next = bytes.get(place + 1);
         let ends = match bytes[place] {
             b'\n' => true,
-            b'.' => next
-                .is_none_or(|next| next.is_ascii_whitespace() || matches!(next, b'<' | b'*' | b'"' | b'[')),
+            b'.' => next.is_none_or(|next| {
+                next.is_ascii_whitespace() || matches!(next, b'<' | b'*' | b'"' | b'[')
+            }),
             b'<' => matches!(next, Some(b'|' | b'/')),
             _ => false,
         };

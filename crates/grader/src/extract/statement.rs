@@ -43,7 +43,9 @@ pub fn stated_as_final(text: &str) -> Option<String> {
             .filter(|(end, is_final)| *is_final && !is_heading(lower, *end))
             .map(|(end, _)| end)
     };
-    last_of(text, after, |sentence| whole_answer(sentence).filter(|_| !sentence.trim().ends_with('?')))
+    last_of(text, after, |sentence| {
+        whole_answer(sentence).filter(|_| !sentence.trim().ends_with('?'))
+    })
 }
 
 /// The last answer for which `after`, given the text in lower case and the place of a mark, says
@@ -76,14 +78,18 @@ fn last_of(
         let sentence = sentence(&text[start..]);
         // What a box begins with that is cut off is no answer.
         let said = before_open_box(sentence);
-        if said.len() < sentence.len() && said.trim_matches(['$', '*', '\\', '[', '(', ' ']).is_empty() {
+        if said.len() < sentence.len()
+            && said.trim_matches(['$', '*', '\\', '[', '(', ' ']).is_empty()
+        {
             return None;
         }
         let end = sentence.as_ptr() as usize - text.as_ptr() as usize + sentence.len();
         // Who is glad says "The answer is 5!", and of a factorial "5!.".
         let is_prose = !text[place..].starts_with(MARK) && !lower[..place].ends_with('<');
         let said = match said.trim_end_matches(['*', ' ']).strip_suffix('!') {
-            Some(number) if is_prose && !text[end..].starts_with('.') && is_number(number) => number,
+            Some(number) if is_prose && !text[end..].starts_with('.') && is_number(number) => {
+                number
+            }
             _ => said,
         };
         let found = answer(said)?;
@@ -95,7 +101,8 @@ fn last_of(
     match if is_another { statements.next() } else { None } {
         // Whoever checks an answer in another way says it twice.
         Some((earlier, _))
-            if !earlier.ends_with(TAKEN_BACK) && !same_answer(&earlier, &last, &Options::default()) =>
+            if !earlier.ends_with(TAKEN_BACK)
+                && !same_answer(&earlier, &last, &Options::default()) =>
         {
             Some(format!("{earlier}, {last}"))
         }
@@ -232,7 +239,9 @@ fn first_choice(sentence: &str) -> Option<&str> {
     let letter = rest.get(..1).filter(|letter| matches!(letter.as_bytes()[0], b'A'..=b'J'))?;
     let after = &rest[1..];
     let is_choice = match start {
-        0 => after.starts_with([')', ':']) || REASONS.iter().any(|reason| after.starts_with(reason)),
+        0 => {
+            after.starts_with([')', ':']) || REASONS.iter().any(|reason| after.starts_with(reason))
+        }
         1 => after.starts_with(") "),
         _ => false,
     };
@@ -247,7 +256,11 @@ pub fn last_number_outside(text: &str, from: usize) -> Option<(usize, usize)> {
 
 /// The brackets of which a number is the last part, if there are only numbers between them: (1, 2),
 /// [0, 3).
-fn brackets_around(text: &str, from: usize, (start, end): (usize, usize)) -> Option<(usize, usize)> {
+fn brackets_around(
+    text: &str,
+    from: usize,
+    (start, end): (usize, usize),
+) -> Option<(usize, usize)> {
     let close = end + text[end..].find(|c: char| c != ' ')?;
     let open = from + text[from..start].rfind(['(', '[', ')', ']'])?;
     let is_closed = text[close..].starts_with([')', ']']) && text[open..].starts_with(['(', '[']);

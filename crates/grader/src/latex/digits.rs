@@ -15,7 +15,8 @@ pub enum Commas {
 /// comes first.
 pub fn number_length(text: &str, commas: Commas) -> usize {
     let bytes = text.as_bytes();
-    let digits = |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
+    let digits =
+        |from: usize| bytes.iter().skip(from).take_while(|byte| byte.is_ascii_digit()).count();
     let mut end = digits(0);
     if (1..=3).contains(&end) && bytes[0] != b'0' {
         while let Some(separator) = group_separator(&text[end..], commas)
@@ -25,7 +26,8 @@ pub fn number_length(text: &str, commas: Commas) -> usize {
         }
     }
     let point = if commas == Commas::Point { b',' } else { b'.' };
-    if matches!(bytes.get(end), Some(&byte) if byte == point || byte == b'.') && digits(end + 1) > 0 {
+    if matches!(bytes.get(end), Some(&byte) if byte == point || byte == b'.') && digits(end + 1) > 0
+    {
         end += 1 + digits(end + 1);
     }
     // 4.4e7, but not 2e or 2ex.

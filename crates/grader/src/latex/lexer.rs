@@ -84,7 +84,9 @@ impl<'a> Lexer<'a> {
                 }
                 b'\\' => self.backslash(rest, text, depth)?,
                 b'0'..=b'9' => self.number(rest)?,
-                b'.' if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => self.number(rest)?,
+                b'.' if rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
+                    self.number(rest)?
+                }
                 _ if byte.is_ascii_alphabetic() => self.letters(rest, text)?,
                 b'.' if rest.starts_with("...") => self.push(Kind::Command("dots"), 3)?,
                 b'*' => {
@@ -92,7 +94,9 @@ impl<'a> Lexer<'a> {
                     match length {
                         // Bold in Markdown, or a power in Python; the latter has something on both
                         // sides.
-                        2 if !self.tokens.is_empty() && rest.len() > 2 => self.push(Kind::Mark('^'), 2)?,
+                        2 if !self.tokens.is_empty() && rest.len() > 2 => {
+                            self.push(Kind::Mark('^'), 2)?
+                        }
                         1 => self.push(Kind::Mark('*'), 1)?,
                         _ => self.place += length,
                     }
@@ -114,8 +118,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn mark(&mut self, rest: &str) -> Result<(), TooLong> {
-        let after_operand =
-            !self.spaced && matches!(self.last(), Some(Kind::Number(_) | Kind::Mark(')' | '}' | '!')));
+        let after_operand = !self.spaced
+            && matches!(self.last(), Some(Kind::Number(_) | Kind::Mark(')' | '}' | '!')));
         for (mark, command) in [
             ("<=", "leq"),
             ("=<", "leq"),
@@ -154,7 +158,9 @@ impl<'a> Lexer<'a> {
                 self.after_argument = self.arguments.pop().unwrap_or(false);
                 self.push(Kind::Mark('}'), 1)
             }
-            _ if character.is_alphabetic() => self.push(Kind::Letter(character), character.len_utf8()),
+            _ if character.is_alphabetic() => {
+                self.push(Kind::Letter(character), character.len_utf8())
+            }
             _ => self.push(Kind::Mark(character), character.len_utf8()),
         }
     }
@@ -184,7 +190,8 @@ impl<'a> Lexer<'a> {
             return self.push(Kind::Or, length);
         }
         // 1.5 x 10^8.
-        let is_times = run.eq_ignore_ascii_case("x") && rest[length..].trim_start().starts_with("10^");
+        let is_times =
+            run.eq_ignore_ascii_case("x") && rest[length..].trim_start().starts_with("10^");
         if is_times && !text && matches!(self.last(), Some(Kind::Number(_))) {
             return self.push(Kind::Command("times"), length);
         }
@@ -194,7 +201,8 @@ impl<'a> Lexer<'a> {
             return self.push(Kind::Letter(rest.as_bytes()[0].into()), 1);
         }
         // 15th is 15.
-        let ordinal = !self.spaced && ORDINALS.contains(&run) && matches!(self.last(), Some(Kind::Number(_)));
+        let ordinal =
+            !self.spaced && ORDINALS.contains(&run) && matches!(self.last(), Some(Kind::Number(_)));
         if ordinal {
             self.place += length;
             return Ok(());
@@ -203,7 +211,9 @@ impl<'a> Lexer<'a> {
         if text {
             return match command {
                 Some("%") => self.push(Kind::Mark('%'), length),
-                Some(command @ ("degree" | "infty" | "pi")) => self.push(Kind::Command(command), length),
+                Some(command @ ("degree" | "infty" | "pi")) => {
+                    self.push(Kind::Command(command), length)
+                }
                 _ => self.push(Kind::Upright(run), length),
             };
         }
@@ -221,7 +231,9 @@ impl<'a> Lexer<'a> {
             _ => after_word || !is_ascending(run),
         };
         match command {
-            _ if run == "in" && opens_set(&rest[length..]) => self.push(Kind::Command("in"), length),
+            _ if run == "in" && opens_set(&rest[length..]) => {
+                self.push(Kind::Command("in"), length)
+            }
             Some("min") if after_number => self.push(Kind::Word(run), length),
             Some("%") => self.push(Kind::Mark('%'), length),
             Some(command) => self.push(Kind::Command(command), length),
@@ -256,7 +268,9 @@ impl<'a> Lexer<'a> {
                 Ok(())
             }
             // The vector from A to B.
-            "vec" if names_points(&rest[length..]) => self.push(Kind::Command("overrightarrow"), length),
+            "vec" if names_points(&rest[length..]) => {
+                self.push(Kind::Command("overrightarrow"), length)
+            }
             _ if is_ornament(name) => {
                 self.place += length;
                 Ok(())
@@ -268,9 +282,9 @@ impl<'a> Lexer<'a> {
                 }
                 Ok(())
             }
-            "text" | "mbox" | "textbf" | "textit" | "textrm" | "textnormal" | "textsf" | "texttt"
-            | "textup" | "hbox" | "emph" | "mathrm" | "operatorname" | "mathsf" | "mathtt" | "rm"
-            | "textsc" => {
+            "text" | "mbox" | "textbf" | "textit" | "textrm" | "textnormal" | "textsf"
+            | "texttt" | "textup" | "hbox" | "emph" | "mathrm" | "operatorname" | "mathsf"
+            | "mathtt" | "rm" | "textsc" => {
                 self.place += length + usize::from(rest[length..].starts_with('*'));
                 self.words(name, text, depth)
             }
@@ -354,7 +368,8 @@ impl<'a> Lexer<'a> {
                 // Outside a matrix two backslashes are those of data that was escaped twice in this
                 // place only.
                 let after = &rest[2..];
-                let known = after.starts_with(|c: char| c.is_ascii_alphabetic()) && self.environments == 0;
+                let known =
+                    after.starts_with(|c: char| c.is_ascii_alphabetic()) && self.environments == 0;
                 if known {
                     self.place += 1;
                     return Ok(());

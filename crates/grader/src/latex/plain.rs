@@ -55,7 +55,8 @@ fn to_ascii(source: &str) -> String {
                 text.push('}');
             }
         }
-        if character::superscript(character).is_some() || character::subscript(character).is_some() {
+        if character::superscript(character).is_some() || character::subscript(character).is_some()
+        {
             continue;
         }
         match character::latex(character) {

@@ -28,11 +28,13 @@ const MAX_SIGNS: usize = 3;
 /// operation.
 fn with_or<'t, 'a>(tokens: &'t [Token<'a>]) -> Cow<'t, [Token<'a>]> {
     let is_or = |kind: Kind<'_>| matches!(kind, Kind::Command("lor" | "vee"));
-    let compares =
-        |kind: Kind<'_>| relation(kind).is_some_and(|relation| !matches!(relation, Relation::Named(_)));
+    let compares = |kind: Kind<'_>| {
+        relation(kind).is_some_and(|relation| !matches!(relation, Relation::Named(_)))
+    };
     let ors = places(tokens, |_, kind| is_or(kind));
     let parts = between(tokens, &ors);
-    if ors.is_empty() || parts.iter().any(|part| places(part, |_, kind| compares(kind)).is_empty()) {
+    if ors.is_empty() || parts.iter().any(|part| places(part, |_, kind| compares(kind)).is_empty())
+    {
         return Cow::Borrowed(tokens);
     }
     let mut tokens = tokens.to_vec();
@@ -53,12 +55,16 @@ impl Context {
                     context.answer(content)
                 };
             }
-            if let [Token { kind: Kind::Begin(name), .. }, content @ .., Token { kind: Kind::End(_), .. }] =
-                tokens
+            if let [
+                Token { kind: Kind::Begin(name), .. },
+                content @ ..,
+                Token { kind: Kind::End(_), .. },
+            ] = tokens
                 && is_enclosed(tokens)
                 && is_layout(name)
             {
-                let content: Vec<_> = content.iter().filter(|t| t.kind != Kind::Mark('&')).copied().collect();
+                let content: Vec<_> =
+                    content.iter().filter(|t| t.kind != Kind::Mark('&')).copied().collect();
                 return context.answer(&content);
             }
             let (answers, domains) = context.items(tokens)?;
@@ -71,7 +77,8 @@ impl Context {
         let tokens = &with_or(tokens)[..];
         // In "p = 5, q = 2; p = 7, q = 2" semicolons separate lists.
         let groups = split(tokens, |kind| kind == Kind::Mark(';'));
-        let has_lists = groups.iter().any(|group| split(group, |kind| kind == Kind::Mark(',')).len() > 1);
+        let has_lists =
+            groups.iter().any(|group| split(group, |kind| kind == Kind::Mark(',')).len() > 1);
         if groups.len() > 1 && has_lists {
             let lists = groups.iter().map(|group| self.answer(group)).collect::<Result<_, _>>()?;
             return Ok((lists, Vec::new()));
@@ -93,14 +100,17 @@ impl Context {
             // In "1, 2, and 3" nothing is between two separators.
             let follows_comma = before.is_some_and(|place| !is_conjunction(place));
             let next = places.get(index).copied();
-            let precedes_word = next.is_some_and(|next| is_conjunction(next) || clauses.contains(&next));
+            let precedes_word =
+                next.is_some_and(|next| is_conjunction(next) || clauses.contains(&next));
             if slice.is_empty() && follows_comma && precedes_word {
                 continue;
             }
             if remains && is_discarded(slice) {
                 continue;
             }
-            if before.is_some_and(|place| clauses.contains(&place)) || answers_too && kind(slice).is_some() {
+            if before.is_some_and(|place| clauses.contains(&place))
+                || answers_too && kind(slice).is_some()
+            {
                 domains.extend(self.domain(slice)?);
                 continue;
             }
@@ -121,7 +131,10 @@ impl Context {
         if has_or && answers.len() > 1 && answers.iter().all(is_bound) {
             return Ok((vec![Answer::Union(answers)], domains));
         }
-        Ok((if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers }, domains))
+        Ok((
+            if has_or && name_several(&answers) { vec![Answer::Set(answers)] } else { answers },
+            domains,
+        ))
     }
 
     /// One answer, or with ± one for each choice of signs.
@@ -149,7 +162,9 @@ impl Context {
     pub(super) fn side(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         let tokens = without_noun(trimmed(tokens));
         match tokens {
-            [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => return self.quantity(tokens),
+            [Token { kind: Kind::Number(_) | Kind::Letter(_), .. }] => {
+                return self.quantity(tokens);
+            }
             // The points of `\text{A, B and C}`.
             [Token { kind: Kind::Upright(letter), .. }]
                 if letter.len() == 1 && letter.starts_with(|c: char| c.is_ascii_uppercase()) =>
@@ -171,7 +186,8 @@ impl Context {
         // `\mathbb{R} - \{0\}` is a difference of sets too.
         let is_minus = names_reals(tokens) && ends_in_set(tokens);
         let difference = split(tokens, |kind| {
-            matches!(kind, Kind::Command("setminus" | "backslash")) || is_minus && kind == Kind::Mark('-')
+            matches!(kind, Kind::Command("setminus" | "backslash"))
+                || is_minus && kind == Kind::Mark('-')
         });
         if let [of, without] = difference[..] {
             return Ok(Answer::Difference(Box::new((self.side(of)?, self.side(without)?))));
@@ -180,7 +196,10 @@ impl Context {
             return Ok(answer);
         }
         let parts = split(tokens, |kind| {
-            matches!(kind, Kind::Mark(':') | Kind::Command("colon") | Kind::Upright(TO) | Kind::Word(TO))
+            matches!(
+                kind,
+                Kind::Mark(':') | Kind::Command("colon") | Kind::Upright(TO) | Kind::Word(TO)
+            )
         });
         if parts.len() > 1 {
             let quantity = |part: &&[Token<'_>]| match self.quantity(trimmed(part))? {
@@ -209,7 +228,9 @@ impl Context {
         }
         let content = trimmed(&tokens[1..tokens.len() - 1]);
         let brackets = match (tokens[0].kind, tokens[tokens.len() - 1].kind) {
-            (Kind::Command("lbrace"), Kind::Command("rbrace")) => return self.set(content).map(Some),
+            (Kind::Command("lbrace"), Kind::Command("rbrace")) => {
+                return self.set(content).map(Some);
+            }
             (Kind::Mark('{'), Kind::Mark('}')) if self.braces_enclose_sets => {
                 return self.set(content).map(Some);
             }
@@ -223,7 +244,10 @@ impl Context {
         let parts = split(content, |kind| matches!(kind, Kind::Mark(',' | ';')));
         if parts.len() > 1 {
             let part = |part: &&[Token<'_>]| self.deeper(|context| context.chain(trimmed(part)));
-            return Ok(Some(Answer::Sequence(brackets, parts.iter().map(part).collect::<Result<_, _>>()?)));
+            return Ok(Some(Answer::Sequence(
+                brackets,
+                parts.iter().map(part).collect::<Result<_, _>>()?,
+            )));
         }
         // Brackets around one thing only group it; those of a product are the expression's.
         self.deeper(|context| context.chain(content)).map(Some)
@@ -234,24 +258,34 @@ impl Context {
         if content.is_empty() {
             return Ok(Answer::Set(Vec::new()));
         }
-        let is_such_that = |kind: Kind<'_>| matches!(kind, Kind::Command("mid") | Kind::Mark('|' | ':'));
+        let is_such_that =
+            |kind: Kind<'_>| matches!(kind, Kind::Command("mid") | Kind::Mark('|' | ':'));
         let places = places(content, |_, kind| is_such_that(kind));
         if let [place] = places[..] {
             let (of, condition) = (&content[..place], &content[place + 1..]);
             let relates = split(condition, |kind| relation(kind).is_some()).len() > 1;
             match (of, kind(of)) {
                 // {x | x > 3} is its condition, also where x is said to be real.
-                ([Token { kind: Kind::Letter(_), .. }], None) if relates => return self.answer(condition),
-                (_, Some((_, NumberKind::Reals(Part::All)))) if relates => return self.answer(condition),
+                ([Token { kind: Kind::Letter(_), .. }], None) if relates => {
+                    return self.answer(condition);
+                }
+                (_, Some((_, NumberKind::Reals(Part::All)))) if relates => {
+                    return self.answer(condition);
+                }
                 (_, Some((name, kind))) if relates => {
                     let condition = self.answer(condition)?;
-                    return Ok(restricted(condition, vec![Domain::Kind(name.to_string().into(), kind)]));
+                    return Ok(restricted(
+                        condition,
+                        vec![Domain::Kind(name.to_string().into(), kind)],
+                    ));
                 }
                 _ if relates || kind(condition).is_some() => {
                     let of = Answer::Set(self.items(of)?.0);
                     let parts = split(condition, |kind| kind == Kind::Mark(','));
-                    let domains =
-                        parts.iter().map(|part| self.domain(part)).collect::<Result<Vec<_>, _>>()?;
+                    let domains = parts
+                        .iter()
+                        .map(|part| self.domain(part))
+                        .collect::<Result<Vec<_>, _>>()?;
                     return Ok(restricted(of, domains.concat()));
                 }
                 _ => {}
@@ -263,7 +297,9 @@ impl Context {
 
     /// An expression with its unit, or a matrix.
     fn quantity(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        let tokens = without_unit_fraction(without_remark(without_predicate(trimmed(without_label(tokens)))));
+        let tokens = without_unit_fraction(without_remark(without_predicate(trimmed(
+            without_label(tokens),
+        ))));
         if let Some(based) = self.based(tokens) {
             return Ok(Answer::Quantity(based));
         }
@@ -273,8 +309,10 @@ impl Context {
         let rest = parser.rest();
         let percent = rest.first().is_some_and(|token| token.kind == Kind::Mark('%'));
         // Words go with numbers; after letters they are prose.
-        let ends_in_letter =
-            matches!(tokens[..tokens.len() - rest.len()].last(), Some(Token { kind: Kind::Letter(_), .. }));
+        let ends_in_letter = matches!(
+            tokens[..tokens.len() - rest.len()].last(),
+            Some(Token { kind: Kind::Letter(_), .. })
+        );
         if ends_in_letter && matches!(rest.first(), Some(Token { kind: Kind::Word(_), .. })) {
             return Err(Unreadable::NotMath);
         }
@@ -301,7 +339,14 @@ impl Context {
 fn is_layout(name: &str) -> bool {
     matches!(
         name,
-        "aligned" | "align" | "gathered" | "gather" | "split" | "equation" | "cases" | "displaymath"
+        "aligned"
+            | "align"
+            | "gathered"
+            | "gather"
+            | "split"
+            | "equation"
+            | "cases"
+            | "displaymath"
     )
 }
 
@@ -317,7 +362,8 @@ fn is_bound(answer: &Answer) -> bool {
 
 /// Whether the letter U stands for a union, as in (1,2)U(3,4).
 fn is_letter_union(tokens: &[Token<'_>], place: usize) -> bool {
-    let neighbour = |place: Option<usize>| place.and_then(|place| tokens.get(place)).map(|token| token.kind);
+    let neighbour =
+        |place: Option<usize>| place.and_then(|place| tokens.get(place)).map(|token| token.kind);
     tokens[place].kind == Kind::Letter('U')
         && matches!(
             neighbour(place.checked_sub(1)),

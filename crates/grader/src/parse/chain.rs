@@ -13,9 +13,11 @@ impl Context {
     /// A side, or several with relations between them.
     pub(super) fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
         // What is concluded from equations counts; an implication between statements is a relation.
-        let concluded = split(tokens, |kind| kind == Kind::Command("therefore") || is_implication(kind));
+        let concluded =
+            split(tokens, |kind| kind == Kind::Command("therefore") || is_implication(kind));
         let relates = |part: &&[Token<'_>]| {
-            !places(part, |_, kind| relation(kind).is_some_and(|_| !is_implication(kind))).is_empty()
+            !places(part, |_, kind| relation(kind).is_some_and(|_| !is_implication(kind)))
+                .is_empty()
         };
         let tokens = match concluded[..] {
             [ref before @ .., last] if before.iter().any(relates) => last,
@@ -30,7 +32,8 @@ impl Context {
         // `\not` belongs to the relation after it.
         let negated = |place: usize| place > 0 && tokens[place - 1].kind == Kind::Command("not");
         if places.first() == Some(&0)
-            && relation(tokens[0].kind).is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
+            && relation(tokens[0].kind)
+                .is_some_and(|r| matches!(r, Relation::Equal | Relation::Approximate))
         {
             return self.chain(&tokens[1..]);
         }
@@ -62,8 +65,11 @@ impl Context {
         for &place in &places {
             let end = if place < tokens.len() && negated(place) { place - 1 } else { place };
             let side = &tokens[start..end.max(start)];
-            let bare: Vec<_> =
-                side.iter().filter(|token| !(relate_lines && is_line(token.kind))).copied().collect();
+            let bare: Vec<_> = side
+                .iter()
+                .filter(|token| !(relate_lines && is_line(token.kind)))
+                .copied()
+                .collect();
             let side = &bare[..];
             let side = match self.deeper(|context| context.side(side)) {
                 // P(\text{red}) = 3.
@@ -95,7 +101,10 @@ pub(super) fn relation(kind: Kind<'_>) -> Option<Relation> {
 
 /// Whether a token says that one statement follows from another.
 fn is_implication(kind: Kind<'_>) -> bool {
-    matches!(relation(kind), Some(Relation::Named(Named { name: "implies" | "iff", turned: false, .. })))
+    matches!(
+        relation(kind),
+        Some(Relation::Named(Named { name: "implies" | "iff", turned: false, .. }))
+    )
 }
 
 /// Whether a command says that two points name a line, a ray or a segment.

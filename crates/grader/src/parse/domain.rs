@@ -20,7 +20,9 @@ pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
     };
     // "5 only for n = 3" is no answer for all n.
     let is_limit = |token: &Token<'_>| matches!(token.kind, Kind::Word(ONLY) | Kind::Upright(ONLY));
-    let words = places(tokens, |place, _| place > 0 && word(&tokens[place]) && !is_limit(&tokens[place - 1]));
+    let words = places(tokens, |place, _| {
+        place > 0 && word(&tokens[place]) && !is_limit(&tokens[place - 1])
+    });
     let says_domain = |place: &usize| {
         let clause = &tokens[place + 1..];
         let ends = places(clause, |_, kind| {
@@ -32,7 +34,9 @@ pub fn clauses(tokens: &[Token<'_>]) -> Vec<usize> {
 }
 
 /// The answer and the clause in brackets after it: `k\pi \ (k \in \mathbb{Z})`.
-pub fn bracketed_clause<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], &'t [Token<'a>])> {
+pub fn bracketed_clause<'t, 'a>(
+    tokens: &'t [Token<'a>],
+) -> Option<(&'t [Token<'a>], &'t [Token<'a>])> {
     let [.., Token { kind: Kind::Mark(')'), .. }] = tokens else { return None };
     let open = opening(tokens).filter(|&place| place > 0)?;
     let clause = &tokens[open + 1..tokens.len() - 1];
@@ -47,8 +51,11 @@ fn is_domain(tokens: &[Token<'_>]) -> bool {
 /// The name and the kind of numbers that it stands for.
 pub fn kind(tokens: &[Token<'_>]) -> Option<(char, NumberKind)> {
     let tokens = without_fillers(trimmed(tokens));
-    if let [Token { kind: Kind::Letter(name), .. }, Token { kind: Kind::Command("in"), .. }, set @ ..] =
-        tokens
+    if let [
+        Token { kind: Kind::Letter(name), .. },
+        Token { kind: Kind::Command("in"), .. },
+        set @ ..,
+    ] = tokens
     {
         return Some((*name, of_symbol(set)?));
     }
@@ -72,7 +79,8 @@ pub fn kind(tokens: &[Token<'_>]) -> Option<(char, NumberKind)> {
             _ => return None,
         }
     }
-    let words = words.join(" ").replace("non negative", "nonnegative").replace("non zero", "nonzero");
+    let words =
+        words.join(" ").replace("non negative", "nonnegative").replace("non zero", "nonzero");
     Some((name?, NumberKind::of_words(&words)?))
 }
 
@@ -123,7 +131,10 @@ pub fn split_domains(answers: Vec<Answer>) -> (Vec<Answer>, Vec<Domain>) {
     }
     let names: Vec<Option<Box<str>>> = answers.iter().map(bounded_name).collect();
     let has_formula = |name: &str| {
-        answers.iter().zip(&names).any(|(answer, bounded)| bounded.is_none() && is_about(answer, name))
+        answers
+            .iter()
+            .zip(&names)
+            .any(|(answer, bounded)| bounded.is_none() && is_about(answer, name))
     };
     let restricts: Vec<bool> =
         names.iter().map(|name| name.as_ref().is_some_and(|name| has_formula(name))).collect();

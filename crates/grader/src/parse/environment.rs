@@ -14,7 +14,8 @@ impl Parser<'_, '_, '_> {
             name,
             "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "Vmatrix" | "smallmatrix" | "array"
         );
-        let end = closing(self.tokens, self.place).filter(|_| is_matrix).ok_or(Unreadable::NotMath)?;
+        let end =
+            closing(self.tokens, self.place).filter(|_| is_matrix).ok_or(Unreadable::NotMath)?;
         let mut content = &self.tokens[self.place + 1..end];
         if name == "array" && matches!(content.first(), Some(Token { kind: Kind::Mark('{'), .. })) {
             content = &content[closing(content, 0).ok_or(Unreadable::NotMath)? + 1..];
@@ -27,7 +28,10 @@ impl Parser<'_, '_, '_> {
                 .iter()
                 .map(|row| {
                     let cells = split(row, |kind| kind == Kind::Mark('&'));
-                    cells.iter().map(|cell| parser.content(cell)?.scalar()).collect::<Result<Vec<_>, _>>()
+                    cells
+                        .iter()
+                        .map(|cell| parser.content(cell)?.scalar())
+                        .collect::<Result<Vec<_>, _>>()
                 })
                 .collect::<Result<Vec<_>, _>>()
         })?;

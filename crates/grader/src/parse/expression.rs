@@ -147,8 +147,10 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                     self.advance();
                     let modulus = self.factor()?.scalar()?;
                     let name = if name == "pmod" { "pmod" } else { "mod" };
-                    product =
-                        Value::Scalar(Expression::Unknown(name.into(), vec![product.scalar()?, modulus]));
+                    product = Value::Scalar(Expression::Unknown(
+                        name.into(),
+                        vec![product.scalar()?, modulus],
+                    ));
                     continue;
                 }
                 Some(kind) if starts_factor(kind) => None,
@@ -165,8 +167,9 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 return Err(Unreadable::NotMath);
             }
             explicit = divides.is_some();
-            let is_times =
-                explicit && self.place > 0 && self.tokens[self.place - 1].kind == Kind::Command("times");
+            let is_times = explicit
+                && self.place > 0
+                && self.tokens[self.place - 1].kind == Kind::Command("times");
             let factor = self.signed_factor()?;
             if is_times && self.context.has_vectors {
                 product = vectors_product(product, factor, &mut self.context.copies)?;
@@ -214,7 +217,10 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                     if self.take(Kind::Mark('!')) {
                         Value::Scalar(Expression::Unknown("!!".into(), vec![value.scalar()?]))
                     } else {
-                        Value::Scalar(Expression::Function(Function::Factorial, vec![value.scalar()?]))
+                        Value::Scalar(Expression::Function(
+                            Function::Factorial,
+                            vec![value.scalar()?],
+                        ))
                     }
                 }
                 Some(Kind::Command("degree")) => {
@@ -230,9 +236,12 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     fn raised(&mut self, value: Value) -> Result<Value, Unreadable> {
         let rest = self.rest();
         let sign = match rest {
-            [Token { kind: Kind::Mark('{'), .. }, sign, Token { kind: Kind::Mark('}'), .. }, ..] => {
-                Some((sign, 3))
-            }
+            [
+                Token { kind: Kind::Mark('{'), .. },
+                sign,
+                Token { kind: Kind::Mark('}'), .. },
+                ..,
+            ] => Some((sign, 3)),
             [sign, ..] => Some((sign, 1)),
             [] => None,
         };
@@ -242,9 +251,10 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
                 self.degrees(value)
             }
             // 12^{th}.
-            (Some((Kind::Upright(ending), length)), value @ Value::Scalar(Expression::Number(_)))
-                if ORDINALS.contains(&ending) =>
-            {
+            (
+                Some((Kind::Upright(ending), length)),
+                value @ Value::Scalar(Expression::Number(_)),
+            ) if ORDINALS.contains(&ending) => {
                 self.place += length;
                 Ok(value)
             }
@@ -256,7 +266,11 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     }
 
     fn degrees(&mut self, value: Value) -> Result<Value, Unreadable> {
-        times(value, Value::Scalar(Expression::Constant(Constant::Degree)), &mut self.context.copies)
+        times(
+            value,
+            Value::Scalar(Expression::Constant(Constant::Degree)),
+            &mut self.context.copies,
+        )
     }
 
     /// What comes after ^.
@@ -282,7 +296,10 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
             Kind::Number(_) => self.number().map(Value::Scalar),
             Kind::Letter(letter) => self.letter(letter).map(Value::Scalar),
             Kind::Mark('{')
-                if matches!(self.tokens.get(self.place + 1), Some(Token { kind: Kind::Mark('}'), .. })) =>
+                if matches!(
+                    self.tokens.get(self.place + 1),
+                    Some(Token { kind: Kind::Mark('}'), .. })
+                ) =>
             {
                 self.scripted_choices().map(Value::Scalar)
             }
@@ -309,7 +326,8 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     pub(super) fn content(&mut self, tokens: &'t [Token<'a>]) -> Result<Value, Unreadable> {
         for (command, function) in [("over", None), ("choose", Some(Function::Binomial))] {
             if let [above, below] = split(tokens, |kind| kind == Kind::Command(command))[..] {
-                let (above, below) = (self.content(above)?.scalar()?, self.content(below)?.scalar()?);
+                let (above, below) =
+                    (self.content(above)?.scalar()?, self.content(below)?.scalar()?);
                 return Ok(Value::Scalar(match function {
                     Some(function) => Expression::Function(function, vec![above, below]),
                     None => above.over(below),

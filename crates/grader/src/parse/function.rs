@@ -60,8 +60,8 @@ impl<'a> Parser<'_, 'a, '_> {
                 self.decorated(format!("{name} {mark} {of}"))
             }
             "overline" | "bar" if self.is_complex_number() => Ok(self.argument()?.conjugated()),
-            "overline" | "hat" | "widehat" | "tilde" | "bar" | "dot" | "ddot" | "overrightarrow"
-            | "mathbb" => {
+            "overline" | "hat" | "widehat" | "tilde" | "bar" | "dot" | "ddot"
+            | "overrightarrow" | "mathbb" => {
                 let of = self.argument_text()?;
                 self.decorated(format!("{name} {of}"))
             }
@@ -84,7 +84,8 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// Whether numbers and i come next in braces: what a bar over them makes of them is known.
     fn is_complex_number(&self) -> bool {
-        let (Some(Kind::Mark('{')), Some(end)) = (self.peek(), closing(self.tokens, self.place)) else {
+        let (Some(Kind::Mark('{')), Some(end)) = (self.peek(), closing(self.tokens, self.place))
+        else {
             return false;
         };
         let content = &self.tokens[self.place + 1..end];
@@ -97,10 +98,11 @@ impl<'a> Parser<'_, 'a, '_> {
     /// The place of the corners that come next, perhaps in braces, and how many tokens they are.
     fn corners(&self) -> Option<(usize, usize)> {
         let rest = self.rest();
-        let skipped = usize::from(matches!(rest.first(), Some(Token { kind: Kind::Mark('{'), .. })));
+        let skipped =
+            usize::from(matches!(rest.first(), Some(Token { kind: Kind::Mark('{'), .. })));
         let length = corners(rest.get(skipped..)?);
-        let closes =
-            skipped == 0 || matches!(rest.get(skipped + length), Some(Token { kind: Kind::Mark('}'), .. }));
+        let closes = skipped == 0
+            || matches!(rest.get(skipped + length), Some(Token { kind: Kind::Mark('}'), .. }));
         // "Delta A" is a difference.
         (closes && length > 1).then_some((skipped, length))
     }
@@ -125,7 +127,8 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The radicand and degree of a root.
     fn root(&mut self) -> Result<Expression, Unreadable> {
-        let degree = if self.peek() == Some(Kind::Mark('[')) { Some(self.group()?.scalar()?) } else { None };
+        let degree =
+            if self.peek() == Some(Kind::Mark('[')) { Some(self.group()?.scalar()?) } else { None };
         let radicand = self.radicand()?;
         Ok(radicand.root(degree.unwrap_or_else(|| Expression::integer(2))))
     }
@@ -182,7 +185,9 @@ impl<'a> Parser<'_, 'a, '_> {
             (Some(power), Some(inverse)) if is_minus_one(&power) => {
                 Expression::Function(inverse, vec![operand])
             }
-            (Some(power), _) => Expression::power(Expression::Function(function, vec![operand]), power),
+            (Some(power), _) => {
+                Expression::power(Expression::Function(function, vec![operand]), power)
+            }
             (None, _) => Expression::Function(function, vec![operand]),
         })
     }
@@ -202,7 +207,8 @@ impl<'a> Parser<'_, 'a, '_> {
             let negative = parser.take(Kind::Mark('-'));
             let mut operand = parser.factor()?.scalar()?;
             while parser.peek().is_some_and(continues_operand)
-                || (parser.peek() == Some(Kind::Mark('(')) && matches!(operand, Expression::Number(_)))
+                || (parser.peek() == Some(Kind::Mark('('))
+                    && matches!(operand, Expression::Number(_)))
             {
                 operand = product(operand, parser.factor()?.scalar()?);
             }
@@ -262,7 +268,9 @@ impl<'a> Parser<'_, 'a, '_> {
                 continue;
             }
             self.place = match self.peek() {
-                Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1,
+                Some(Kind::Mark('{')) => {
+                    closing(self.tokens, start).ok_or(Unreadable::NotMath)? + 1
+                }
                 Some(_) => start + 1,
                 None => return Err(Unreadable::NotMath),
             };
@@ -270,10 +278,9 @@ impl<'a> Parser<'_, 'a, '_> {
             name = format!("{name}_{}", text(&self.tokens[start..self.place]));
         }
         let mut body = self.place_deeper(Self::factor)?.scalar()?;
-        while self
-            .peek()
-            .is_some_and(|kind| continues_operand(kind) || matches!(kind, Kind::Mark('(') | Kind::Command(_)))
-        {
+        while self.peek().is_some_and(|kind| {
+            continues_operand(kind) || matches!(kind, Kind::Mark('(') | Kind::Command(_))
+        }) {
             let Ok(factor) = self.factor().and_then(super::value::Value::scalar) else {
                 return Err(Unreadable::NotMath);
             };
@@ -292,7 +299,15 @@ fn continues_operand(kind: Kind<'_>) -> bool {
             constant(name).is_some()
                 || matches!(
                     name,
-                    "frac" | "dfrac" | "tfrac" | "sqrt" | "theta" | "alpha" | "beta" | "phi" | "omega"
+                    "frac"
+                        | "dfrac"
+                        | "tfrac"
+                        | "sqrt"
+                        | "theta"
+                        | "alpha"
+                        | "beta"
+                        | "phi"
+                        | "omega"
                 )
         }
         _ => false,
@@ -301,8 +316,12 @@ fn continues_operand(kind: Kind<'_>) -> bool {
 
 fn is_minus_one(expression: &Expression) -> bool {
     match expression {
-        Expression::Number(number) => *number == num_rational::BigRational::from_integer((-1).into()),
-        Expression::Product(factors) => *factors == [Expression::integer(-1), Expression::integer(1)],
+        Expression::Number(number) => {
+            *number == num_rational::BigRational::from_integer((-1).into())
+        }
+        Expression::Product(factors) => {
+            *factors == [Expression::integer(-1), Expression::integer(1)]
+        }
         _ => false,
     }
 }

@@ -32,7 +32,9 @@ impl Copies {
     pub fn scaled(&mut self, factor: &Expression, matrix: Matrix) -> Result<Matrix, Unreadable> {
         let mut scaled = |entry| self.copy(factor).map(|factor| product(factor, entry));
         let rows = matrix.into_rows().into_iter();
-        matrix_of(rows.map(|row| row.into_iter().map(&mut scaled).collect()).collect::<Result<_, _>>()?)
+        matrix_of(
+            rows.map(|row| row.into_iter().map(&mut scaled).collect()).collect::<Result<_, _>>()?,
+        )
     }
 }
 

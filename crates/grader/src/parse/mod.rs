@@ -23,7 +23,8 @@ use matrices::{Copies, MAX_COPIES};
 pub use number::integer;
 
 /// Commands for vectors.
-const VECTORS: [&str; 6] = ["\\vec", "\\overrightarrow", "\\mathbf", "\\boldsymbol", "\\bm", "\\hat"];
+const VECTORS: [&str; 6] =
+    ["\\vec", "\\overrightarrow", "\\mathbf", "\\boldsymbol", "\\bm", "\\hat"];
 
 /// Deepest nesting of an answer.
 const MAX_DEPTH: usize = 60;
@@ -45,7 +46,9 @@ pub enum Unreadable {
     #[error("has matrices whose arithmetic is longer than {MAX_COPIES} terms when written out")]
     TooManyCopies,
     /// Sets with ± within others, which are too long with every choice of signs.
-    #[error("has ± within others, which are longer than {MAX_SIGNED} symbols when all are written out")]
+    #[error(
+        "has ± within others, which are longer than {MAX_SIGNED} symbols when all are written out"
+    )]
     TooManySigns,
     /// It is words, or its parts do not fit together.
     #[error("is not a formula")]
@@ -84,7 +87,10 @@ struct Context {
 
 impl Context {
     /// Runs what is one level deeper.
-    fn deeper<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T, Unreadable>) -> Result<T, Unreadable> {
+    fn deeper<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, Unreadable>,
+    ) -> Result<T, Unreadable> {
         if self.depth == MAX_DEPTH {
             return Err(Unreadable::TooDeep);
         }

@@ -32,7 +32,8 @@ impl<'a> Parser<'_, 'a, '_> {
             return Ok(expression);
         }
         if self.peek() == Some(Kind::Mark('_')) {
-            let (value, end) = based(self.tokens, self.place - 1, written).ok_or(Unreadable::NotMath)?;
+            let (value, end) =
+                based(self.tokens, self.place - 1, written).ok_or(Unreadable::NotMath)?;
             self.place = end;
             return Ok(Expression::integer(value));
         }
@@ -55,10 +56,16 @@ impl<'a> Parser<'_, 'a, '_> {
     /// is a rounding.
     fn continued(&mut self, written: &str) -> Option<Expression> {
         let (integer, decimals) = written.split_once('.')?;
-        let is_number = [integer, decimals].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
-        let goes_on =
-            matches!(self.peek(), Some(Kind::Command("dots" | "ldots" | "cdots" | "dotsc" | "dotsb")));
-        let ends = !matches!(self.tokens.get(self.place + 1).map(|token| token.kind), Some(Kind::Number(_)));
+        let is_number =
+            [integer, decimals].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+        let goes_on = matches!(
+            self.peek(),
+            Some(Kind::Command("dots" | "ldots" | "cdots" | "dotsc" | "dotsb"))
+        );
+        let ends = !matches!(
+            self.tokens.get(self.place + 1).map(|token| token.kind),
+            Some(Kind::Number(_))
+        );
         if !is_number || !goes_on || !ends || written.len() > MAX_DIGITS {
             return None;
         }
@@ -73,7 +80,8 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The number of choices that a number begins: 5C2, 5P2.
     fn choices(&mut self, of: Expression) -> Option<Expression> {
-        let [Token { kind: Kind::Letter(letter @ ('C' | 'P')), spaced: false }, rest @ ..] = self.rest()
+        let [Token { kind: Kind::Letter(letter @ ('C' | 'P')), spaced: false }, rest @ ..] =
+            self.rest()
         else {
             return None;
         };
@@ -91,7 +99,8 @@ impl<'a> Parser<'_, 'a, '_> {
 
     /// The number of choices that begins with its first number as a script: `{}_5C_2`, `^5C_2`.
     pub(super) fn scripted_choices(&mut self) -> Result<Expression, Unreadable> {
-        while let [Token { kind: Kind::Mark('{'), .. }, Token { kind: Kind::Mark('}'), .. }, ..] = self.rest()
+        while let [Token { kind: Kind::Mark('{'), .. }, Token { kind: Kind::Mark('}'), .. }, ..] =
+            self.rest()
         {
             self.place += 2;
         }
@@ -103,7 +112,9 @@ impl<'a> Parser<'_, 'a, '_> {
             _ => Err(Unreadable::NotMath),
         };
         let of = script(self)?;
-        let Some(Kind::Letter(letter @ ('C' | 'P'))) = self.peek() else { return Err(Unreadable::NotMath) };
+        let Some(Kind::Letter(letter @ ('C' | 'P'))) = self.peek() else {
+            return Err(Unreadable::NotMath);
+        };
         self.advance();
         Ok(named_call(letter.to_string().into(), vec![of, script(self)?]))
     }
@@ -122,8 +133,9 @@ impl<'a> Parser<'_, 'a, '_> {
             return Ok(None);
         };
         let (integer, decimals) = written.split_once('.').unwrap_or((written, ""));
-        let all_digits =
-            [integer, decimals, period].iter().all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
+        let all_digits = [integer, decimals, period]
+            .iter()
+            .all(|part| part.bytes().all(|byte| byte.is_ascii_digit()));
         let is_decimal = written.contains('.') || place > self.place;
         if !all_digits || !is_decimal || written.len() + period.len() > MAX_DIGITS {
             return Err(Unreadable::NotMath);
@@ -133,8 +145,13 @@ impl<'a> Parser<'_, 'a, '_> {
     }
 
     /// A mixed number, of whose integer and fraction the integer was read: `3\frac12`, `3 1/2`.
-    pub(super) fn mixed(&mut self, start: usize, integer: &Value) -> Result<Option<Value>, Unreadable> {
-        let (Value::Scalar(Expression::Number(integer)), true) = (integer, self.place == start + 1) else {
+    pub(super) fn mixed(
+        &mut self,
+        start: usize,
+        integer: &Value,
+    ) -> Result<Option<Value>, Unreadable> {
+        let (Value::Scalar(Expression::Number(integer)), true) = (integer, self.place == start + 1)
+        else {
             return Ok(None);
         };
         let (numerator, denominator) = match self.rest() {
@@ -163,16 +180,21 @@ impl<'a> Parser<'_, 'a, '_> {
             return Err(Unreadable::NotMath);
         }
         self.place += 3;
-        Ok(Some(Value::Scalar(Expression::Number(integer + BigRational::new(numerator, denominator)))))
+        Ok(Some(Value::Scalar(Expression::Number(
+            integer + BigRational::new(numerator, denominator),
+        ))))
     }
 }
 
 /// A function of the problem's; C and P of two arguments are numbers of choices.
 pub(super) fn named_call(name: Box<str>, arguments: Vec<Expression>) -> Expression {
-    let is_count = |part: &Expression| matches!(part, Expression::Number(value) if value.is_integer());
+    let is_count =
+        |part: &Expression| matches!(part, Expression::Number(value) if value.is_integer());
     match (&*name, arguments.len()) {
         ("C", 2) => Expression::Function(Function::Binomial, arguments),
-        ("P", 2) if arguments.iter().all(is_count) => Expression::Function(Function::Permutations, arguments),
+        ("P", 2) if arguments.iter().all(is_count) => {
+            Expression::Function(Function::Permutations, arguments)
+        }
         _ => Expression::Unknown(name, arguments),
     }
 }
@@ -205,7 +227,9 @@ fn is_digit(token: &Token<'_>) -> bool {
     match token.kind {
         Kind::Number(_) => true,
         Kind::Letter(letter) => letter.is_ascii_uppercase(),
-        Kind::Upright(word) | Kind::Word(word) => word.bytes().all(|byte| byte.is_ascii_uppercase()),
+        Kind::Upright(word) | Kind::Word(word) => {
+            word.bytes().all(|byte| byte.is_ascii_uppercase())
+        }
         _ => false,
     }
 }
@@ -213,7 +237,9 @@ fn is_digit(token: &Token<'_>) -> bool {
 /// What follows "base", perhaps in brackets.
 fn after_word<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
     let tokens = match tokens {
-        [Token { kind: Kind::Mark('('), .. }, inner @ .., Token { kind: Kind::Mark(')'), .. }] => inner,
+        [Token { kind: Kind::Mark('('), .. }, inner @ .., Token { kind: Kind::Mark(')'), .. }] => {
+            inner
+        }
         tokens => tokens,
     };
     let word = |token: &Token<'a>| match token.kind {
@@ -223,7 +249,9 @@ fn after_word<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
     };
     match tokens {
         [first, rest @ ..] if word(first) == Some("base") => Some(rest),
-        [first, second, rest @ ..] if word(first) == Some("in") && word(second) == Some("base") => Some(rest),
+        [first, second, rest @ ..] if word(first) == Some("in") && word(second) == Some("base") => {
+            Some(rest)
+        }
         _ => None,
     }
 }
@@ -258,7 +286,10 @@ fn based(tokens: &[Token<'_>], place: usize, digits: &str) -> Option<(BigInt, us
 
 /// The integer that digits are to the base ten.
 pub fn integer(digits: &str) -> Option<Expression> {
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| Expression::integer(integer_of(digits)))
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| Expression::integer(integer_of(digits)))
 }
 
 /// The value of a decimal whose last digits, the period, repeat.
@@ -286,8 +317,12 @@ fn period(decimals: &[u8]) -> Option<usize> {
 /// The fraction that an expression is, if it is one between 0 and 1 of integers.
 fn proper(expression: &Expression) -> Option<BigRational> {
     let Expression::Product(factors) = expression else { return None };
-    let [Expression::Number(numerator), Expression::Power(power)] = &factors[..] else { return None };
-    let (Expression::Number(denominator), Expression::Number(minus_one)) = &**power else { return None };
+    let [Expression::Number(numerator), Expression::Power(power)] = &factors[..] else {
+        return None;
+    };
+    let (Expression::Number(denominator), Expression::Number(minus_one)) = &**power else {
+        return None;
+    };
     let is_proper = numerator.is_integer()
         && denominator.is_integer()
         && !numerator.is_negative()
@@ -302,7 +337,8 @@ fn expression(written: &str, commas: Commas) -> Result<Expression, Unreadable> {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()),
         None => (written, Some(0)),
     };
-    let exponent = exponent.filter(|exponent| exponent.abs() <= MAX_EXPONENT).ok_or(Unreadable::NotMath)?;
+    let exponent =
+        exponent.filter(|exponent| exponent.abs() <= MAX_EXPONENT).ok_or(Unreadable::NotMath)?;
     let is_point = |byte: u8| byte == b'.' || (byte == b',' && commas == Commas::Point);
     let point = mantissa.bytes().position(is_point);
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();

@@ -28,8 +28,12 @@ pub fn number_set(tokens: &[Token<'_>]) -> Option<Answer> {
         _ => return None,
     };
     Some(match sign {
-        [Kind::Mark('+')] | [Kind::Mark('>') | Kind::Command("gt"), Kind::Number("0")] => positive(false),
-        [Kind::Mark('-')] | [Kind::Mark('<') | Kind::Command("lt"), Kind::Number("0")] => negative(false),
+        [Kind::Mark('+')] | [Kind::Mark('>') | Kind::Command("gt"), Kind::Number("0")] => {
+            positive(false)
+        }
+        [Kind::Mark('-')] | [Kind::Mark('<') | Kind::Command("lt"), Kind::Number("0")] => {
+            negative(false)
+        }
         [Kind::Command("ge" | "geq" | "geqslant"), Kind::Number("0")] => positive(true),
         [Kind::Command("le" | "leq" | "leqslant"), Kind::Number("0")] => negative(true),
         [Kind::Mark('*') | Kind::Command("ast" | "times")]
@@ -50,9 +54,11 @@ fn after_reals<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
             Token { kind: Kind::Mark('}'), .. },
             rest @ ..,
         ]
-        | [Token { kind: Kind::Command("mathbb"), .. }, Token { kind: Kind::Letter('R'), .. }, rest @ ..] => {
-            Some(rest)
-        }
+        | [
+            Token { kind: Kind::Command("mathbb"), .. },
+            Token { kind: Kind::Letter('R'), .. },
+            rest @ ..,
+        ] => Some(rest),
         _ => None,
     }
 }

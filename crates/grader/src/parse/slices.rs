@@ -71,7 +71,10 @@ pub fn between<'t, 'a>(tokens: &'t [Token<'a>], places: &[usize]) -> Vec<&'t [To
 }
 
 /// The slices between the tokens that are wanted and outside all brackets.
-pub fn split<'t, 'a>(tokens: &'t [Token<'a>], wanted: impl Fn(Kind<'_>) -> bool) -> Vec<&'t [Token<'a>]> {
+pub fn split<'t, 'a>(
+    tokens: &'t [Token<'a>],
+    wanted: impl Fn(Kind<'_>) -> bool,
+) -> Vec<&'t [Token<'a>]> {
     between(tokens, &places(tokens, |_, kind| wanted(kind)))
 }
 

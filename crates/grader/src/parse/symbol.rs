@@ -40,7 +40,9 @@ impl Parser<'_, '_, '_> {
                 Some(Kind::Mark('_')) => {
                     let start = self.place + 1;
                     let end = match self.tokens.get(start).map(|token| token.kind) {
-                        Some(Kind::Mark('{')) => closing(self.tokens, start).ok_or(Unreadable::NotMath)?,
+                        Some(Kind::Mark('{')) => {
+                            closing(self.tokens, start).ok_or(Unreadable::NotMath)?
+                        }
                         Some(
                             Kind::Number(_)
                             | Kind::Letter(_)
@@ -67,10 +69,10 @@ impl Parser<'_, '_, '_> {
     /// product. A letter with a number, an exponent or an argument is a factor.
     fn joined_capitals(&self) -> Option<usize> {
         const FEWEST: usize = 3;
-        let is_capital =
-            |token: &Token<'_>| matches!(token.kind, Kind::Letter(letter) if letter.is_ascii_uppercase());
+        let is_capital = |token: &Token<'_>| matches!(token.kind, Kind::Letter(letter) if letter.is_ascii_uppercase());
         let rest = self.rest();
-        let joined = rest.iter().skip(1).take_while(|token| is_capital(token) && !token.spaced).count();
+        let joined =
+            rest.iter().skip(1).take_while(|token| is_capital(token) && !token.spaced).count();
         let is_apart = |token: Option<&Token<'_>>| {
             token.is_none_or(|token| {
                 token.spaced
@@ -81,7 +83,8 @@ impl Parser<'_, '_, '_> {
             })
         };
         let before = self.place.checked_sub(1).and_then(|place| self.tokens.get(place));
-        let starts = rest.first()?.spaced || !matches!(before.map(|token| token.kind), Some(Kind::Letter(_)));
+        let starts = rest.first()?.spaced
+            || !matches!(before.map(|token| token.kind), Some(Kind::Letter(_)));
         (rest.first().is_some_and(is_capital)
             && starts
             && joined + 1 >= FEWEST

@@ -53,7 +53,8 @@ pub fn plus(a: Value, b: Value) -> Result<Value, Unreadable> {
 pub fn times(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) => Ok(Value::Scalar(product(a, b))),
-        (Value::Scalar(factor), Value::Matrix(matrix)) | (Value::Matrix(matrix), Value::Scalar(factor)) => {
+        (Value::Scalar(factor), Value::Matrix(matrix))
+        | (Value::Matrix(matrix), Value::Scalar(factor)) => {
             copies.scaled(&factor, matrix).map(Value::Matrix)
         }
         (Value::Matrix(_), Value::Matrix(_)) => Err(Unreadable::NotMath),
@@ -61,7 +62,11 @@ pub fn times(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadabl
 }
 
 /// value / divisor.
-pub fn divided(value: Value, divisor: Expression, copies: &mut Copies) -> Result<Value, Unreadable> {
+pub fn divided(
+    value: Value,
+    divisor: Expression,
+    copies: &mut Copies,
+) -> Result<Value, Unreadable> {
     match value {
         Value::Scalar(Expression::Product(mut factors)) => {
             factors.push(Expression::power(divisor, Expression::integer(-1)));
@@ -88,10 +93,15 @@ pub fn sum(a: Expression, b: Expression) -> Expression {
 /// a times b; a decimal times a power of ten is one decimal.
 pub fn product(a: Expression, b: Expression) -> Expression {
     match (a, b) {
-        (Expression::Decimal(decimal), Expression::Power(power)) => match power_of_ten_exponent(&power) {
-            Some(exponent) => Expression::Decimal(decimal.shifted(exponent)),
-            None => Expression::Product(vec![Expression::Decimal(decimal), Expression::Power(power)]),
-        },
+        (Expression::Decimal(decimal), Expression::Power(power)) => {
+            match power_of_ten_exponent(&power) {
+                Some(exponent) => Expression::Decimal(decimal.shifted(exponent)),
+                None => Expression::Product(vec![
+                    Expression::Decimal(decimal),
+                    Expression::Power(power),
+                ]),
+            }
+        }
         (Expression::Product(mut factors), Expression::Product(more)) => {
             factors.extend(more);
             Expression::Product(factors)
@@ -100,7 +110,9 @@ pub fn product(a: Expression, b: Expression) -> Expression {
             factors.push(b);
             Expression::Product(factors)
         }
-        (a, Expression::Product(factors)) => Expression::Product(std::iter::once(a).chain(factors).collect()),
+        (a, Expression::Product(factors)) => {
+            Expression::Product(std::iter::once(a).chain(factors).collect())
+        }
         (a, b) => Expression::Product(vec![a, b]),
     }
 }
@@ -108,5 +120,8 @@ pub fn product(a: Expression, b: Expression) -> Expression {
 fn power_of_ten_exponent(power: &(Expression, Expression)) -> Option<i32> {
     let (Expression::Number(base), Expression::Number(exponent)) = power else { return None };
     let is_ten = *base == BigRational::from_integer(10.into()) && exponent.is_integer();
-    is_ten.then(|| exponent.to_integer().to_i32()).flatten().filter(|exponent| exponent.abs() <= MAX_EXPONENT)
+    is_ten
+        .then(|| exponent.to_integer().to_i32())
+        .flatten()
+        .filter(|exponent| exponent.abs() <= MAX_EXPONENT)
 }

@@ -12,10 +12,14 @@ use super::slices::{is_enclosed, places};
 
 /// Tokens without the punctuation of a sentence around them.
 pub fn trimmed<'t, 'a>(mut tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
-    while let [rest @ .., Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }] = tokens {
+    while let [rest @ .., Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }] =
+        tokens
+    {
         tokens = rest;
     }
-    while let [Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }, rest @ ..] = tokens {
+    while let [Token { kind: Kind::Mark('.' | ',' | ';' | ':') | Kind::Row, .. }, rest @ ..] =
+        tokens
+    {
         tokens = rest;
     }
     tokens
@@ -122,8 +126,9 @@ pub fn without_degree<'t, 'a>(tokens: &'t [Token<'a>]) -> (&'t [Token<'a>], bool
     };
     // sin 30° is no number of degrees.
     let is_function = |name: &str| name.len() >= 3 && name != "frac" && name != "sqrt";
-    let of_function =
-        tokens[..start].iter().any(|token| matches!(token.kind, Kind::Command(name) if is_function(name)));
+    let of_function = tokens[..start]
+        .iter()
+        .any(|token| matches!(token.kind, Kind::Command(name) if is_function(name)));
     if scale && start > 0 && !of_function { (&tokens[..start], true) } else { (tokens, false) }
 }
 
@@ -156,7 +161,10 @@ pub fn without_predicate<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
         [verb, rest @ .., noun] => {
             word(verb) == Some("is")
                 && word(noun).is_some_and(|noun| RESULTS.contains(&noun))
-                && !rest.iter().filter_map(word).any(|word| is_negation(word) || word == OF || word == "no")
+                && !rest
+                    .iter()
+                    .filter_map(word)
+                    .any(|word| is_negation(word) || word == OF || word == "no")
         }
         _ => false,
     };
@@ -178,7 +186,9 @@ fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> 
     let mut words: Vec<&str> = rest.iter().rev().map_while(word).collect();
     words.reverse();
     match &rest[..rest.len() - words.len()] {
-        [value @ .., Token { kind: Kind::Mark('('), .. }] if !words.is_empty() && !value.is_empty() => {
+        [value @ .., Token { kind: Kind::Mark('('), .. }]
+            if !words.is_empty() && !value.is_empty() =>
+        {
             Some((value, words.join(" ")))
         }
         _ => None,
@@ -190,7 +200,8 @@ fn remark<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<(&'t [Token<'a>], String)> 
 pub fn without_unit_fraction<'t, 'a>(tokens: &'t [Token<'a>]) -> &'t [Token<'a>] {
     let is_word = |token: &&Token<'_>| matches!(token.kind, Kind::Upright(_) | Kind::Word(_));
     let is_part = |token: &&Token<'_>| {
-        is_word(token) || matches!(token.kind, Kind::Mark('{' | '}' | '^') | Kind::Number("2" | "3"))
+        is_word(token)
+            || matches!(token.kind, Kind::Mark('{' | '}' | '^') | Kind::Number("2" | "3"))
     };
     // Five one half is a number.
     let names_number = |word: &str| number(&word.to_ascii_lowercase()).is_some();
@@ -226,7 +237,10 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
                 Some(Kind::Word(next) | Kind::Upright(next)) => next,
                 _ => "",
             };
-            !is_negation(&word) && !is_no_unit(&word) && !changes_number(written) && !multiplies(&word, next)
+            !is_negation(&word)
+                && !is_no_unit(&word)
+                && !changes_number(written)
+                && !multiplies(&word, next)
         }
         Kind::Mark('/' | '^' | '{' | '}' | '-' | '*' | '(' | ')' | '.' | '%') => true,
         Kind::Command("cdot" | "circ" | "degree") => true,
@@ -239,8 +253,10 @@ pub fn is_unit(tokens: &[Token<'_>]) -> bool {
         }
         // Only as the power of a unit.
         Kind::Number(_) => {
-            let before =
-                tokens[..place].iter().rev().find(|token| !matches!(token.kind, Kind::Mark('{' | '-')));
+            let before = tokens[..place]
+                .iter()
+                .rev()
+                .find(|token| !matches!(token.kind, Kind::Mark('{' | '-')));
             before.is_some_and(|token| token.kind == Kind::Mark('^'))
         }
         _ => false,

@@ -14,8 +14,14 @@ const INFINITE: &[&str] =
     &["infinitelymany", "infinitelymanysolutions", "infinite", "infinity", "infinitymany"];
 
 /// The set of the real numbers.
-const REALS: &[&str] =
-    &["allrealnumbers", "allreals", "allrealx", "anyrealnumber", "everyrealnumber", "thesetofallrealnumbers"];
+const REALS: &[&str] = &[
+    "allrealnumbers",
+    "allreals",
+    "allrealx",
+    "anyrealnumber",
+    "everyrealnumber",
+    "thesetofallrealnumbers",
+];
 
 /// That there is no value, in whichever words.
 const UNDEFINED: &[&str] =

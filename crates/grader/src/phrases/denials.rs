@@ -13,8 +13,10 @@ pub fn is_negation(word: &str) -> bool {
 }
 
 /// Words right before a number, formula or choice by which it is not the answer: "it is not 5".
-pub const DENIALS: &[&str] =
-    &["not", "cannot", "never", "doubt", "unlikely", "hardly", "neither", "nor", "tempting", "tempted", "не"];
+pub const DENIALS: &[&str] = &[
+    "not", "cannot", "never", "doubt", "unlikely", "hardly", "neither", "nor", "tempting",
+    "tempted", "не",
+];
 
 /// How words end that do the same: "isn't 5".
 pub const DENIAL_ENDINGS: &[&str] = &[NOT, "不是"];
@@ -25,14 +27,17 @@ pub const BEFORE_DENIED: &str = "\
 
 /// Verbs of what somebody holds for true, between a denial or [`MODALS`](super::hedges::MODALS) and
 /// what is denied: "one might think that it is 5".
-pub const OPINIONS: &[&str] =
-    &["think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean", "answer"];
+pub const OPINIONS: &[&str] = &[
+    "think", "say", "believe", "claim", "guess", "expect", "suppose", "assume", "argue", "mean",
+    "answer",
+];
 
 /// Those who hold an opinion that is not the writer's.
 pub const OTHERS: &[&str] = &["people", "students", "some", "many", "most", "others", "they"];
 
 /// Words before a claim that is only supposed: "suppose the answer is 5".
-pub const SUPPOSES: &[&str] = &["suppose", "supposing", "assume", "assuming", "if", "whether", "unless"];
+pub const SUPPOSES: &[&str] =
+    &["suppose", "supposing", "assume", "assuming", "if", "whether", "unless"];
 
 /// Words of a clause by which what "would be" is not: "had we counted zero, it would be 5".
 pub const UNREAL: &[&str] = &["if", "had", "were", "without", "otherwise"];
@@ -59,7 +64,8 @@ pub const EXCLUDES: &str = "\
     close to|divisible by";
 
 /// What denies a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
-pub const FALSE: &[&str] = &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];
+pub const FALSE: &[&str] =
+    &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];
 
 /// What introduces the claim that is denied.
 pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "that"];

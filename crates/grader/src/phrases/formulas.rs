@@ -52,9 +52,9 @@ pub fn command(word: &str) -> Option<&'static str> {
 
 /// Words of two or three letters of ordinary text, sorted.
 const SHORT_WORDS: &[&str] = &[
-    "all", "an", "any", "are", "as", "at", "but", "by", "day", "due", "for", "has", "if", "is", "it", "its",
-    "let", "men", "no", "none", "not", "odd", "of", "on", "one", "per", "so", "sum", "the", "to", "two",
-    "was", "way", "who", "yes", "you",
+    "all", "an", "any", "are", "as", "at", "but", "by", "day", "due", "for", "has", "if", "is",
+    "it", "its", "let", "men", "no", "none", "not", "odd", "of", "on", "one", "per", "so", "sum",
+    "the", "to", "two", "was", "way", "who", "yes", "you",
 ];
 
 /// Whether a word of two or three letters, in any case, is one of ordinary text, not a product of

@@ -24,7 +24,8 @@ pub const BOUNDS: &str = "\
     lower than|higher than|bigger than";
 
 /// Words that may stand before a bound: "no more than 4".
-pub const BEFORE_BOUND: &[&str] = &["no", "not", "strictly", "much", "slightly", "a", "any", "something"];
+pub const BEFORE_BOUND: &[&str] =
+    &["no", "not", "strictly", "much", "slightly", "a", "any", "something"];
 
 /// Operations that are yet to be done with the value before them: "4 plus the remainder".
 pub const OPERATIONS: &[&str] = &[
@@ -52,8 +53,17 @@ pub const ALSO: &[&str] = &["and also", "as well as", "along with", "alternative
 
 /// Words before or in a statement by which it gives one more answer than the one before it: "or the
 /// answer is 5", "the answer is also 5".
-pub const ANOTHER: &[&str] =
-    &["or", "else", "also", "alternative", "alternatively", "another", "perhaps", "maybe", "possibly"];
+pub const ANOTHER: &[&str] = &[
+    "or",
+    "else",
+    "also",
+    "alternative",
+    "alternatively",
+    "another",
+    "perhaps",
+    "maybe",
+    "possibly",
+];
 
 /// Words between these and what an answer is called.
 pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
@@ -132,8 +142,20 @@ pub const OPENERS: &str = "\
     no wait but however actually hmm oops sorry hold on oh well yet though or";
 
 /// Subjects of such a sentence.
-pub const SUBJECTS: &[&str] = &["that", "this", "it", "answer", "result", "that's", "it's", "which"];
+pub const SUBJECTS: &[&str] =
+    &["that", "this", "it", "answer", "result", "that's", "it's", "which"];
 
 /// Words that begin a clause which says why.
-pub const REASONS: &[&str] =
-    &["because", "since", "as", "where", "whose", "so", "thus", "hence", "therefore", "while", "whereas"];
+pub const REASONS: &[&str] = &[
+    "because",
+    "since",
+    "as",
+    "where",
+    "whose",
+    "so",
+    "thus",
+    "hence",
+    "therefore",
+    "while",
+    "whereas",
+];

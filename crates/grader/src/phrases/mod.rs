@@ -12,7 +12,8 @@ pub mod units;
 
 /// Whether a word is in a table of words with spaces between.
 pub fn has(table: &str, word: &str) -> bool {
-    let is_word = |entry: &[u8]| entry.first() == word.as_bytes().first() && entry == word.as_bytes();
+    let is_word =
+        |entry: &[u8]| entry.first() == word.as_bytes().first() && entry == word.as_bytes();
     table.as_bytes().split(|byte| *byte == b' ').any(is_word)
 }
 

@@ -32,7 +32,8 @@ const ONES: &[&str] = &[
 ];
 
 /// Tens from twenty on.
-const TENS: &[&str] = &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+const TENS: &[&str] =
+    &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
 /// Words that multiply what is before them by a power of ten.
 const SCALES: &[(&str, u32)] = &[
@@ -53,8 +54,15 @@ const SCALES: &[(&str, u32)] = &[
 const GROUPS: &[(&str, u32)] = &[("dozen", 12), ("score", 20), ("gross", 144)];
 
 /// Parts of one whose names are not made with -th.
-const PARTS: &[(&str, u32)] =
-    &[("half", 2), ("halve", 2), ("third", 3), ("quarter", 4), ("fifth", 5), ("ninth", 9), ("twelfth", 12)];
+const PARTS: &[(&str, u32)] = &[
+    ("half", 2),
+    ("halve", 2),
+    ("third", 3),
+    ("quarter", 4),
+    ("fifth", 5),
+    ("ninth", 9),
+    ("twelfth", 12),
+];
 
 /// Short for powers of ten, right after a number.
 const ABBREVIATIONS: &[&str] = &["k", "bn", "mn", "mln", "mio", "bln", "trn"];
@@ -74,7 +82,9 @@ const MAX_TEXT: usize = 200;
 
 /// The number from zero to twenty that a text is the word for.
 pub fn number(text: &str) -> Option<u8> {
-    (0..).zip(ONES.iter().chain(&["twenty"])).find_map(|(value, word)| (*word == text).then_some(value))
+    (0..)
+        .zip(ONES.iter().chain(&["twenty"]))
+        .find_map(|(value, word)| (*word == text).then_some(value))
 }
 
 /// Whether a word is a number, or makes another number of the one before it: million, thirds,
@@ -102,8 +112,10 @@ pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
         return None;
     }
     let text = text.trim_end_matches(['.', '!']);
-    let words: Vec<&str> =
-        text.split(|c: char| c.is_whitespace() || c == '-').filter(|word| !word.is_empty()).collect();
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c == '-')
+        .filter(|word| !word.is_empty())
+        .collect();
     let (is_negative, rest) = match &words[..] {
         [sign, rest @ ..] if SIGNS.contains(sign) => (true, rest),
         rest => (text.starts_with('-'), rest),
@@ -166,17 +178,21 @@ fn cardinal<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, &'w [&'t str])
                 break;
             }
             room = if value >= 20 { 10 } else { 0 };
-            group = Some(group.unwrap_or_else(BigRational::zero) + BigRational::from_integer(value.into()));
+            group = Some(
+                group.unwrap_or_else(BigRational::zero) + BigRational::from_integer(value.into()),
+            );
         } else if let Some(power) = scale(word) {
-            let count = group
-                .take()
-                .unwrap_or_else(|| if place == 0 { BigRational::one() } else { BigRational::zero() });
+            let count = group.take().unwrap_or_else(|| {
+                if place == 0 { BigRational::one() } else { BigRational::zero() }
+            });
             let scaled = count * BigRational::from_integer(Pow::pow(BigInt::from(10), power));
             room = 100;
             if power == 2 { group = Some(scaled) } else { total += scaled }
         } else if let Some((_, factor)) = GROUPS.iter().find(|(name, _)| *name == word) {
-            group =
-                Some(group.unwrap_or_else(BigRational::one) * BigRational::from_integer((*factor).into()));
+            group = Some(
+                group.unwrap_or_else(BigRational::one)
+                    * BigRational::from_integer((*factor).into()),
+            );
             room = 0;
         } else {
             let joins = word == "and"
@@ -208,13 +224,16 @@ fn changed<'w, 't>(value: Expression, words: &'w [&'t str]) -> (Expression, &'w 
             None => (value, words),
         },
         ["to", "the", nth, rest @ ..] if part(nth).is_some() => {
-            let exponent = part(nth).map(|nth| Expression::Number(nth.into())).unwrap_or(value.clone());
+            let exponent =
+                part(nth).map(|nth| Expression::Number(nth.into())).unwrap_or(value.clone());
             (power(exponent), rest.strip_prefix(&["power"]).unwrap_or(rest))
         }
-        ["to", "the", "power", "of", rest @ ..] | ["to", "the", "power", rest @ ..] => match operand(rest) {
-            Some((exponent, rest)) => (power(exponent), rest),
-            None => (value, words),
-        },
+        ["to", "the", "power", "of", rest @ ..] | ["to", "the", "power", rest @ ..] => {
+            match operand(rest) {
+                Some((exponent, rest)) => (power(exponent), rest),
+                None => (value, words),
+            }
+        }
         _ => (value, words),
     }
 }

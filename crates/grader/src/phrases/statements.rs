@@ -46,7 +46,8 @@ pub const ARTICLES: &[&str] = &["a ", "an ", "the "];
 pub const LABEL_VERBS: &[&str] = &["is", "are", "equals"];
 
 /// After a name they say its value: "$x$ is 5".
-pub const NAME_VERBS: &[&str] = &["is ", "are ", "equals ", "must be ", "should be ", "must equal "];
+pub const NAME_VERBS: &[&str] =
+    &["is ", "are ", "equals ", "must be ", "should be ", "must equal "];
 
 /// Words of a label by which it names what is only computed with the answer: "twice the answer".
 pub const LABEL_COMPUTES: &str = "\
@@ -61,8 +62,19 @@ pub const RESULTS: &[&str] = &["answer", "result", "solution"];
 pub const OF: &str = "of";
 
 /// Words before a number that say no more than what follows, currencies among them.
-pub const LABELS: &[&str] =
-    &["about", "approximately", "only", "rs", "usd", "eur", "gbp", "rmb", "is", "exactly", "answer"];
+pub const LABELS: &[&str] = &[
+    "about",
+    "approximately",
+    "only",
+    "rs",
+    "usd",
+    "eur",
+    "gbp",
+    "rmb",
+    "is",
+    "exactly",
+    "answer",
+];
 
 /// Words before a tuple or an interval that say no more than what kind of thing it is.
 pub const SEQUENCE_NAMES: &str = "\
@@ -81,5 +93,19 @@ pub const ONLY: &str = "only";
 
 /// Words of such a clause that add nothing to the kind of number that it names: "k is any positive
 /// integer".
-pub const KIND_FILLERS: &[&str] =
-    &["is", "are", "a", "an", "any", "all", "each", "every", "some", "be", "being", "in", "the", "arbitrary"];
+pub const KIND_FILLERS: &[&str] = &[
+    "is",
+    "are",
+    "a",
+    "an",
+    "any",
+    "all",
+    "each",
+    "every",
+    "some",
+    "be",
+    "being",
+    "in",
+    "the",
+    "arbitrary",
+];

@@ -3,11 +3,11 @@
 use super::has;
 /// Units of two or three letters, sorted. In these cases.
 const SHORT_UNITS: &[&str] = &[
-    "AM", "AU", "Bq", "GB", "GHz", "GPa", "Hz", "KB", "MB", "MHz", "MJ", "MPa", "MW", "Mpc", "Nm", "PM",
-    "Pa", "TB", "USD", "am", "amu", "atm", "bps", "cal", "cc", "cm", "cms", "day", "deg", "dm", "eV", "fm",
-    "ft", "gal", "hr", "hrs", "in", "kHz", "kJ", "kN", "kPa", "kW", "keV", "kg", "kgs", "km", "kms", "lb",
-    "lbs", "mA", "mL", "mg", "mi", "min", "ml", "mm", "mol", "mph", "ms", "nm", "oz", "pc", "pm", "rad",
-    "rpm", "sec", "sr", "yd", "yr",
+    "AM", "AU", "Bq", "GB", "GHz", "GPa", "Hz", "KB", "MB", "MHz", "MJ", "MPa", "MW", "Mpc", "Nm",
+    "PM", "Pa", "TB", "USD", "am", "amu", "atm", "bps", "cal", "cc", "cm", "cms", "day", "deg",
+    "dm", "eV", "fm", "ft", "gal", "hr", "hrs", "in", "kHz", "kJ", "kN", "kPa", "kW", "keV", "kg",
+    "kgs", "km", "kms", "lb", "lbs", "mA", "mL", "mg", "mi", "min", "ml", "mm", "mol", "mph", "ms",
+    "nm", "oz", "pc", "pm", "rad", "rpm", "sec", "sr", "yd", "yr",
 ];
 
 /// Letters that may be units of length, mass, time and so on. In these cases.

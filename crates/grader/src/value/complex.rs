@@ -28,8 +28,9 @@ static E: LazyLock<Complex> = LazyLock::new(|| Complex::integer(1).exp().unwrap_
 static LN_2: LazyLock<Real> = LazyLock::new(|| fraction(&(arctan_of_inverse(3, false) * 2)));
 
 /// 1/n for n from 1, as many as the series of the exponential function needs.
-static INVERSES: LazyLock<[Real; 19]> =
-    LazyLock::new(|| std::array::from_fn(|n| Real::rational(&BigRational::new(1.into(), (n + 1).into()))));
+static INVERSES: LazyLock<[Real; 19]> = LazyLock::new(|| {
+    std::array::from_fn(|n| Real::rational(&BigRational::new(1.into(), (n + 1).into())))
+});
 
 /// Bits after the point while constants are summed.
 const GUARDED: u32 = 320;
@@ -183,7 +184,11 @@ impl Complex {
         let (re, im) = (reduced.re.to_f64(), reduced.im.to_f64());
         let mut logarithm = Self {
             re: Real::guess(libm::log(libm::hypot(re, im))),
-            im: if self.is_real() && re > 0.0 { Real::ZERO } else { Real::guess(libm::atan2(im, re)) },
+            im: if self.is_real() && re > 0.0 {
+                Real::ZERO
+            } else {
+                Real::guess(libm::atan2(im, re))
+            },
         };
         // Halley's iteration triples the right bits: 50, 150, all.
         for _ in 0..2 {
@@ -198,7 +203,9 @@ impl Complex {
     /// The square root.
     pub fn square_root(self) -> Option<Self> {
         match (self.is_real(), self.re.sign()) {
-            (true, Some(Ordering::Less)) => (-self.re).square_root().map(|root| Self::real(root).times_i()),
+            (true, Some(Ordering::Less)) => {
+                (-self.re).square_root().map(|root| Self::real(root).times_i())
+            }
             (true, Some(_)) => self.re.square_root().map(Self::real),
             (true, None) => None,
             (false, _) => Self::real(self.ln()?.re).scaled(-1).exp().and_then(|magnitude| {
@@ -274,7 +281,8 @@ impl Complex {
     /// Inverse tangent: i/2 (ln(1 - i z) - ln(1 + i z)).
     pub fn arctan(self) -> Option<Self> {
         let one = Self::integer(1);
-        let arc = ((one - self.times_i()).ln()? - (one + self.times_i()).ln()?).times_i().scaled(-1);
+        let arc =
+            ((one - self.times_i()).ln()? - (one + self.times_i()).ln()?).times_i().scaled(-1);
         Some(if self.is_real() { Self::real(arc.re) } else { arc })
     }
 }
@@ -307,6 +315,9 @@ impl std::ops::Mul for Complex {
     type Output = Self;
 
     fn mul(self, other: Self) -> Self {
-        Self { re: self.re * other.re - self.im * other.im, im: self.re * other.im + self.im * other.re }
+        Self {
+            re: self.re * other.re - self.im * other.im,
+            im: self.re * other.im + self.im * other.re,
+        }
     }
 }

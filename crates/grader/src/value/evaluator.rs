@@ -105,7 +105,11 @@ impl<'a> Evaluator<'a> {
     ///
     /// # Errors
     /// [`OutOfFuel`].
-    pub fn value(&mut self, expression: &Expression, fuel: &mut Fuel) -> Result<Option<Value>, OutOfFuel> {
+    pub fn value(
+        &mut self,
+        expression: &Expression,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Value>, OutOfFuel> {
         if self.depth == MAX_DEPTH {
             return Err(OutOfFuel);
         }
@@ -115,7 +119,11 @@ impl<'a> Evaluator<'a> {
         Ok(value?.filter(|value| value.number.exponent() < MAX_EXPONENT))
     }
 
-    fn nested(&mut self, expression: &Expression, fuel: &mut Fuel) -> Result<Option<Value>, OutOfFuel> {
+    fn nested(
+        &mut self,
+        expression: &Expression,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Value>, OutOfFuel> {
         fuel.spend(2)?;
         Ok(match expression {
             Expression::Number(value) => Some(real(value, fuel)?.into()),
@@ -167,7 +175,11 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    fn all(&mut self, arguments: &[Expression], fuel: &mut Fuel) -> Result<Option<Vec<Value>>, OutOfFuel> {
+    fn all(
+        &mut self,
+        arguments: &[Expression],
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<Value>>, OutOfFuel> {
         arguments.iter().map(|argument| self.value(argument, fuel)).collect()
     }
 
@@ -194,12 +206,16 @@ impl<'a> Evaluator<'a> {
         exponent: &Expression,
         fuel: &mut Fuel,
     ) -> Result<Option<Value>, OutOfFuel> {
-        if let Some(exponent) = rational(exponent, fuel)?.and_then(|exponent| as_exponent(&exponent)) {
+        if let Some(exponent) =
+            rational(exponent, fuel)?.and_then(|exponent| as_exponent(&exponent))
+        {
             let Some(value) = self.value(base, fuel)? else { return Ok(None) };
-            self.branched |= !exponent.is_integer() && !has_real_root(value.number, exponent) && varies(base);
+            self.branched |=
+                !exponent.is_integer() && !has_real_root(value.number, exponent) && varies(base);
             return raised(value, exponent, fuel);
         }
-        let (Some(value), Some(exponent)) = (self.value(base, fuel)?, self.value(exponent, fuel)?) else {
+        let (Some(value), Some(exponent)) = (self.value(base, fuel)?, self.value(exponent, fuel)?)
+        else {
             return Ok(None);
         };
         fuel.spend(2 * FUNCTION_COST)?;
@@ -210,7 +226,11 @@ impl<'a> Evaluator<'a> {
             return raised(value, Exponent::from_integer(whole), fuel);
         }
         self.branched |= !is_positive(value.number) && varies(base);
-        Ok(value.number.ln().and_then(|logarithm| (logarithm * exponent.number).exp()).map(Value::from))
+        Ok(value
+            .number
+            .ln()
+            .and_then(|logarithm| (logarithm * exponent.number).exp())
+            .map(Value::from))
     }
 
     fn function(
@@ -252,7 +272,9 @@ impl<'a> Evaluator<'a> {
                 quotient(x.ln(), base.ln())
             }
             (Function::Abs, [x]) => x.magnitude().map(Complex::real),
-            (Function::Floor, [x]) => x.as_real().and_then(floor_of).map(|floor| from_integer(&floor)),
+            (Function::Floor, [x]) => {
+                x.as_real().and_then(floor_of).map(|floor| from_integer(&floor))
+            }
             (Function::Ceiling, [x]) => {
                 x.as_real().and_then(|x| floor_of(-x)).map(|floor| from_integer(&-floor))
             }
@@ -277,14 +299,16 @@ impl<'a> Evaluator<'a> {
                 }
                 None => None,
             },
-            (Function::Min | Function::Max, _) => {
-                reals().and_then(|reals| extreme(&reals, function == Function::Max)).map(Complex::real)
-            }
+            (Function::Min | Function::Max, _) => reals()
+                .and_then(|reals| extreme(&reals, function == Function::Max))
+                .map(Complex::real),
             _ => None,
         };
         self.branched |= branches && arguments.iter().any(varies);
         let largest = match function {
-            Function::Abs | Function::Min | Function::Max => values.iter().map(|value| value.scale).max(),
+            Function::Abs | Function::Min | Function::Max => {
+                values.iter().map(|value| value.scale).max()
+            }
             _ => None,
         };
         let scale = |number: Complex| number.exponent().max(largest.unwrap_or(0));
@@ -303,7 +327,8 @@ fn raised(value: Value, exponent: Exponent, fuel: &mut Fuel) -> Result<Option<Va
     let Some(number) = value.number.power(exponent) else { return Ok(None) };
     let is_zero = number.re.is_zero() && number.im.is_zero();
     let times = if exponent.is_integer() { (*exponent.numer()).max(0) } else { 0 };
-    let (bits, scale) = (value.cancelled_bits().saturating_mul(times), value.scale.saturating_mul(times));
+    let (bits, scale) =
+        (value.cancelled_bits().saturating_mul(times), value.scale.saturating_mul(times));
     Ok((is_zero || number.exponent().abs() < MAX_EXPONENT)
         .then(|| Value::cancelled(number, bits, scale.saturating_sub(times))))
 }
@@ -333,7 +358,8 @@ fn from_integer(value: &BigInt) -> Complex {
 /// The small integer that a number is without any error.
 fn exact_integer(value: Complex) -> Option<i64> {
     let is_exact = value.is_real() && value.re.error() == Real::ZERO.error();
-    let exact = value.re.to_rational(2 * MAX_BITS).filter(|exact| is_exact && exact.is_integer())?;
+    let exact =
+        value.re.to_rational(2 * MAX_BITS).filter(|exact| is_exact && exact.is_integer())?;
     as_exponent(&exact).map(|exponent| *exponent.numer())
 }
 
@@ -343,7 +369,8 @@ pub fn floor_of(value: Real) -> Option<BigInt> {
     let floor = exact.floor();
     let distance = Real::rational(&(&exact - &floor));
     let remaining = Real::rational(&(&floor + BigRational::from_integer(1.into()) - &exact));
-    let is_clear = value.error() < distance.exponent() - 1 && value.error() < remaining.exponent() - 1;
+    let is_clear =
+        value.error() < distance.exponent() - 1 && value.error() < remaining.exponent() - 1;
     (is_clear || value.error() == Real::ZERO.error()).then(|| floor.to_integer())
 }
 
@@ -362,14 +389,19 @@ fn extreme(values: &[Real], greatest: bool) -> Option<Real> {
     let (first, rest) = values.split_first()?;
     rest.iter().try_fold(*first, |best, &value| {
         let order = (value - best).sign()?;
-        Some(if order == if greatest { Ordering::Greater } else { Ordering::Less } { value } else { best })
+        Some(if order == if greatest { Ordering::Greater } else { Ordering::Less } {
+            value
+        } else {
+            best
+        })
     })
 }
 
 /// Values of a function of which nothing is known: of one that no identity holds for.
 fn unknown(name: &str, arguments: &[Value]) -> Option<Complex> {
-    let coefficient =
-        |index: u64| Complex::real(Real::integer((hash(name, index) % 1024) as i64 + 512).scaled(-10));
+    let coefficient = |index: u64| {
+        Complex::real(Real::integer((hash(name, index) % 1024) as i64 + 512).scaled(-10))
+    };
     let mut sum = coefficient(0);
     for (index, argument) in arguments.iter().enumerate() {
         let index = 2 * index as u64;
@@ -381,9 +413,9 @@ fn unknown(name: &str, arguments: &[Value]) -> Option<Complex> {
 
 /// Pseudo-random bits: FNV-1a of the name, mixed with the index by SplitMix64.
 fn hash(name: &str, index: u64) -> u64 {
-    let name = name
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let name = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
     let mut bits = name.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -30,11 +30,18 @@ pub fn bits(value: &BigRational) -> u64 {
 ///
 /// # Errors
 /// [`OutOfFuel`].
-pub fn rational(expression: &Expression, fuel: &mut Fuel) -> Result<Option<BigRational>, OutOfFuel> {
+pub fn rational(
+    expression: &Expression,
+    fuel: &mut Fuel,
+) -> Result<Option<BigRational>, OutOfFuel> {
     nested(expression, 0, fuel)
 }
 
-fn nested(expression: &Expression, depth: u32, fuel: &mut Fuel) -> Result<Option<BigRational>, OutOfFuel> {
+fn nested(
+    expression: &Expression,
+    depth: u32,
+    fuel: &mut Fuel,
+) -> Result<Option<BigRational>, OutOfFuel> {
     if depth > MAX_DEPTH {
         return Err(OutOfFuel);
     }
@@ -50,7 +57,9 @@ fn nested(expression: &Expression, depth: u32, fuel: &mut Fuel) -> Result<Option
             pay(bits(&dividend) + bits(&modulus), fuel)?;
             BigRational::from_integer(dividend.numer().mod_floor(modulus.numer()))
         }
-        Expression::Constant(_) | Expression::Symbol(_) | Expression::Unknown(..) => return Ok(None),
+        Expression::Constant(_) | Expression::Symbol(_) | Expression::Unknown(..) => {
+            return Ok(None);
+        }
         Expression::Sum(terms) => {
             let mut sum = BigRational::zero();
             for term in terms {

@@ -39,7 +39,9 @@ pub fn extent(expression: &Expression, fuel: &mut Fuel) -> Result<Option<Orderin
                     found => found,
                 }
                 .filter(|found| found.is_ne())
-                .map_or(Ordering::Equal, |found| if found.is_lt() { product.reverse() } else { product });
+                .map_or(Ordering::Equal, |found| {
+                    if found.is_lt() { product.reverse() } else { product }
+                });
                 if product.is_eq() {
                     return Ok(None);
                 }
@@ -64,5 +66,6 @@ fn mentions_infinity(expression: &Expression) -> bool {
 
 fn is_real(expression: &Expression, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
     let is_constant = expression.is_number();
-    Ok(is_constant && probe::constant(expression, fuel)?.is_some_and(|value| value.as_real().is_some()))
+    Ok(is_constant
+        && probe::constant(expression, fuel)?.is_some_and(|value| value.as_real().is_some()))
 }

@@ -92,7 +92,11 @@ pub fn same_value(
 ///
 /// # Errors
 /// [`OutOfFuel`] when that takes too much work.
-pub fn compare(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<Ordering>, OutOfFuel> {
+pub fn compare(
+    a: &Expression,
+    b: &Expression,
+    fuel: &mut Fuel,
+) -> Result<Option<Ordering>, OutOfFuel> {
     match (extent(a, fuel)?, extent(b, fuel)?) {
         (Some(Ordering::Equal), Some(Ordering::Equal)) => {}
         (Some(a), Some(b)) => return Ok(Some(a.cmp(&b))),
@@ -116,7 +120,8 @@ pub fn constant_ratio(
     fuel: &mut Fuel,
 ) -> Result<Option<FactorSign>, OutOfFuel> {
     let zero = Expression::integer(0);
-    let is_zero = |side: &Expression, fuel: &mut Fuel| same_value(side, &zero, Tolerance::EXACT, fuel);
+    let is_zero =
+        |side: &Expression, fuel: &mut Fuel| same_value(side, &zero, Tolerance::EXACT, fuel);
     match (is_zero(a, fuel)?, is_zero(b, fuel)?) {
         (true, true) => return Ok(Some(FactorSign::Positive)),
         (false, false) => {}
@@ -149,15 +154,16 @@ fn is_rounding(
 ) -> Result<bool, OutOfFuel> {
     const MAX_BITS: i64 = 8192;
     let Some(decimal) = tolerance::literal(a).filter(|_| b.is_number()) else { return Ok(false) };
-    let has_no_more_digits = tolerance::literal(b).is_some_and(|b| b.last_digit >= decimal.last_digit);
+    let has_no_more_digits =
+        tolerance::literal(b).is_some_and(|b| b.last_digit >= decimal.last_digit);
     if has_no_more_digits || tolerance::is_integer_literal(b) {
         return Ok(false);
     }
     let value = match exact_b {
         Some(value) => Some(value.clone()),
-        None => {
-            probe::constant(b, fuel)?.and_then(Complex::as_real).and_then(|value| value.to_rational(MAX_BITS))
-        }
+        None => probe::constant(b, fuel)?
+            .and_then(Complex::as_real)
+            .and_then(|value| value.to_rational(MAX_BITS)),
     };
     fuel.spend(value.as_ref().map_or(1, |value| exact::bits(value) / 8))?;
     let is_exact = |value: &_| !has_decimal(b) && tolerance.states(value);

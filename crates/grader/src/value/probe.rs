@@ -79,7 +79,11 @@ pub fn constant(expression: &Expression, fuel: &mut Fuel) -> Result<Option<Compl
 }
 
 /// The order of two constant expressions, if they are real numbers and it is clear.
-pub fn order(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<Ordering>, OutOfFuel> {
+pub fn order(
+    a: &Expression,
+    b: &Expression,
+    fuel: &mut Fuel,
+) -> Result<Option<Ordering>, OutOfFuel> {
     let (difference, finding) = difference(a, b, fuel)?;
     Ok(match finding {
         Finding::Zero => Some(Ordering::Equal),
@@ -94,7 +98,8 @@ fn finding(a: Value, b: Value, longest_number: u64) -> Finding {
     if difference.is_clearly_nonzero() {
         Finding::Nonzero
     } else if difference.is_exact_zero()
-        || difference.error() < a.scale.max(b.scale).saturating_sub(CONVINCING_BITS + longest_number as i64)
+        || difference.error()
+            < a.scale.max(b.scale).saturating_sub(CONVINCING_BITS + longest_number as i64)
     {
         Finding::Zero
     } else {
@@ -108,7 +113,9 @@ fn longest_number(expression: &Expression) -> u64 {
     match expression {
         Expression::Number(value) => exact::bits(value),
         Expression::Decimal(decimal) => exact::bits(&decimal.value),
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => of_all(parts),
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
+            of_all(parts)
+        }
         Expression::Power(power) => longest_number(&power.0).max(longest_number(&power.1)),
         Expression::Constant(_) | Expression::Symbol(_) | Expression::Unknown(..) => 0,
     }
@@ -126,7 +133,8 @@ pub fn are_equal(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<bool
     let tried = POINTS.len() as u32 * rounds;
     for point in 0..tried as usize {
         let mut evaluator = Evaluator::at(point, &whole);
-        let (Some(left), Some(right)) = (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?) else {
+        let (Some(left), Some(right)) = (evaluator.value(a, fuel)?, evaluator.value(b, fuel)?)
+        else {
             continue;
         };
         match finding(left, right, 0) {
@@ -175,7 +183,11 @@ fn has_steps(expression: &Expression) -> bool {
 }
 
 /// The values of two expressions at each point where both have one, without a choice of branch.
-pub fn pairs(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Vec<(Complex, Complex)>, OutOfFuel> {
+pub fn pairs(
+    a: &Expression,
+    b: &Expression,
+    fuel: &mut Fuel,
+) -> Result<Vec<(Complex, Complex)>, OutOfFuel> {
     let whole = integer_variables(&[a, b], fuel)?;
     let is_constant = a.is_number() && b.is_number();
     let mut pairs = Vec::new();
@@ -191,7 +203,11 @@ pub fn pairs(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Vec<(Com
 
 /// The c of a = c b that is the same at all points, of which at least two must be defined unless
 /// both are constants.
-pub fn ratio(a: &Expression, b: &Expression, fuel: &mut Fuel) -> Result<Option<Complex>, OutOfFuel> {
+pub fn ratio(
+    a: &Expression,
+    b: &Expression,
+    fuel: &mut Fuel,
+) -> Result<Option<Complex>, OutOfFuel> {
     let needed = if a.is_number() && b.is_number() { 1 } else { 2 };
     let mut first: Option<Complex> = None;
     let mut agreeing = 0;

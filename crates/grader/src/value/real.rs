@@ -35,7 +35,8 @@ impl Real {
     /// An integer, exactly.
     pub fn integer(value: i64) -> Self {
         let word = value.unsigned_abs();
-        Self { negative: value < 0, exponent: BITS, mantissa: [word, 0, 0, 0], noise: NONE }.normalised()
+        Self { negative: value < 0, exponent: BITS, mantissa: [word, 0, 0, 0], noise: NONE }
+            .normalised()
     }
 
     /// An f64 as it is, or 0 for infinities and NaN: a first guess.
@@ -86,7 +87,8 @@ impl Real {
         if shift.saturating_abs() > limit {
             return None;
         }
-        let words = self.mantissa.iter().flat_map(|&word| [word as u32, (word >> 32) as u32]).collect();
+        let words =
+            self.mantissa.iter().flat_map(|&word| [word as u32, (word >> 32) as u32]).collect();
         let sign = if self.negative { Sign::Minus } else { Sign::Plus };
         let mantissa = BigInt::new(sign, words);
         Some(if shift >= 0 {
@@ -174,7 +176,8 @@ impl Real {
             inverse = (inverse * (Self::integer(2) - mantissa * inverse)).exact();
         }
         let exponent = inverse.exponent.saturating_sub(self.exponent);
-        let propagated = bound(self.noise.saturating_sub(self.exponent.saturating_mul(2)).saturating_add(2));
+        let propagated =
+            bound(self.noise.saturating_sub(self.exponent.saturating_mul(2)).saturating_add(2));
         Some(Self {
             negative: self.negative,
             exponent,
@@ -195,7 +198,8 @@ impl Real {
         // Newton's iteration for 1/sqrt.
         let mut inverse = Self::guess(1.0 / mantissa.to_f64().sqrt());
         for _ in 0..3 {
-            inverse = (inverse * (Self::integer(3) - mantissa * inverse * inverse)).scaled(-1).exact();
+            inverse =
+                (inverse * (Self::integer(3) - mantissa * inverse * inverse)).scaled(-1).exact();
         }
         let root = (mantissa * inverse).scaled(half);
         let propagated = bound(self.noise.saturating_sub(half).saturating_add(1));
@@ -233,7 +237,9 @@ fn bound(noise: i64) -> i64 {
 /// Bits at a mantissa's end that are not set.
 fn trailing_zeros(mantissa: [u64; 4]) -> i64 {
     let zero_words = mantissa.iter().take_while(|&&word| word == 0).count();
-    mantissa.get(zero_words).map_or(BITS, |word| 64 * zero_words as i64 + i64::from(word.trailing_zeros()))
+    mantissa
+        .get(zero_words)
+        .map_or(BITS, |word| 64 * zero_words as i64 + i64::from(word.trailing_zeros()))
 }
 
 /// A mantissa shifted towards its end by so many bits, less than 256.
@@ -283,7 +289,12 @@ impl std::ops::Add for Real {
             if carry {
                 mantissa = shifted(mantissa, 1);
                 mantissa[3] |= 1 << 63;
-                return Self { exponent: large.exponent.saturating_add(1), mantissa, noise, ..large };
+                return Self {
+                    exponent: large.exponent.saturating_add(1),
+                    mantissa,
+                    noise,
+                    ..large
+                };
             }
         } else {
             let mut borrow = false;
@@ -312,7 +323,8 @@ impl std::ops::Mul for Real {
         if self.is_exact_zero() || other.is_exact_zero() {
             return Self::ZERO;
         }
-        let propagated = |from: Self, to: Self| bound(from.noise.saturating_add(to.exponent.max(to.noise)));
+        let propagated =
+            |from: Self, to: Self| bound(from.noise.saturating_add(to.exponent.max(to.noise)));
         let noise = propagated(self, other).max(propagated(other, self));
         if self.is_zero() || other.is_zero() {
             return Self::ZERO.with_noise(noise);
@@ -336,6 +348,10 @@ impl std::ops::Mul for Real {
             noise,
         }
         .normalised();
-        if lossless { number } else { number.with_noise(noise.max(number.exponent.saturating_sub(BITS))) }
+        if lossless {
+            number
+        } else {
+            number.with_noise(noise.max(number.exponent.saturating_sub(BITS)))
+        }
     }
 }

@@ -43,8 +43,11 @@ impl Tolerance {
     /// expression, always significant digits count.
     pub fn agree_complex(self, a: Complex, b: Complex, varies: bool) -> bool {
         const MAX_BITS: i64 = 8192;
-        let [a_re, a_im, b_re, b_im] = [a.re, a.im, b.re, b.im].map(|part| part.to_rational(MAX_BITS));
-        let (Some(a_re), Some(a_im), Some(b_re), Some(b_im)) = (a_re, a_im, b_re, b_im) else { return false };
+        let [a_re, a_im, b_re, b_im] =
+            [a.re, a.im, b.re, b.im].map(|part| part.to_rational(MAX_BITS));
+        let (Some(a_re), Some(a_im), Some(b_re), Some(b_im)) = (a_re, a_im, b_re, b_im) else {
+            return false;
+        };
         let largest = if varies { i64::MAX } else { 0 };
         let unit = self.unit(&[&a_re, &a_im, &b_re, &b_im], largest);
         self.agree_at(&a_re, &b_re, unit) && self.agree_at(&a_im, &b_im, unit)
@@ -53,14 +56,16 @@ impl Tolerance {
     /// The power of ten to which numbers of this size are rounded, as if they were below
     /// 10^`largest_size`.
     fn unit(self, values: &[&BigRational], largest_size: i64) -> i64 {
-        let largest = values.iter().filter(|value| !value.is_zero()).map(|value| magnitude(value)).max();
+        let largest =
+            values.iter().filter(|value| !value.is_zero()).map(|value| magnitude(value)).max();
         largest.unwrap_or(0).min(largest_size) - i64::from(self.decimals.min(1000))
     }
 
     fn agree_at(self, a: &BigRational, b: &BigRational, unit: i64) -> bool {
         let scale = power_of_ten(-unit);
         let (a, b) = (a * &scale, b * &scale);
-        a.round() == b.round() || (a - b).abs() * BigRational::from_integer(2.into()) <= BigRational::one()
+        a.round() == b.round()
+            || (a - b).abs() * BigRational::from_integer(2.into()) <= BigRational::one()
     }
 
     /// Whether a number is easily written exactly: an integer of few digits, or one with no more
@@ -82,7 +87,8 @@ impl Tolerance {
         }
         let significant = magnitude(&decimal.value).saturating_sub(last_digit);
         let twice_the_error = (&decimal.value - value).abs() * BigRational::from_integer(2.into());
-        significant >= i64::from(self.significant_digits) && twice_the_error <= power_of_ten(last_digit)
+        significant >= i64::from(self.significant_digits)
+            && twice_the_error <= power_of_ten(last_digit)
     }
 }
 
@@ -101,8 +107,9 @@ fn magnitude(value: &BigRational) -> i64 {
 }
 
 fn power_of_ten(exponent: i64) -> BigRational {
-    let power =
-        BigRational::from_integer(BigInt::from(10).pow(exponent.unsigned_abs().to_u32().unwrap_or(0)));
+    let power = BigRational::from_integer(
+        BigInt::from(10).pow(exponent.unsigned_abs().to_u32().unwrap_or(0)),
+    );
     if exponent < 0 { power.recip() } else { power }
 }
 
@@ -124,7 +131,9 @@ pub fn has_decimal(expression: &Expression) -> bool {
     match expression {
         Expression::Decimal(_) => true,
         Expression::Sum(parts) | Expression::Product(parts) => parts.iter().any(has_decimal),
-        Expression::Function(_, parts) | Expression::Unknown(_, parts) => parts.iter().any(has_decimal),
+        Expression::Function(_, parts) | Expression::Unknown(_, parts) => {
+            parts.iter().any(has_decimal)
+        }
         Expression::Power(power) => has_decimal(&power.0) || has_decimal(&power.1),
         Expression::Number(_) | Expression::Constant(_) | Expression::Symbol(_) => false,
     }
@@ -168,6 +177,7 @@ fn small_power(expression: &Expression) -> Option<BigRational> {
         },
         _ => return None,
     };
-    let is_small = exact::bits(base) <= MAX_BITS && u64::from(exponent.unsigned_abs()) <= MAX_EXPONENT;
+    let is_small =
+        exact::bits(base) <= MAX_BITS && u64::from(exponent.unsigned_abs()) <= MAX_EXPONENT;
     (is_small && !base.is_zero()).then(|| base.pow(exponent))
 }

@@ -33,7 +33,10 @@ impl Examples {
             let path = self.directory.join(name);
             match fs::read(&path) {
                 Ok(found) if found == *contents => {}
-                Ok(_) => said += &format!("{} is another file already, and stays as it is\n", path.display()),
+                Ok(_) => {
+                    said +=
+                        &format!("{} is another file already, and stays as it is\n", path.display())
+                }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     make_directory(parent(&path))?;
                     let mut file = AtomicFile::create(&path)?;
@@ -50,8 +53,14 @@ impl Examples {
             1 => format!("{written} files written to {place}; 1 was there already\n"),
             others => format!("{written} files written to {place}; {others} were there already\n"),
         };
-        let enter = if self.directory == Path::new(".") { String::new() } else { format!("cd {place} && ") };
-        print_text(&format!("{said}\nwhat next:\n  {enter}isentrope train recipes/quickstart.toml\n"))
+        let enter = if self.directory == Path::new(".") {
+            String::new()
+        } else {
+            format!("cd {place} && ")
+        };
+        print_text(&format!(
+            "{said}\nwhat next:\n  {enter}isentrope train recipes/quickstart.toml\n"
+        ))
     }
 }
 

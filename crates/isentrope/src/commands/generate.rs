@@ -185,7 +185,8 @@ impl Generate {
         let defaults = GenerationConfig::read(&loaded.dir)?;
         let (vocabulary, tokenizer) = (loaded.model.config.vocab_size, loaded.tokenizer.as_ref());
         let eos_tokens = eos_tokens(&loaded.dir, vocabulary, tokenizer)?;
-        let its = if defaults.do_sample == Some(true) { defaults } else { GenerationConfig::default() };
+        let its =
+            if defaults.do_sample == Some(true) { defaults } else { GenerationConfig::default() };
         if !its.not_acted_on.is_empty() {
             let keys = its.not_acted_on.join(", ");
             messages::note(&format!(
@@ -205,7 +206,11 @@ impl Generate {
             ""
         };
         let sampling = Sampling {
-            temperature: self.drawing.temperature.or(its.temperature.map(|t| t as f32)).unwrap_or(1.0),
+            temperature: self
+                .drawing
+                .temperature
+                .or(its.temperature.map(|t| t as f32))
+                .unwrap_or(1.0),
             top_k: self.drawing.top_k.or(its.top_k.map(|k| k as usize)).unwrap_or(0),
             top_p: self.drawing.top_p.or(its.top_p.map(|p| p as f32)).unwrap_or(1.0),
             min_p: self.drawing.min_p.or(its.min_p.map(|p| p as f32)).unwrap_or(0.0),
@@ -245,14 +250,22 @@ impl Generate {
         }
     }
 
-    fn limits(&self, loaded: &Loaded, prompts: &[NamedPrompt], sampling: &Sampling) -> Result<Limits> {
+    fn limits(
+        &self,
+        loaded: &Loaded,
+        prompts: &[NamedPrompt],
+        sampling: &Sampling,
+    ) -> Result<Limits> {
         let budget = loaded.cache_bytes(self.drawing.kv_memory)?;
         let page = KvCache::page_bytes(&loaded.model);
         // No more than everything at once would take.
         let most: usize = prompts
             .iter()
             .map(|p| {
-                KvCache::pages_for(&loaded.model, p.tokens.len().saturating_add(sampling.max_tokens)) + 1
+                KvCache::pages_for(
+                    &loaded.model,
+                    p.tokens.len().saturating_add(sampling.max_tokens),
+                ) + 1
             })
             .fold(0, |sum: usize, pages| sum.saturating_add(pages.saturating_mul(self.n as usize)));
         Ok(Limits { cache_bytes: budget.min(most.saturating_mul(page)), ..Limits::default() })

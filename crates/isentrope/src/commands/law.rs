@@ -85,7 +85,8 @@ impl Law {
             log.notes.iter().for_each(|note| messages::note(note));
             match self.measured(log) {
                 Ok(all) => {
-                    studied.extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
+                    studied
+                        .extend(all.into_iter().map(|measured| self.study(name.clone(), measured)));
                 }
                 Err(why) if *is_alone => return Err(why),
                 // A directory may hold a run that has just begun, and nobody can leave it out.
@@ -127,11 +128,13 @@ impl Law {
         }
         let Some(set) = &self.set else {
             // A part would have a law of its own beside that of the set which it is of.
-            let is_meant = |measured: &Measured| self.accuracy.is_some() || measured.part_of.is_none();
+            let is_meant =
+                |measured: &Measured| self.accuracy.is_some() || measured.part_of.is_none();
             return Ok(all.into_iter().filter(is_meant).collect());
         };
         let names: Vec<String> = all.iter().map(|measured| measured.set.clone()).collect();
-        let chosen: Vec<Measured> = all.into_iter().filter(|measured| measured.set == *set).collect();
+        let chosen: Vec<Measured> =
+            all.into_iter().filter(|measured| measured.set == *set).collect();
         if chosen.is_empty() {
             bail!(
                 "{path}: --set {set}: there is no such set; there are: {}, and {ROLLOUT}",
@@ -152,7 +155,8 @@ impl Law {
     fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {
-            let names = |one: &Studied| (one.measured.accuracy.clone(), one.measured.entropy.clone());
+            let names =
+                |one: &Studied| (one.measured.accuracy.clone(), one.measured.entropy.clone());
             let Some(group) = groups.iter_mut().find(|group| names(group[0]) == names(one)) else {
                 groups.push(vec![one]);
                 continue;

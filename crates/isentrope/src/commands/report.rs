@@ -48,9 +48,12 @@ impl Report {
 /// # Errors
 /// When one cannot be read.
 pub fn open(runs: &[PathBuf]) -> Result<report::Report> {
-    let (rl, sft) =
-        (serde_json::to_value(rl::Recipe::default())?, serde_json::to_value(sft::Recipe::default())?);
-    let defaults = |recipe: &Value| if recipe.get("sft").is_some() { sft.clone() } else { rl.clone() };
+    let (rl, sft) = (
+        serde_json::to_value(rl::Recipe::default())?,
+        serde_json::to_value(sft::Recipe::default())?,
+    );
+    let defaults =
+        |recipe: &Value| if recipe.get("sft").is_some() { sft.clone() } else { rl.clone() };
     Ok(report::Report::open(runs)?.with_defaults(defaults))
 }
 

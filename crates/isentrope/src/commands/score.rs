@@ -119,7 +119,11 @@ impl Mismatch {
 
     fn record(&self) -> MismatchRecord {
         let count = self.count.max(1) as f64;
-        MismatchRecord { mean: self.sum / count, max: self.max, outside: self.outside as f64 / count }
+        MismatchRecord {
+            mean: self.sum / count,
+            max: self.max,
+            outside: self.outside as f64 / count,
+        }
     }
 }
 
@@ -144,7 +148,8 @@ struct Scorer<'a> {
 impl Scorer<'_> {
     fn run(self, loaded: &Loaded) -> Result<()> {
         let Self { command, lines, mut output } = self;
-        let items = understand(loaded, &lines, &command.template_flags.settings(), command.temperature)?;
+        let items =
+            understand(loaded, &lines, &command.template_flags.settings(), command.temperature)?;
 
         interrupt::wind_up_first("keeping the lines scored so far");
         let started = Instant::now();
@@ -241,7 +246,8 @@ fn understand(
     settings: &DataSettings,
     temperature: Option<f32>,
 ) -> Result<Vec<Item>> {
-    let mut chats = Chats { variables: template_variables(settings), date: settings.date, template: None };
+    let mut chats =
+        Chats { variables: template_variables(settings), date: settings.date, template: None };
     let mut losses = Vec::new();
     let items = lines
         .iter()
@@ -271,7 +277,8 @@ fn item(
                 None => (tokens, 1, false),
                 Some(count) => {
                     let count = count.as_u64().filter(|&k| k >= 1 && k <= tokens.len() as u64);
-                    let wrong = "\"prompt_tokens\" must be a whole number from 1 to the number of tokens";
+                    let wrong =
+                        "\"prompt_tokens\" must be a whole number from 1 to the number of tokens";
                     (tokens, count.ok_or_else(|| line.error(wrong))? as usize, true)
                 }
             }
@@ -284,9 +291,9 @@ fn item(
             let response = tokenizer.encode_after(prompt, line.text("response")?);
             tokens.extend(response.map_err(|e| line.error(e))?);
             if from == 0 {
-                return Err(
-                    line.error("the prompt is empty: the response's first token has nothing to follow")
-                );
+                return Err(line.error(
+                    "the prompt is empty: the response's first token has nothing to follow",
+                ));
             }
             (tokens, from, true)
         }
@@ -296,8 +303,9 @@ fn item(
                 Some(template) => template,
                 none => none.insert(loaded.chat_template(*date)?),
             };
-            let text =
-                template.render(line.messages("messages")?, false, variables).map_err(|e| line.error(e))?;
+            let text = template
+                .render(line.messages("messages")?, false, variables)
+                .map_err(|e| line.error(e))?;
             (loaded.tokenizer()?.encode(&text, false).map_err(|e| line.error(e))?, 1, false)
         }
     };
@@ -342,8 +350,9 @@ fn temperature_of(line: &Line) -> Result<f32> {
 fn other_logprobs(line: &Line, value: &Value, expected: usize) -> Result<Vec<f32>> {
     // As f32, which engines compute in: the few digits that a file has for one stand for that very
     // number.
-    let number =
-        |value: &Value| value.as_f64().map(|number| number as f32).filter(|number| number.is_finite());
+    let number = |value: &Value| {
+        value.as_f64().map(|number| number as f32).filter(|number| number.is_finite())
+    };
     let numbers: Option<Vec<f32>> = value.as_array().and_then(|a| a.iter().map(number).collect());
     match numbers {
         None => Err(line.error("\"logprobs\" must be a list of numbers")),

@@ -94,7 +94,9 @@ impl RunArguments {
         let available = device.available(most);
         let checkpoints = place.dir.join("checkpoints");
         device
-            .run(|backend| Training { recipe, place, ranks, command, available, trace }.run(backend, &device))
+            .run(|backend| {
+                Training { recipe, place, ranks, command, available, trace }.run(backend, &device)
+            })
             .map_err(|error| match error.downcast_ref::<device::Failed>() {
                 Some(failed) => self.with_remedies(failed, &checkpoints),
                 None => error,
@@ -105,7 +107,8 @@ impl RunArguments {
     fn resolve<R: TrainingRecipe>(&self, path: &Path, ranks: &Ranks) -> Result<(R, RunLocation)> {
         let mut recipe: R = recipe::load(path, &self.set)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let dir = recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
+        let dir =
+            recipe.run_mut().out.get_or_insert_with(|| Path::new("runs").join(&*name)).clone();
         self.settle_shards(&mut recipe, &dir, ranks)?;
         recipe.resolve().with_context(|| path.display().to_string())?;
         shards_of_rank(recipe.tables().shards, ranks.world.size(), ranks.world.rank())?;
@@ -122,7 +125,12 @@ impl RunArguments {
 
     /// Sets the number of shards if the recipe does not: a resumed run keeps its own, a new one has
     /// one per rank.
-    fn settle_shards<R: TrainingRecipe>(&self, recipe: &mut R, out: &Path, ranks: &Ranks) -> Result<()> {
+    fn settle_shards<R: TrainingRecipe>(
+        &self,
+        recipe: &mut R,
+        out: &Path,
+        ranks: &Ranks,
+    ) -> Result<()> {
         let (key, shards) = recipe.shards_mut();
         if shards.is_some() {
             return Ok(());
@@ -187,7 +195,8 @@ impl<R: TrainingRecipe> Training<'_, R> {
 
         // The model's configuration and tokenizer.
         let hub = HubConfig::from_env()?;
-        let download: &dyn hub::Progress = if ranks.is_first() { &Download::default() } else { &() };
+        let download: &dyn hub::Progress =
+            if ranks.is_first() { &Download::default() } else { &() };
         let describe = || Ok(hub::describe(&hub, &model.path, download)?);
         let model_dir = ranks.first_then_all(describe)?;
         settle_date_of_ranks(&mut recipe, &mut place, &model_dir, ranks)?;
@@ -240,8 +249,9 @@ impl<R: TrainingRecipe> Training<'_, R> {
             interrupt::wind_up_quietly();
         }
         let world = Arc::clone(&ranks.world);
-        let summary = training_loop::train(prepared, &plan, &place, world, backend, manifest, &mut watcher)
-            .map_err(isentrope_train::Error::or_free_space)?;
+        let summary =
+            training_loop::train(prepared, &plan, &place, world, backend, manifest, &mut watcher)
+                .map_err(isentrope_train::Error::or_free_space)?;
         watcher.finish();
         if ranks.is_first() {
             record_decoding_steps(device, &place);
@@ -256,7 +266,9 @@ fn record_decoding_steps(device: &Device, place: &RunLocation) {
     if let Some(steps) = device.steps_manifest()
         && let Err(error) = place.add_to_manifest("device", "decoding_steps", steps)
     {
-        messages::note(&format!("how decoding steps were launched is not in the manifest: {error}"));
+        messages::note(&format!(
+            "how decoding steps were launched is not in the manifest: {error}"
+        ));
     }
 }
 
@@ -272,7 +284,9 @@ fn conclude(summary: &RunSummary, command: &str, ranks: &Ranks) -> Result<()> {
 /// The step that an interrupted run has saved.
 fn kept(summary: &RunSummary) -> String {
     match &summary.checkpoint {
-        Some(saved) => format!("step {} is saved in {}; --resume goes on", summary.step, saved.display()),
+        Some(saved) => {
+            format!("step {} is saved in {}; --resume goes on", summary.step, saved.display())
+        }
         None => "nothing has been trained yet; --resume starts again".into(),
     }
 }
@@ -288,7 +302,9 @@ fn settle_date<R: TrainingRecipe>(recipe: &mut R, model_dir: &Path, place: &RunL
     let data = recipe.data_mut();
     let is_open = data.date.is_none() && data.template != Template::None;
     let template = || ChatTemplate::read(model_dir, &SpecialTokens::default(), None).ok().flatten();
-    let Some(today) = is_open.then(template).flatten().and_then(|template| template.date()) else { return };
+    let Some(today) = is_open.then(template).flatten().and_then(|template| template.date()) else {
+        return;
+    };
     let is_resumed = place.existing == Existing::Resume;
     let saved = if is_resumed { RunLocation::saved_setting(&place.dir, "data.date") } else { None };
     let saved = saved.and_then(|date| date.as_str()?.parse().ok());
@@ -318,7 +334,8 @@ fn settle_date_of_ranks<R: TrainingRecipe>(
 pub fn refuse_misplaced(model: &Path, recipe: &Path) -> Result<()> {
     isentrope_files::refuse_dangling(model).context("model.path")?;
     run_directory::refuse_as_model(model).context("model.path")?;
-    let beside = recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
+    let beside =
+        recipe.ancestors().skip(1).take(2).map(|dir| dir.join(model)).find(|dir| dir.is_dir());
     match beside {
         Some(found) if !model.is_dir() => Err(anyhow!(
             "model.path: there is no directory {} here, and paths are relative to the current directory; there is {}",

@@ -89,7 +89,8 @@ impl FromStr for Wanted {
             "cuda" | "gpu" => DeviceKind::Cuda,
             _ => {
                 let index = text.strip_prefix("cuda:").and_then(|index| index.parse().ok());
-                let index = index.ok_or("a device is auto, cpu, cuda or cuda:N, the GPU N counted from 0")?;
+                let index = index
+                    .ok_or("a device is auto, cpu, cuda or cuda:N, the GPU N counted from 0")?;
                 return Ok(Self::gpu(index));
             }
         };

@@ -27,7 +27,9 @@ impl Failed {
             Some(failure) => Self { said: text, lacks_memory: failure.lacks_memory() },
             None => {
                 let place = place.unwrap_or_else(|| "an unknown place".into());
-                let said = format!("{text} (at {place}, which is a mistake in isentrope: please report it)");
+                let said = format!(
+                    "{text} (at {place}, which is a mistake in isentrope: please report it)"
+                );
                 Self { said, lacks_memory: false }
             }
         }

@@ -96,7 +96,9 @@ pub fn open(
     if wanted.kind == DeviceKind::Cpu {
         return match dtype {
             NumberType::F32 => on_cpu(None),
-            NumberType::Bf16 => Err(f32_alone("the device is the CPU", "compute on a GPU (--device cuda)")),
+            NumberType::Bf16 => {
+                Err(f32_alone("the device is the CPU", "compute on a GPU (--device cuda)"))
+            }
         };
     }
     match open_gpu(&wanted, seat) {
@@ -110,11 +112,14 @@ pub fn open(
             let tested = contained(|| self_test(&backend).map_err(anyhow::Error::msg));
             // What lacks the memory for a test of some megabytes is told of what it has been opened
             // for.
-            let lacks =
-                |wrong: &anyhow::Error| wrong.downcast_ref::<Failed>().is_some_and(Failed::lacks_memory);
+            let lacks = |wrong: &anyhow::Error| {
+                wrong.downcast_ref::<Failed>().is_some_and(Failed::lacks_memory)
+            };
             if let Some(wrong) = tested.err().filter(|wrong| !lacks(wrong)) {
-                let wrong =
-                    format!("GPU {index}, {}, fails the self-test: {wrong}; please report it", about.name);
+                let wrong = format!(
+                    "GPU {index}, {}, fails the self-test: {wrong}; please report it",
+                    about.name
+                );
                 if wanted.kind == DeviceKind::Cuda || dtype == NumberType::Bf16 {
                     bail!("{wrong}; --device cpu and f32 do without it");
                 }
@@ -127,7 +132,9 @@ pub fn open(
             Ok(Device { computes, dtype, sharers: 1, fell_back: None })
         }
         Err(NoGpu { why, .. }) if wanted.kind == DeviceKind::Cuda => {
-            bail!("no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does without")
+            bail!(
+                "no GPU can be used: {why}; `isentrope doctor` says more, and --device cpu does without"
+            )
         }
         Err(NoGpu { why, .. }) if dtype == NumberType::Bf16 => Err(f32_alone(
             &format!("none can be used here: {why}"),
@@ -166,7 +173,9 @@ pub fn open_all(
     for other in (index + 1..count).map(Wanted::gpu) {
         match open(other, dtype, threads, Seat::ALONE) {
             Ok(device) => all.push((other, device)),
-            Err(error) => messages::note(&format!("{other} is left out: {}", crate::sentence(&error))),
+            Err(error) => {
+                messages::note(&format!("{other} is left out: {}", crate::sentence(&error)))
+            }
         }
     }
     Ok(all)
@@ -223,7 +232,9 @@ impl Device {
     pub fn data_sheet(&self) -> Option<(&'static DataSheet, Dtype)> {
         match &self.computes {
             Computes::Cpu(_) => None,
-            Computes::Gpu { backend, about, .. } => Some((DataSheet::of_name(&about.name)?, backend.dtype())),
+            Computes::Gpu { backend, about, .. } => {
+                Some((DataSheet::of_name(&about.name)?, backend.dtype()))
+            }
         }
     }
 
@@ -267,7 +278,9 @@ impl Device {
         let error = error.into();
         let Computes::Gpu { backend, index, .. } = &self.computes else { return error };
         let remedy = match self.dtype {
-            NumberType::F32 => "; on the CPU (--device cpu) it has the machine's memory, and the same bits",
+            NumberType::F32 => {
+                "; on the CPU (--device cpu) it has the machine's memory, and the same bits"
+            }
             NumberType::Bf16 => "",
         };
         anyhow!("{error} (on cuda:{index}, {}){remedy}", backend.device().name())

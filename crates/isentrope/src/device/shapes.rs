@@ -42,7 +42,8 @@ mod tests {
     /// Why a model is refused that has this beside, or in the place of, heads of 256 features.
     fn refusal(key: &str, value: usize) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
-        let mut config = json!({ "model_type": "llama", "hidden_size": 1024, "num_attention_heads": 4 });
+        let mut config =
+            json!({ "model_type": "llama", "hidden_size": 1024, "num_attention_heads": 4 });
         config[key] = Value::from(value);
         fs::write(dir.path().join("config.json"), config.to_string()).unwrap();
         let config = ModelConfig::read(dir.path()).unwrap();
@@ -53,13 +54,20 @@ mod tests {
     fn shapes_beyond_the_kernels_are_named_by_their_keys() {
         assert_eq!(refusal("vocab_size", 152_064), None);
         for (key, value, said) in [
-            ("head_dim", 258, "/config.json: head_dim is 258, and the kernels for GPUs take 256 at most"),
+            (
+                "head_dim",
+                258,
+                "/config.json: head_dim is 258, and the kernels for GPUs take 256 at most",
+            ),
             ("num_attention_heads", 2, "hidden_size / num_attention_heads is 512, "),
             ("vocab_size", 3_000_000, "vocab_size is 3000000, "),
             ("intermediate_size", 2_000_000, "intermediate_size is 2000000, "),
         ] {
             let refused = refusal(key, value).unwrap();
-            assert!(refused.contains(said) && refused.contains("(--device cpu), in f32"), "{refused}");
+            assert!(
+                refused.contains(said) && refused.contains("(--device cpu), in f32"),
+                "{refused}"
+            );
         }
     }
 }

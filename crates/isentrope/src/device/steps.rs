@@ -42,7 +42,9 @@ mod tests {
     #[test]
     fn a_driver_that_captures_nothing_is_told_in_a_sentence() {
         assert_eq!(refused(&Replays::default()), None);
-        let said = refused(&Replays { refused: Some("not supported".into()), ..Replays::default() }).unwrap();
+        let said =
+            refused(&Replays { refused: Some("not supported".into()), ..Replays::default() })
+                .unwrap();
         assert!(said.contains("(not supported): its kernels are launched one by one"), "{said}");
     }
 }

@@ -76,8 +76,15 @@ mod tests {
 
     #[test]
     fn ranks_share_a_gpu_that_is_the_same() {
-        let all =
-            [gpu("a"), gpu("b"), On::Cpu(None), gpu("a"), On::Cpu(Some("a".into())), gpu("c"), gpu("a")];
+        let all = [
+            gpu("a"),
+            gpu("b"),
+            On::Cpu(None),
+            gpu("a"),
+            On::Cpu(Some("a".into())),
+            gpu("c"),
+            gpu("a"),
+        ];
         let of: Vec<_> = all.iter().map(|own| sharers(&all, own)).collect();
         assert_eq!(of, [Some(3), Some(1), None, Some(3), None, Some(1), Some(3)]);
     }

@@ -25,8 +25,8 @@ impl Check<'_> {
         match (shape, &node.value) {
             (Shape::Boolean, Value::Scalar(toml::Value::Boolean(_)))
             | (Shape::Text, Value::Scalar(toml::Value::String(_))) => {}
-            (Shape::Integer(bounds), Value::Scalar(toml::Value::Integer(x))) if bounds.contain(*x as f64) => {
-            }
+            (Shape::Integer(bounds), Value::Scalar(toml::Value::Integer(x)))
+                if bounds.contain(*x as f64) => {}
             (Shape::Number { bounds, .. }, Value::Scalar(toml::Value::Integer(x)))
                 if bounds.contain(*x as f64) => {}
             (Shape::Number { bounds, .. }, Value::Scalar(toml::Value::Float(x)))
@@ -45,17 +45,23 @@ impl Check<'_> {
                     self.at(path, key, node, values);
                 }
             }
-            (Shape::Table(fields), Value::Table(entries)) => self.table(path, node, fields, entries, None),
+            (Shape::Table(fields), Value::Table(entries)) => {
+                self.table(path, node, fields, entries, None)
+            }
             (Shape::Tagged { tag, variants }, Value::Table(entries)) => {
                 self.tagged(path, node, (tag, variants), entries);
             }
-            (Shape::AnyOf { plain, .. }, _) if plain.iter().any(|shape| check(node, shape).is_empty()) => {}
+            (Shape::AnyOf { plain, .. }, _)
+                if plain.iter().any(|shape| check(node, shape).is_empty()) => {}
             (Shape::AnyOf { tables, .. }, Value::Table(entries)) if !tables.is_empty() => {
                 self.told_apart(path, node, shape, tables, entries);
             }
             // An array can only be meant as the one that there may be: what is wrong is in it.
             (Shape::AnyOf { plain, .. }, Value::Array(_)) => {
-                match plain.iter().filter(|shape| matches!(shape, Shape::Array { .. })).collect::<Vec<_>>()[..]
+                match plain
+                    .iter()
+                    .filter(|shape| matches!(shape, Shape::Array { .. }))
+                    .collect::<Vec<_>>()[..]
                 {
                     [array] => self.value(path, node, array),
                     _ => self.mismatch(path, node, shape),
@@ -91,7 +97,10 @@ impl Check<'_> {
             let given = entries.iter().any(|(key, _)| *key == field.name);
             if matches!(field.fallback, Fallback::Required) && !given {
                 let path = dotted(path, &field.name);
-                self.problem(node, &format!("the key `{path}` is missing; it must be {}", field.shape));
+                self.problem(
+                    node,
+                    &format!("the key `{path}` is missing; it must be {}", field.shape),
+                );
             }
         }
     }
@@ -107,15 +116,24 @@ impl Check<'_> {
         let Some((_, chosen)) = entries.iter().find(|(key, _)| key == tag) else {
             let path = dotted(path, tag);
             let names = quoted(names());
-            return self.problem(node, &format!("the key `{path}` is missing; it must be one of {names}"));
+            return self
+                .problem(node, &format!("the key `{path}` is missing; it must be one of {names}"));
         };
         let variant = match &chosen.value {
-            Value::Scalar(toml::Value::String(name)) => variants.iter().find(|variant| variant.name == *name),
+            Value::Scalar(toml::Value::String(name)) => {
+                variants.iter().find(|variant| variant.name == *name)
+            }
             _ => None,
         };
         match variant {
             Some(chosen) => {
-                self.table(path, node, &chosen.fields, entries, Some(Form { tag, chosen, variants }));
+                self.table(
+                    path,
+                    node,
+                    &chosen.fields,
+                    entries,
+                    Some(Form { tag, chosen, variants }),
+                );
             }
             None => {
                 let choice = |name: &String| Choice { name: name.clone(), doc: None };
@@ -133,7 +151,9 @@ impl Check<'_> {
         tables: &[Variant],
         entries: &[(String, Node)],
     ) {
-        if let Some(table) = tables.iter().find(|table| entries.iter().any(|(key, _)| *key == table.name)) {
+        if let Some(table) =
+            tables.iter().find(|table| entries.iter().any(|(key, _)| *key == table.name))
+        {
             return self.table(path, node, &table.fields, entries, None);
         }
         let fields: Vec<Field> = tables.iter().flat_map(|table| table.fields.clone()).collect();
@@ -162,14 +182,18 @@ impl Check<'_> {
                 let name = &chosen.name;
                 return self.problem(
                     node,
-                    &format!("`{full}` does not go with {tag} = {name:?}, only with {tag} = {others}"),
+                    &format!(
+                        "`{full}` does not go with {tag} = {name:?}, only with {tag} = {others}"
+                    ),
                 );
             }
         }
         // The table of another trainer's configuration: each of its keys has a name here.
         let inner = leaves(&full, node);
-        let is_foreign = inner.iter().any(|(path, node)| foreign::hint(path, node, self.root).is_some());
-        let in_table = || near::key(key, fields.iter().map(|field| &field.name)).cloned().map(did_you_mean);
+        let is_foreign =
+            inner.iter().any(|(path, node)| foreign::hint(path, node, self.root).is_some());
+        let in_table =
+            || near::key(key, fields.iter().map(|field| &field.name)).cloned().map(did_you_mean);
         let anywhere = || {
             let names: Vec<String> = self.keys.iter().map(|path| last(path).to_owned()).collect();
             near::key(key, names.iter()).and_then(|near| self.of_the_name(near))
@@ -285,7 +309,9 @@ fn last(path: &str) -> &str {
 fn keys(shape: &Shape, path: &mut Vec<String>, found: &mut Vec<String>) {
     let forms: Vec<&[Field]> = match shape {
         Shape::Table(fields) => vec![fields],
-        Shape::Tagged { variants, .. } => variants.iter().map(|variant| &variant.fields[..]).collect(),
+        Shape::Tagged { variants, .. } => {
+            variants.iter().map(|variant| &variant.fields[..]).collect()
+        }
         _ => return,
     };
     for field in forms.into_iter().flatten() {

@@ -27,11 +27,10 @@ pub fn lay(below: &mut Node, above: &Node, shape: Option<&Shape>) {
 /// A value under a dotted key, as the tables that it stands for; none if that is no key.
 pub fn nested(key: &str, value: Node) -> Option<Node> {
     let keys = overrides::keys(key)?;
-    Some(
-        keys.into_iter()
-            .rev()
-            .fold(value, |inner, key| Node { at: inner.at.clone(), value: Value::Table(vec![(key, inner)]) }),
-    )
+    Some(keys.into_iter().rev().fold(value, |inner, key| Node {
+        at: inner.at.clone(),
+        value: Value::Table(vec![(key, inner)]),
+    }))
 }
 
 type Entries = [(String, Node)];
@@ -60,7 +59,12 @@ fn kind<'a>(entries: &'a Entries, shape: &'a Shape) -> Option<&'a str> {
 }
 
 /// The shape of what is under a key of a table.
-fn shape_of<'a>(key: &str, below: &Entries, above: &Entries, shape: &'a Shape) -> Option<&'a Shape> {
+fn shape_of<'a>(
+    key: &str,
+    below: &Entries,
+    above: &Entries,
+    shape: &'a Shape,
+) -> Option<&'a Shape> {
     let fields = match shape {
         Shape::Table(fields) => fields,
         Shape::Map(values) => return Some(values),
@@ -104,7 +108,8 @@ mod tests {
 
     #[test]
     fn tables_are_joined_and_all_else_is_replaced() {
-        let expected: toml::Value = toml::from_str("list = [3]\nother = {a = 1, b = 3, c = 4}").unwrap();
+        let expected: toml::Value =
+            toml::from_str("list = [3]\nother = {a = 1, b = 3, c = 4}").unwrap();
         assert_eq!(
             laid("list = [1, 2]\nother = {a = 1, b = 2}", "list = [3]\nother = {b = 3, c = 4}"),
             expected

@@ -13,10 +13,11 @@ pub fn key<'a>(name: &str, known: impl Iterator<Item = &'a String>) -> Option<&'
     nearest(name, known, |known| {
         let (a, b) = (words(name), words(known));
         let (joined, other) = (a.concat(), b.concat());
-        let is_near = |(a, b): (&String, &String)| damerau_levenshtein(a, b) * 3 <= a.len().max(b.len());
+        let is_near =
+            |(a, b): (&String, &String)| damerau_levenshtein(a, b) * 3 <= a.len().max(b.len());
         let is_slip = a.len() == b.len() && a.iter().zip(&b).all(is_near);
-        let is_start =
-            joined.len().min(other.len()) >= 4 && (joined.starts_with(&other) || other.starts_with(&joined));
+        let is_start = joined.len().min(other.len()) >= 4
+            && (joined.starts_with(&other) || other.starts_with(&joined));
         match joined == other {
             true => Some(0),
             false if is_slip => Some(damerau_levenshtein(name, known)),
@@ -123,7 +124,11 @@ mod tests {
             ("dapo", None),
             ("ppo", None),
         ] {
-            assert_eq!(choice(name, losses.iter(), algorithms()).map(String::as_str), meant, "{name}");
+            assert_eq!(
+                choice(name, losses.iter(), algorithms()).map(String::as_str),
+                meant,
+                "{name}"
+            );
         }
         let advantages = names("grpo dr-grpo rloo reinforce++ reinforce++-baseline remax opo");
         for (name, meant) in [
@@ -137,7 +142,11 @@ mod tests {
             ("loo", Some("rloo")),
             ("dapo", None),
         ] {
-            assert_eq!(choice(name, advantages.iter(), algorithms()).map(String::as_str), meant, "{name}");
+            assert_eq!(
+                choice(name, advantages.iter(), algorithms()).map(String::as_str),
+                meant,
+                "{name}"
+            );
         }
         assert_eq!(choice("k4", names("abs k1 k2 k3").iter(), algorithms()), None);
     }

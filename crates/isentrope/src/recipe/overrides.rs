@@ -17,7 +17,8 @@ pub fn apply(root: &mut Node, set: &str) -> Result<()> {
     let Some((path, text)) = set.split_once('=') else {
         bail!("{at}: has no '='; write --set key.path=value");
     };
-    let path = keys(path).ok_or_else(|| anyhow!("{at}: {path:?} is not a path of keys such as a.b.c"))?;
+    let path =
+        keys(path).ok_or_else(|| anyhow!("{at}: {path:?} is not a path of keys such as a.b.c"))?;
     match text.trim() {
         "" => take_out(root, &path),
         text => put(root, &path, 0, value(text, &at)?, &at)?,
@@ -53,16 +54,18 @@ fn value(text: &str, at: &str) -> Result<Value> {
     let word = || Value::Scalar(toml::Value::String(text.to_owned()));
     let assignment = format!("value = {text}");
     match parse(&assignment, &|_| at.to_owned()) {
-        Ok(Node { value: Value::Table(mut entries), .. }) => match end_of_value(&assignment).unwrap_or(0) {
-            // No setting is a date of TOML.
-            end if end == assignment.len() => Ok(match entries.swap_remove(0).1.value {
-                Value::Scalar(toml::Value::Datetime(_)) => word(),
-                value => value,
-            }),
-            // A comment, or more keys.
-            _ if is_word => Ok(word()),
-            end => bail!("{at}: {:?} follows the value", assignment[end..].trim_start()),
-        },
+        Ok(Node { value: Value::Table(mut entries), .. }) => {
+            match end_of_value(&assignment).unwrap_or(0) {
+                // No setting is a date of TOML.
+                end if end == assignment.len() => Ok(match entries.swap_remove(0).1.value {
+                    Value::Scalar(toml::Value::Datetime(_)) => word(),
+                    value => value,
+                }),
+                // A comment, or more keys.
+                _ if is_word => Ok(word()),
+                end => bail!("{at}: {:?} follows the value", assignment[end..].trim_start()),
+            }
+        }
         Err(error) if !is_word => Err(error),
         _ => Ok(word()),
     }
@@ -71,7 +74,10 @@ fn value(text: &str, at: &str) -> Result<Value> {
 /// The end of the value of the key `value` in a TOML text, in bytes.
 fn end_of_value(text: &str) -> Option<usize> {
     let table = DeTable::parse(text).ok()?;
-    table.get_ref().iter().find_map(|(key, value)| (key.get_ref() == "value").then(|| value.span().end))
+    table
+        .get_ref()
+        .iter()
+        .find_map(|(key, value)| (key.get_ref() == "value").then(|| value.span().end))
 }
 
 fn put(node: &mut Node, path: &[String], depth: usize, value: Value, at: &str) -> Result<()> {

@@ -51,7 +51,8 @@ fn section(out: &mut String, name: &str, doc: Option<&String>, shape: &Shape, ne
 
 /// One form of a table that has several.
 fn form(out: &mut String, name: &str, title: &str, variant: &Variant, nesting: Nesting) {
-    let doc = variant.doc.as_ref().map_or(String::new(), |doc| format!(": {}", paragraphs(doc, " ")));
+    let doc =
+        variant.doc.as_ref().map_or(String::new(), |doc| format!(": {}", paragraphs(doc, " ")));
     write!(out, "\n**{title}**{doc}\n").expect("strings take everything");
     keys(out, name, &variant.fields, nesting);
 }
@@ -63,7 +64,12 @@ fn keys(out: &mut String, name: &str, fields: &[Field], nesting: Nesting) {
         out.push_str("\n| key | value | default | meaning |\n| --- | --- | --- | --- |\n");
     }
     for field in lines {
-        let cells = [format!("`{}`", field.name), value(&field.shape), default(field), meaning(name, field)];
+        let cells = [
+            format!("`{}`", field.name),
+            value(&field.shape),
+            default(field),
+            meaning(name, field),
+        ];
         writeln!(out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
             .expect("strings take everything");
     }
@@ -107,9 +113,11 @@ fn dotted(table: &str, key: &str) -> String {
 /// The values that are allowed.
 fn value(shape: &Shape) -> String {
     match shape {
-        Shape::Choice(choices) => {
-            choices.iter().map(|choice| format!("`{:?}`", choice.name)).collect::<Vec<_>>().join(", ")
-        }
+        Shape::Choice(choices) => choices
+            .iter()
+            .map(|choice| format!("`{:?}`", choice.name))
+            .collect::<Vec<_>>()
+            .join(", "),
         Shape::Array { items, len } => {
             let count = len.map_or(String::new(), |len| format!(" {len}"));
             format!("array of{count}: {}", value(items))
@@ -153,7 +161,8 @@ fn meaning(table: &str, field: &Field) -> String {
     let mut meaning = paragraphs(doc, "<br>");
     for Choice { name, doc } in choices(&field.shape) {
         if let Some(doc) = doc {
-            write!(meaning, "<br>`{name:?}`: {}", paragraphs(doc, " ")).expect("strings take everything");
+            write!(meaning, "<br>`{name:?}`: {}", paragraphs(doc, " "))
+                .expect("strings take everything");
         }
     }
     meaning

@@ -38,7 +38,9 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
             (Some(value @ Value::Table(entries)), shape) if has_heading(value, shape) => {
                 section(out, &path, ("[", "]"), entries, shape);
             }
-            (Some(value @ Value::Array(rows)), Shape::Array { items, .. }) if has_heading(value, shape) => {
+            (Some(value @ Value::Array(rows)), Shape::Array { items, .. })
+                if has_heading(value, shape) =>
+            {
                 for entries in rows.iter().filter_map(Value::as_table) {
                     section(out, &path, ("[[", "]]"), entries, items);
                 }
@@ -48,7 +50,13 @@ fn table(out: &mut String, path: &[&str], entries: &Table, shape: &Shape) {
     }
 }
 
-fn section(out: &mut String, path: &[&str], (open, close): (&str, &str), entries: &Table, shape: &Shape) {
+fn section(
+    out: &mut String,
+    path: &[&str],
+    (open, close): (&str, &str),
+    entries: &Table,
+    shape: &Shape,
+) {
     let is_implied = keys(entries, shape)
         .iter()
         .all(|(_, value, shape)| value.is_some_and(|value| has_heading(value, shape)));
@@ -71,7 +79,10 @@ fn keys<'a>(entries: &'a Table, shape: &'a Shape) -> Vec<(&'a str, Option<&'a Va
             let chosen = entries.get(tag).and_then(Value::as_str);
             let variant = variants.iter().find(|variant| Some(variant.name.as_str()) == chosen);
             let fields = variant.map_or(&[][..], |variant| &variant.fields);
-            [(tag.as_str(), entries.get(tag), &Shape::Text)].into_iter().chain(known(fields)).collect()
+            [(tag.as_str(), entries.get(tag), &Shape::Text)]
+                .into_iter()
+                .chain(known(fields))
+                .collect()
         }
         Shape::AnyOf { tables, .. } => {
             let table = tables.iter().find(|table| entries.contains_key(&table.name));
@@ -90,7 +101,8 @@ fn has_heading(value: &Value, shape: &Shape) -> bool {
         (Value::Table(_), Shape::Table(_)) => true,
         (Value::Table(entries), _) => !entries.is_empty(),
         (Value::Array(rows), Shape::Array { items, .. }) => {
-            !rows.is_empty() && matches!(**items, Shape::Table(_) | Shape::Map(_) | Shape::Tagged { .. })
+            !rows.is_empty()
+                && matches!(**items, Shape::Table(_) | Shape::Map(_) | Shape::Tagged { .. })
         }
         _ => false,
     }
@@ -111,7 +123,10 @@ pub fn inline(value: &Value, shape: &Shape) -> String {
         (Value::Float(x), _) => readable(*x, &format!("{x:?}"), &format!("{x:e}")),
         (Value::String(text), _) => quoted(text),
         (Value::Array(values), Shape::Array { items, .. }) => {
-            format!("[{}]", values.iter().map(|value| inline(value, items)).collect::<Vec<_>>().join(", "))
+            format!(
+                "[{}]",
+                values.iter().map(|value| inline(value, items)).collect::<Vec<_>>().join(", ")
+            )
         }
         (Value::Table(entries), shape) => {
             let keys = keys(entries, shape);
@@ -129,7 +144,10 @@ pub fn inline(value: &Value, shape: &Shape) -> String {
 
 /// Whether a shape says how a value of this type is written.
 fn is_of(value: &Value, shape: &Shape) -> bool {
-    matches!((value, shape), (Value::Float(_), Shape::Number { .. }) | (Value::Array(_), Shape::Array { .. }))
+    matches!(
+        (value, shape),
+        (Value::Float(_), Shape::Number { .. }) | (Value::Array(_), Shape::Array { .. })
+    )
 }
 
 /// The form people write: 0.001 and 64.0, but 1e-6 and 2.5e-5. Both forms have the fewest digits

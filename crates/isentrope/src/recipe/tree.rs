@@ -104,7 +104,10 @@ fn node(
                 DeValue::Float(number) => Some(number.to_string()),
                 _ => None,
             };
-            match (toml::Value::deserialize(ValueDeserializer::from(Spanned::new(span, scalar))), number) {
+            match (
+                toml::Value::deserialize(ValueDeserializer::from(Spanned::new(span, scalar))),
+                number,
+            ) {
                 (Ok(scalar), _) => Value::Scalar(scalar),
                 (Err(_), Some(number)) => Value::TooLarge(number),
                 (Err(e), None) => bail!("{}: {}", at(start), e.message()),

@@ -40,7 +40,8 @@ impl Notes {
 
     /// A note as its label and text, unless it has been told often enough.
     pub fn line(&mut self, text: &str) -> Option<(String, String)> {
-        let known = self.rows.iter().position(|row| row.text == text).map(|place| self.rows.remove(place));
+        let known =
+            self.rows.iter().position(|row| row.text == text).map(|place| self.rows.remove(place));
         let is_told = known.as_ref().is_some_and(|row| row.after == self.after);
         let before = known.map_or(0, |row| row.steps);
         let steps = if is_told { before } else { before + 1 };
@@ -87,7 +88,8 @@ mod tests {
             }
             notes.step(step);
         }
-        let told: Vec<String> = told.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
+        let told: Vec<String> =
+            told.into_iter().map(|(label, text)| format!("{label}: {text}")).collect();
         assert_eq!(
             told,
             [

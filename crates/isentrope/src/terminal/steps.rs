@@ -60,7 +60,10 @@ impl Steps {
         }
         let mut lines = Vec::new();
         if self.rows.is_multiple_of(HEADED) {
-            lines.push(row(self.columns.iter().map(|column| (column.width, column.name.to_owned()))));
+            lines.push(row(self
+                .columns
+                .iter()
+                .map(|column| (column.width, column.name.to_owned()))));
         }
         self.rows += 1;
         lines.push(row(self.columns.iter().map(|column| (column.width, column.cell(step, left)))));
@@ -71,7 +74,9 @@ impl Steps {
 impl Column {
     fn cell(&self, step: &StepReport<'_>, left: Option<Duration>) -> String {
         let number = |metrics: &Metrics, name, format: Format| {
-            metrics.get(name).map_or_else(|| MISSING.to_owned(), |value| format.show(value, self.width))
+            metrics
+                .get(name)
+                .map_or_else(|| MISSING.to_owned(), |value| format.show(value, self.width))
         };
         match self.value {
             Value::Step => format!("{}/{}", step.step, step.steps),
@@ -95,8 +100,12 @@ impl Format {
 
 /// All columns of a kind of training.
 fn columns(step: &StepReport<'_>) -> Vec<Column> {
-    let metric =
-        |name, width, rank, key, format| Column { name, width, rank, value: Value::Metric(key, format) };
+    let metric = |name, width, rank, key, format| Column {
+        name,
+        width,
+        rank,
+        value: Value::Metric(key, format),
+    };
     let timing = |name, rank, key| Column {
         name,
         width: name.len(),
@@ -127,7 +136,9 @@ fn columns(step: &StepReport<'_>) -> Vec<Column> {
 /// The columns that a terminal has room for, the most important ones.
 fn fitting(mut columns: Vec<Column>, terminal: Option<usize>) -> Vec<Column> {
     let Some(terminal) = terminal else { return columns };
-    let width = |columns: &[Column]| columns.iter().map(|c| c.width + GAP).sum::<usize>().saturating_sub(GAP);
+    let width = |columns: &[Column]| {
+        columns.iter().map(|c| c.width + GAP).sum::<usize>().saturating_sub(GAP)
+    };
     while width(&columns) > terminal && columns.len() > 1 {
         let last = (0..columns.len()).max_by_key(|&i| columns[i].rank).unwrap_or(0);
         columns.remove(last);
@@ -165,8 +176,13 @@ mod tests {
         wide: Option<usize>,
     ) -> Vec<String> {
         let (metrics, timings) = (metrics(of), metrics(speed));
-        let report =
-            StepReport { step: number, steps: 2000, metrics: &metrics, timings: &timings, remarks: &[] };
+        let report = StepReport {
+            step: number,
+            steps: 2000,
+            metrics: &metrics,
+            timings: &timings,
+            remarks: &[],
+        };
         steps.lines(&report, (number > 1).then(|| Duration::from_secs(90)), wide)
     }
 
@@ -183,7 +199,13 @@ mod tests {
         let mut steps = Steps::default();
         // The first step lacks what later ones have, and the other way about.
         let mut all = lines(&mut steps, 1, &FULL[..2], &[], None);
-        all.extend(lines(&mut steps, 2, &FULL, &[("throughput/rollout_tokens_per_s", 4321.0)], None));
+        all.extend(lines(
+            &mut steps,
+            2,
+            &FULL,
+            &[("throughput/rollout_tokens_per_s", 4321.0)],
+            None,
+        ));
         assert_eq!(
             all,
             [

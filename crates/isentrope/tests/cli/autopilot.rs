@@ -18,8 +18,9 @@ fn covariance(method: &str, more: &str) -> String {
 
 /// A metric of every step.
 fn series(out: &std::path::Path, name: &str) -> Vec<f64> {
-    let value =
-        |line: &serde_json::Value| line[name].as_f64().unwrap_or_else(|| panic!("{name} is not in {line}"));
+    let value = |line: &serde_json::Value| {
+        line[name].as_f64().unwrap_or_else(|| panic!("{name} is not in {line}"))
+    };
     metrics(out)[1..].iter().map(value).collect()
 }
 
@@ -29,19 +30,32 @@ fn each_step_has_the_value_that_its_rollout_asks_for() {
     let controller = "controller = { gain = 3.0, integral_steps = 4.0, min = 0.01, max = 0.9 }";
     // From below the target, so that there is no way down to it, on which nothing is learnt.
     let target = format!("target_entropy = {{ fraction_of_initial = 1.05 }}, {controller}");
-    let out =
-        bench.run("run", &[NO_BONUS, &covariance("clip-cov", &target), "run.steps=4", "eval.every=0"], &[]);
+    let out = bench.run(
+        "run",
+        &[NO_BONUS, &covariance("clip-cov", &target), "run.steps=4", "eval.every=0"],
+        &[],
+    );
     let [entropies, targets, fractions] =
         ["policy/entropy", "entropy/target", "cov/fraction"].map(|name| series(&out, name));
-    assert!(targets.iter().all(|target| *target == 1.05 * entropies[0]), "{targets:?} {entropies:?}");
+    assert!(
+        targets.iter().all(|target| *target == 1.05 * entropies[0]),
+        "{targets:?} {entropies:?}"
+    );
     let (mut smoothed, mut integral) = (entropies[0].ln(), 0.0);
     for (step, (entropy, fraction)) in entropies.iter().zip(&fractions).enumerate() {
         smoothed = (smoothed + entropy.ln()) / 2.0;
         let error = targets[step].ln() - smoothed;
         integral += 3.0 * error / 4.0;
         let expected = 0.1 * (3.0 * error + integral).exp();
-        assert!((0.011..0.89).contains(&expected), "the test is of values between the bounds: {expected}");
-        assert!((fraction / expected - 1.0).abs() < 1e-9, "step {}: {fraction}, not {expected}", step + 1);
+        assert!(
+            (0.011..0.89).contains(&expected),
+            "the test is of values between the bounds: {expected}"
+        );
+        assert!(
+            (fraction / expected - 1.0).abs() < 1e-9,
+            "step {}: {fraction}, not {expected}",
+            step + 1
+        );
     }
     assert!(metrics(&out).iter().all(|line| line.get("cov/coefficient").is_none()));
 }
@@ -61,7 +75,10 @@ fn a_steered_value_acts_as_the_same_setting_does() {
         );
         let steered = weights(&format!("{method}-steered"), &covariance(method, &far("max = 0.3")));
         assert!(steered == weights(&format!("{method}-set"), &set), "{method}");
-        assert!(steered != weights(&format!("{method}-other"), &covariance(method, "")), "{method}");
+        assert!(
+            steered != weights(&format!("{method}-other"), &covariance(method, "")),
+            "{method}"
+        );
     }
     let set = covariance("kl-cov", "coefficient = 4.0");
     let steered = covariance("kl-cov", &far("steer = \"coefficient\", max = 4.0"));
@@ -76,7 +93,8 @@ fn a_resumed_run_holds_on_to_what_it_knew() {
     let of_initial = "{ fraction_of_initial = 0.9 }";
     let steered = covariance("clip-cov", &format!("target_entropy = {of_initial}"));
     let scheduled = covariance("kl-cov", "target_entropy = { schedule = [[1, 1.2], [2, 0.9]] }");
-    let bonus = format!("objective.entropy_bonus={{ target = {of_initial}, delta = 0.01, max = 0.1 }}");
+    let bonus =
+        format!("objective.entropy_bonus={{ target = {of_initial}, delta = 0.01, max = 0.1 }}");
     let unsteered = covariance("kl-cov", "");
     for (name, sets) in [
         ("clip-cov", [NO_BONUS, &steered]),
@@ -115,7 +133,10 @@ fn a_bonus_that_follows_its_target_sees_the_entropy_that_the_target_is_of() {
     ];
     let out = bench.run("run", &sets, &[]);
     let entropy = series(&out, "policy/entropy")[0];
-    assert!(entropy != series(&out, "policy/entropy_token_mean")[0], "its responses are equally long");
+    assert!(
+        entropy != series(&out, "policy/entropy_token_mean")[0],
+        "its responses are equally long"
+    );
     let moved = 0.02 + 0.01 * (1.5 - entropy);
     let weights = series(&out, "entropy/bonus_coefficient");
     assert!(weights[0] == 0.02 && (weights[1] - moved).abs() < 1e-7, "{weights:?} {moved}");
@@ -124,11 +145,15 @@ fn a_bonus_that_follows_its_target_sees_the_entropy_that_the_target_is_of() {
 #[test]
 fn a_target_out_of_reach_is_told_with_what_to_turn() {
     let bench = Bench::train();
-    let sets = [NO_BONUS, &covariance("kl-cov", "target_entropy = 20"), "run.steps=10", "eval.every=0"];
+    let sets =
+        [NO_BONUS, &covariance("kl-cov", "target_entropy = 20"), "run.steps=10", "eval.every=0"];
     let said = succeed(&mut bench.command("run", &sets, &[]));
     let told: Vec<_> = said.lines().filter(|line| line.contains("cannot be held")).collect();
     let [told] = told[..] else { panic!("one note is due: {said}") };
-    assert!(told.contains("in step 10: ") && told.contains("objective.covariance.controller.max"), "{told}");
+    assert!(
+        told.contains("in step 10: ") && told.contains("objective.covariance.controller.max"),
+        "{told}"
+    );
 }
 
 /// What a dry run of a recipe says.

@@ -33,18 +33,25 @@ fn characters_without_a_token_are_told_of_and_left_out() {
         (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output))
     };
     let greedy = ["--temperature", "0", "--max-tokens", "8"];
-    let (lossy, told) = said(&[&["generate", model, "--prompt", "1 2 3x>6:"], &greedy[..]].concat());
-    assert!(told.contains("warning: --prompt: no token stands for 'x' (U+0078), which is lost\n"), "{told}");
+    let (lossy, told) =
+        said(&[&["generate", model, "--prompt", "1 2 3x>6:"], &greedy[..]].concat());
+    assert!(
+        told.contains("warning: --prompt: no token stands for 'x' (U+0078), which is lost\n"),
+        "{told}"
+    );
     let (whole, told) = said(&[&["generate", model, "--prompt", "1 2 3>6:"], &greedy[..]].concat());
     assert!(lossy == whole && !told.contains("warning"), "{told}");
 
     let scratch = Scratch::new();
     let pair = |prompt: &str, response: &str| json!({"prompt": prompt, "response": response});
-    let lines = [pair("1 2 3>6:", "1+2=é"), pair("1 2 3>6:", "1+2=3"), pair("4>4:", "4b!"), pair("a", "1")];
+    let lines =
+        [pair("1 2 3>6:", "1+2=é"), pair("1 2 3>6:", "1+2=3"), pair("4>4:", "4b!"), pair("a", "1")];
     let input = scratch.lines("pairs.jsonl", &lines[..3]);
     let (_, told) = said(&["score", model, "--in", &input]);
     assert!(
-        told.contains("no token stands for 'é' (U+00E9), which is lost; 1 more with such characters"),
+        told.contains(
+            "no token stands for 'é' (U+00E9), which is lost; 1 more with such characters"
+        ),
         "{told}"
     );
     let input = scratch.lines("nothing.jsonl", &lines[3..]);
@@ -80,7 +87,10 @@ fn keys_that_are_missing_doubled_or_of_another_type() {
     let model = token_model("qwen3");
     for (line, parts) in [
         (json!({}), &["prompt, messages, tokens, problem, question", "the line has nothing"][..]),
-        (json!({"text": "Hi", "id": 1}), &["prompt, messages, tokens, problem", "the line has text, id"]),
+        (
+            json!({"text": "Hi", "id": 1}),
+            &["prompt, messages, tokens, problem", "the line has text, id"],
+        ),
         (json!({"prompt": "Hi", "tokens": [1]}), &["both prompt and tokens"]),
         (json!({"messages": [], "tokens": [1]}), &["both messages and tokens"]),
         (json!({"tokens": "1 2"}), &["\"tokens\" must be"]),
@@ -114,9 +124,18 @@ fn keys_that_are_missing_doubled_or_of_another_type() {
             json!({"tokens": [1, 2, 3], "prompt_tokens": 2, "logprobs": []}),
             &["\"logprobs\" must have", "1 on this line, and has 0"],
         ),
-        (json!({"tokens": [1, 2, 3], "logprobs": "none"}), &["\"logprobs\" must be a list of numbers"]),
-        (json!({"tokens": [1, 2, 3], "logprobs": [-1.0, "x"]}), &["\"logprobs\" must be a list of numbers"]),
-        (json!({"tokens": [1, 2, 3], "logprobs": [-1.0, null]}), &["\"logprobs\" must be a list of numbers"]),
+        (
+            json!({"tokens": [1, 2, 3], "logprobs": "none"}),
+            &["\"logprobs\" must be a list of numbers"],
+        ),
+        (
+            json!({"tokens": [1, 2, 3], "logprobs": [-1.0, "x"]}),
+            &["\"logprobs\" must be a list of numbers"],
+        ),
+        (
+            json!({"tokens": [1, 2, 3], "logprobs": [-1.0, null]}),
+            &["\"logprobs\" must be a list of numbers"],
+        ),
         (json!({"tokens": [1, 2, 3], "logprobs": {}}), &["\"logprobs\" must be a list of numbers"]),
     ] {
         score_refuses(&model, line.to_string(), parts);
@@ -144,10 +163,18 @@ fn texts_and_messages_of_the_wrong_shape() {
         &["\"response\" must be a string"],
     );
     // The template joins a message's content to its role and cannot without.
-    generate_refuses(&model, json!({"messages": [{"role": "user"}]}).to_string(), &["chat_template.jinja"]);
+    generate_refuses(
+        &model,
+        json!({"messages": [{"role": "user"}]}).to_string(),
+        &["chat_template.jinja"],
+    );
     let long = "word ".repeat(1000);
     generate_refuses(&model, json!({"prompt": long}).to_string(), &["context of 256"]);
-    score_refuses(&model, json!({"prompt": long, "response": "x"}).to_string(), &["context of 256"]);
+    score_refuses(
+        &model,
+        json!({"prompt": long, "response": "x"}).to_string(),
+        &["context of 256"],
+    );
     failure_saying(
         &mut isentrope(&["generate", &model, "--prompt", &long]),
         &["--prompt: ", "context of 256"],
@@ -169,7 +196,10 @@ fn files_without_lines() {
         (&absent, ["absent.jsonl: ", "No such file"]),
         (&directory, [directory.as_str(), "is a directory"]),
     ] {
-        failure_saying(&mut isentrope(&["generate", &model, "--prompts", input, "--out", &out]), &parts);
+        failure_saying(
+            &mut isentrope(&["generate", &model, "--prompts", input, "--out", &out]),
+            &parts,
+        );
         failure_saying(&mut isentrope(&["score", &model, "--in", input, "--out", &out]), &parts);
         assert_eq!(scratch.names(), ["blank.jsonl", "empty.jsonl"]);
     }

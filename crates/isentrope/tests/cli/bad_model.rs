@@ -77,7 +77,8 @@ fn damaged_files_are_named() {
 
 #[test]
 fn generation_configs_out_of_range_are_named() {
-    for (key, value) in [("top_p", json!(2)), ("temperature", json!("hot")), ("eos_token_id", json!([1, 61]))]
+    for (key, value) in
+        [("top_p", json!(2)), ("temperature", json!("hot")), ("eos_token_id", json!([1, 61]))]
     {
         let scratch = Scratch::new();
         let dir = scratch.copy(&fixture("models/qwen3"), "model");
@@ -100,7 +101,10 @@ fn a_setting_from_the_models_own_files_is_not_blamed_on_a_flag() {
     });
     let input = scratch.lines("input.jsonl", &[json!({"tokens": [1, 2, 3]})]);
     let mut command = isentrope(&["generate", &text(&dir), "--prompts", &input]);
-    failure_saying(&mut command, &["generation_config.json", "temperature is 1000", "from 0.01 to 100"]);
+    failure_saying(
+        &mut command,
+        &["generation_config.json", "temperature is 1000", "from 0.01 to 100"],
+    );
 }
 
 #[test]
@@ -119,8 +123,8 @@ fn tokenizers_that_do_not_fit_are_named() {
 #[test]
 fn what_a_model_lacks_is_said_when_it_is_needed() {
     let prompts = Scratch::new();
-    let messages =
-        prompts.lines("messages.jsonl", &[json!({"messages": [{"role": "user", "content": "Hi"}]})]);
+    let messages = prompts
+        .lines("messages.jsonl", &[json!({"messages": [{"role": "user", "content": "Hi"}]})]);
     let texts = prompts.lines("texts.jsonl", &[json!({"prompt": "Hi", "response": "Hello"})]);
     let model = token_model("qwen3");
     for input in [&messages, &texts] {
@@ -128,9 +132,15 @@ fn what_a_model_lacks_is_said_when_it_is_needed() {
             &mut isentrope(&["generate", &model, "--prompts", input]),
             &["qwen3", "tokenizer.json"],
         );
-        failure_saying(&mut isentrope(&["score", &model, "--in", input]), &["qwen3", "tokenizer.json"]);
+        failure_saying(
+            &mut isentrope(&["score", &model, "--in", input]),
+            &["qwen3", "tokenizer.json"],
+        );
     }
-    failure_saying(&mut isentrope(&["generate", &model, "--prompt", "Hi"]), &["qwen3", "tokenizer.json"]);
+    failure_saying(
+        &mut isentrope(&["generate", &model, "--prompt", "Hi"]),
+        &["qwen3", "tokenizer.json"],
+    );
 
     let scratch = Scratch::new();
     let dir = text_model(&scratch, "model");

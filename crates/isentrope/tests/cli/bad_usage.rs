@@ -166,7 +166,10 @@ fn links_to_nothing_are_told_from_names_that_are_not_there() {
         &["eval", &model, "--bench", "mine=x.jsonl", "--out", &link],
         &["train", &link],
     ] {
-        failure_saying(&mut isentrope(arguments), &["leads by a link to no/such/place, which is not there"]);
+        failure_saying(
+            &mut isentrope(arguments),
+            &["leads by a link to no/such/place, which is not there"],
+        );
     }
     assert_eq!(scratch.names(), ["link", "prompts.jsonl"]);
 }

@@ -1,7 +1,8 @@
 //! Messages, rendered by the model's chat template.
 
 use crate::program::{
-    Scratch, failure_saying, isentrope, lines_of, parse_lines, stdout_of, text, without, wrong_usage,
+    Scratch, failure_saying, isentrope, lines_of, parse_lines, stdout_of, text, without,
+    wrong_usage,
 };
 use crate::text_model::text_model;
 use crate::training::Bench;
@@ -18,21 +19,29 @@ fn chat_prompts_messages_and_rendered_text_are_one() {
         let arguments = ["generate", &model, "--prompts", &input, "--max-tokens", "12", "-n", "2"];
         lines_of(isentrope(&[&arguments[..], flags].concat()))
     };
-    let messages = generate("m", json!({"messages": [{"role": "user", "content": "What is 2+2?"}]}), &[]);
+    let messages =
+        generate("m", json!({"messages": [{"role": "user", "content": "What is 2+2?"}]}), &[]);
     for flags in [&[][..], &["--chat"], &["--template", "auto"], &["--template", "chat"]] {
         assert_eq!(messages, generate("p", json!({"prompt": "What is 2+2?"}), flags), "{flags:?}");
     }
     let both = json!({"prompt": "What is 2+2?", "messages": [
         {"role": "user", "content": "What is 2+2?"}, {"role": "assistant", "content": "4"}
     ], "tokens": null});
-    assert_eq!(messages, generate("b", both, &[]), "the prompt of a chat that is there to be imitated");
+    assert_eq!(
+        messages,
+        generate("b", both, &[]),
+        "the prompt of a chat that is there to be imitated"
+    );
     let surrounded = ["--prompt-prefix", "What is ", "--prompt-suffix", "?"];
     assert_eq!(messages, generate("q", json!({"prompt": "2+2"}), &surrounded));
     let with_system = json!({"messages": [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2+2?"}
     ]});
     let briefly = generate("y", with_system.clone(), &["--system", "Be long."]);
-    assert_eq!(briefly, generate("y", json!({"prompt": "What is 2+2?"}), &["--system", "Be brief."]));
+    assert_eq!(
+        briefly,
+        generate("y", json!({"prompt": "What is 2+2?"}), &["--system", "Be brief."])
+    );
     assert_ne!(briefly[0]["tokens"], messages[0]["tokens"]);
     // Qwen2.5's template, written out. As a plain prompt it gets a <bos>, so its tokens are given.
     let rendered = "<|im_start|>user\nWhat is 2+2?\
@@ -67,7 +76,8 @@ fn chat_prompts_messages_and_rendered_text_are_one() {
 fn text_leaves_out_special_tokens() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
-    let arguments = ["generate", &model, "--prompt", "a", "-n", "64", "--ignore-eos", "--max-tokens", "40"];
+    let arguments =
+        ["generate", &model, "--prompt", "a", "-n", "64", "--ignore-eos", "--max-tokens", "40"];
     let lines = lines_of(isentrope(&arguments));
     let special = |l: &Value| {
         l["tokens"].as_array().unwrap().iter().any(|t| [0, 1, 2, 320, 321].iter().any(|s| t == s))
@@ -105,10 +115,14 @@ fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
         ("auto", &[][..]),
         ("chat", &["data.template=chat", "data.system=Don't guess."]),
         ("none", &["data.template=none", "data.system=Unused."]),
-        ("instructed", &["data.prompt_suffix=\"\\nThink.\"", "eval.max_tokens=260", "eval.stop=[\"\\n\"]"]),
+        (
+            "instructed",
+            &["data.prompt_suffix=\"\\nThink.\"", "eval.max_tokens=260", "eval.stop=[\"\\n\"]"],
+        ),
     ] {
         let said = stdout_of(&mut bench.command(name, sets, &[]));
-        let line = said.lines().find_map(|line| line.trim().strip_prefix("isentrope generate ")).unwrap();
+        let line =
+            said.lines().find_map(|line| line.trim().strip_prefix("isentrope generate ")).unwrap();
         assert_eq!(line.contains("--template"), ["chat", "none"].contains(&name), "{line}");
         assert_eq!(line.contains("--system"), name == "chat", "{line}");
         assert_eq!(
@@ -116,7 +130,8 @@ fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
             name == "instructed",
             "{line}"
         );
-        let mut files = fs::read_dir(bench.out(name).join("evaluations")).unwrap().map(|e| e.unwrap().path());
+        let mut files =
+            fs::read_dir(bench.out(name).join("evaluations")).unwrap().map(|e| e.unwrap().path());
         let file = files.find(|path| text(path).contains("step-000001")).unwrap();
         let kept = parse_lines(&fs::read_to_string(file).unwrap()).remove(0);
         // The shell that reads what people type.
@@ -127,7 +142,10 @@ fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
         shell.args(["-c", &script]).env("ISENTROPE_THREADS", "1");
         let sampled = lines_of(shell).remove(0);
         assert_eq!(sampled["text"], kept["response"], "{name}");
-        assert_eq!(sampled["tokens"].as_array().unwrap().len() as u64, kept["tokens"].as_u64().unwrap());
+        assert_eq!(
+            sampled["tokens"].as_array().unwrap().len() as u64,
+            kept["tokens"].as_u64().unwrap()
+        );
         responses.push(kept["response"].clone());
     }
     responses.dedup();
@@ -139,7 +157,8 @@ fn what_a_run_prints_at_its_end_asks_as_the_run_did() {
 fn a_command_is_itself_whatever_it_finds_in_the_environment() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
-    let input = scratch.lines("m", &[json!({"messages": [{"role": "user", "content": "What is 2+2?"}]})]);
+    let input =
+        scratch.lines("m", &[json!({"messages": [{"role": "user", "content": "What is 2+2?"}]})]);
     let command = || isentrope(&["generate", &model, "--prompts", &input, "--max-tokens", "3"]);
     for value in ["", "1", "999999999"] {
         let mut marked = command();

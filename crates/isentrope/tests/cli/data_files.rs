@@ -2,8 +2,8 @@
 //! what is no file.
 
 use crate::program::{
-    Scratch, failure_last, failure_saying, fixture, isentrope, json_of, lines_of, stderr, stdout_of, text,
-    wrong_usage,
+    Scratch, failure_last, failure_saying, fixture, isentrope, json_of, lines_of, stderr,
+    stdout_of, text, wrong_usage,
 };
 use crate::text_model::text_model;
 use crate::training::{Bench, base, metrics, problems};
@@ -67,7 +67,10 @@ fn a_single_text_stands_for_a_list() {
     }
     // A command in one text would be a program of that name.
     let command = "reward.verifier.command=python3 reward.py";
-    failure_saying(&mut bench.command("out", &[&train, command], &["--dry-run"]), &["command", "must be"]);
+    failure_saying(
+        &mut bench.command("out", &[&train, command], &["--dry-run"]),
+        &["command", "must be"],
+    );
 }
 
 #[test]
@@ -103,14 +106,16 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
     let home = cache(&scratch);
     let model = text(&text_model(&scratch, "model"));
     let generate = |prompts: &str| {
-        let mut command = isentrope(&["generate", &model, "--prompts", prompts, "--max-tokens", "3"]);
+        let mut command =
+            isentrope(&["generate", &model, "--prompts", prompts, "--max-tokens", "3"]);
         command.env("HF_HOME", &home);
         lines_of(command)
     };
     let rows = [json!({"id": "a", "question": "1+1?"}), json!({"question": "2+2?"})];
-    let expected = generate(
-        &scratch.lines("prompts.jsonl", &[json!({"id": "a", "prompt": "1+1?"}), json!({"prompt": "2+2?"})]),
-    );
+    let expected = generate(&scratch.lines(
+        "prompts.jsonl",
+        &[json!({"id": "a", "prompt": "1+1?"}), json!({"prompt": "2+2?"})],
+    ));
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     for file in [
         scratch.file("array.json", json!(rows).to_string()),
@@ -118,7 +123,8 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
         gzip(&scratch, "rows.jsonl.gz", &lines),
         scratch.file(
             "columns.json.zst",
-            zstd::encode_all(&b"{\"id\": [\"a\", null], \"problem\": [\"1+1?\", \"2+2?\"]}"[..], 1).unwrap(),
+            zstd::encode_all(&b"{\"id\": [\"a\", null], \"problem\": [\"1+1?\", \"2+2?\"]}"[..], 1)
+                .unwrap(),
         ),
     ] {
         let found = generate(&file);
@@ -129,12 +135,13 @@ fn prompts_are_read_from_whatever_data_files_may_name() {
     assert_eq!(generate("org/sums:test").len(), 4);
     // A list of messages is a chat, under any of the names.
     let chat = json!([{"role": "user", "content": "Hi"}]);
-    let chats =
-        |key: &str| generate(&scratch.lines("chat.jsonl", &[json!({key: chat})]))[0]["tokens"].clone();
+    let chats = |key: &str| {
+        generate(&scratch.lines("chat.jsonl", &[json!({key: chat})]))[0]["tokens"].clone()
+    };
     assert_eq!(chats("prompt"), chats("messages"));
     assert_eq!(chats("problem"), chats("messages"));
-    let published =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/tests/fixtures/benchmarks/dapo.parquet");
+    let published = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../data/tests/fixtures/benchmarks/dapo.parquet");
     assert_eq!(generate(&text(&published)).len(), 12);
 }
 
@@ -161,13 +168,17 @@ fn thinking_model(scratch: &Scratch) -> String {
 fn variables_reach_the_chat_template_of_every_command() {
     let scratch = Scratch::new();
     let model = thinking_model(&scratch);
-    let prompts = scratch.lines("chats.jsonl", &[json!({"messages": [{"role": "user", "content": "Hi"}]})]);
-    let plain =
-        scratch.lines("plain.jsonl", &[json!({"messages": [{"role": "user", "content": "Hi<off>"}]})]);
+    let prompts =
+        scratch.lines("chats.jsonl", &[json!({"messages": [{"role": "user", "content": "Hi"}]})]);
+    let plain = scratch
+        .lines("plain.jsonl", &[json!({"messages": [{"role": "user", "content": "Hi<off>"}]})]);
     let off = ["--template-variable", "enable_thinking=false"];
     let run = |command: &[&str]| lines_of(isentrope(command));
-    let generated =
-        run(&[&["generate", &model, "--prompts", &prompts, "--max-tokens", "4"][..], &off].concat());
+    let generated = run(&[
+        &["generate", &model, "--prompts", &prompts, "--max-tokens", "4"][..],
+        &off,
+    ]
+    .concat());
     assert_eq!(generated, run(&["generate", &model, "--prompts", &plain, "--max-tokens", "4"]));
     let scored = run(&[&["score", &model, "--in", &prompts][..], &off].concat());
     assert_eq!(scored, run(&["score", &model, "--in", &plain]));
@@ -177,7 +188,10 @@ fn variables_reach_the_chat_template_of_every_command() {
     let arguments = ["eval", &model, "--bench", &bench, "--max-tokens", "2", "--out", &out];
     stdout_of(&mut isentrope(&[&arguments[..], &off].concat()));
     let manifest = json_of(&Path::new(&out).join("manifest.json"));
-    assert_eq!(manifest["benchmarks"]["mine"]["template_variables"], json!({"enable_thinking": false}));
+    assert_eq!(
+        manifest["benchmarks"]["mine"]["template_variables"],
+        json!({"enable_thinking": false})
+    );
     failure_saying(&mut isentrope(&arguments), &["template_variables"]);
     wrong_usage(
         &mut isentrope(&["eval", &model, "--bench", &bench, "--template-variable", "x"]),
@@ -195,7 +209,10 @@ fn variables_reach_the_chat_template_of_every_command() {
     let data = bench.scratch.lines("data.jsonl", &[json!({"problem": "1+1?", "answer": "2"})]);
     let files = format!("data.files={data}");
     let shown = stdout_of(&mut bench.command("out", &[&files], &["--dry-run"]));
-    assert!(shown.contains("1+1?<off>fine") && shown.contains("enable_thinking = false"), "{shown}");
+    assert!(
+        shown.contains("1+1?<off>fine") && shown.contains("enable_thinking = false"),
+        "{shown}"
+    );
     let own = "data.template_variables.messages=1";
     failure_saying(
         &mut bench.command("out", &[&files, own], &["--dry-run"]),
@@ -229,9 +246,10 @@ fn what_is_no_regular_file_is_refused_by_every_command() {
     std::os::unix::fs::symlink("/dev/zero", &device).unwrap();
     let model = text(&fixture("models/qwen3"));
     let bench = recipe(Scratch::new());
-    for (file, what) in
-        [(&fifo, "is a pipe (FIFO), not a regular file"), (&device, "is a device, not a regular file")]
-    {
+    for (file, what) in [
+        (&fifo, "is a pipe (FIFO), not a regular file"),
+        (&device, "is a device, not a regular file"),
+    ] {
         for command in [
             &["generate", &model, "--prompts", file][..],
             &["score", &model, "--in", file],

@@ -10,14 +10,22 @@ fn json_is_one_object_with_sane_values() {
     let scratch = Scratch::new();
     let mut command = isentrope(&["doctor", "--json", "--threads", "2"]);
     let report: Value =
-        serde_json::from_str(&stdout_of(command.env("XDG_CACHE_HOME", scratch.path("cache")))).unwrap();
+        serde_json::from_str(&stdout_of(command.env("XDG_CACHE_HOME", scratch.path("cache"))))
+            .unwrap();
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["threads"], 2);
-    let (total, available) =
-        (report["memory_bytes"].as_u64().unwrap(), report["memory_available_bytes"].as_u64().unwrap());
+    let (total, available) = (
+        report["memory_bytes"].as_u64().unwrap(),
+        report["memory_available_bytes"].as_u64().unwrap(),
+    );
     assert!(available > 0 && available <= total && total >= 64 << 20, "{available} of {total}");
     assert!((1..=65536).contains(&report["cores"].as_u64().unwrap()));
-    assert!(report["instruction_sets_available"].as_array().unwrap().contains(&report["instruction_set"]));
+    assert!(
+        report["instruction_sets_available"]
+            .as_array()
+            .unwrap()
+            .contains(&report["instruction_set"])
+    );
     let speeds = report["linear"].as_array().unwrap();
     assert_eq!(speeds.len(), 2);
     for speed in speeds {
@@ -59,7 +67,10 @@ fn more_is_measured_when_it_is_asked_for() {
     let mut command = isentrope(&["doctor", "--json", "--measure", "--threads", "2"]);
     let report: Value = serde_json::from_str(&stdout_of(&mut command)).unwrap();
     let speeds = report["measured"]["cpu"].as_array().unwrap();
-    assert_eq!(speeds.iter().map(|speed| speed["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(
+        speeds.iter().map(|speed| speed["threads"].as_u64().unwrap()).collect::<Vec<_>>(),
+        [1, 2]
+    );
     for speed in speeds {
         for (key, least) in [
             ("training_gflop_per_s", 0.01),
@@ -78,9 +89,11 @@ fn more_is_measured_when_it_is_asked_for() {
 #[ignore = "deep: measures the emulated GPU"]
 fn an_emulated_gpu_is_measured_and_called_one() {
     let text = stdout_of(&mut emulated(&["doctor", "--measure", "--threads", "1"]));
-    let from =
-        text.find("  GPU 0: emulated; these are the emulator's speeds").unwrap_or_else(|| panic!("{text}"));
-    let lines: Vec<&str> = text[from..].lines().skip(1).take_while(|line| line.starts_with("    ")).collect();
+    let from = text
+        .find("  GPU 0: emulated; these are the emulator's speeds")
+        .unwrap_or_else(|| panic!("{text}"));
+    let lines: Vec<&str> =
+        text[from..].lines().skip(1).take_while(|line| line.starts_with("    ")).collect();
     assert_eq!(lines.len(), 7, "{text}");
     assert!(lines.iter().all(|line| line.ends_with(" (emulated)")), "{text}");
     for what in [
@@ -113,7 +126,10 @@ fn ranks_are_shown_under_a_launcher() {
         for (number, rank) in ranks.iter().enumerate() {
             assert_eq!(rank["threads"], 1);
             assert!(rank["training_gflop_per_s"].as_f64().unwrap() > 0.01, "{rank}");
-            assert!(rank["memory_bytes"].as_u64().unwrap() <= report["memory_bytes"].as_u64().unwrap() / 2);
+            assert!(
+                rank["memory_bytes"].as_u64().unwrap()
+                    <= report["memory_bytes"].as_u64().unwrap() / 2
+            );
             assert_eq!(rank["neighbours"][0]["rank"], 1 - number);
             assert!(rank["neighbours"][0]["gb_per_s"].as_f64().unwrap() > 0.001, "{rank}");
         }
@@ -141,14 +157,25 @@ fn text_names_libraries_that_do_not_load_and_no_secret() {
         .env("HF_TOKEN", "hf_secret")
         .env("XDG_CACHE_HOME", scratch.path("cache"));
     let text = stdout_of(
-        command.env("ISENTROPE_CUDA_LIBRARIES", scratch.path("named")).env("ISENTROPE_THREADS", "1"),
+        command
+            .env("ISENTROPE_CUDA_LIBRARIES", scratch.path("named"))
+            .env("ISENTROPE_THREADS", "1"),
     );
     let speeds = ["instruction set   ", "threads           1 on", "memory", "GFLOP/s"];
-    assert_parts(&text, &[&speeds[..], &["with a token", "code sandbox", "Python            "]].concat());
+    assert_parts(
+        &text,
+        &[&speeds[..], &["with a token", "code sandbox", "Python            "]].concat(),
+    );
     assert!(!text.contains("hf_secret"));
-    let line = text.lines().find(|line| line.contains("libnvrtc.so.13")).unwrap_or_else(|| panic!("{text}"));
+    let line = text
+        .lines()
+        .find(|line| line.contains("libnvrtc.so.13"))
+        .unwrap_or_else(|| panic!("{text}"));
     assert!(line.contains("(ISENTROPE_CUDA_LIBRARIES): not taken, "), "{line}");
-    assert!(line.contains("another NVRTC") || line.contains("isentrope doctor --install-cuda"), "{line}");
+    assert!(
+        line.contains("another NVRTC") || line.contains("isentrope doctor --install-cuda"),
+        "{line}"
+    );
 }
 
 /// `crates/cuda` tests what is fetched and how.

@@ -3,12 +3,13 @@
 
 use crate::processes::{kill, send, start, until, until_reached};
 use crate::program::{
-    Scratch, array, bits, emulated, failure_last, failure_saying, isentrope, json_of, lines_of, parse_lines,
-    stderr, stdout_of, text, token_model,
+    Scratch, array, bits, emulated, failure_last, failure_saying, isentrope, json_of, lines_of,
+    parse_lines, stderr, stdout_of, text, token_model,
 };
 use crate::train_ranks::Launcher;
 use crate::training::{
-    Bench, EASY, assert_same_results, base, checkpoint, lines, metrics, problems, succeed, tree, untrained,
+    Bench, EASY, assert_same_results, base, checkpoint, lines, metrics, problems, succeed, tree,
+    untrained,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -32,7 +33,9 @@ const SMALL: [&str; 6] = [
 fn prompts(scratch: &Scratch) -> (Vec<Value>, String) {
     let prompts: Vec<Value> = [3u32, 18]
         .into_iter()
-        .map(|count| json!({"tokens": (0..count).map(|t| (t * count + 3) % 61).collect::<Vec<_>>()}))
+        .map(
+            |count| json!({"tokens": (0..count).map(|t| (t * count + 3) % 61).collect::<Vec<_>>()}),
+        )
         .collect();
     let file = scratch.lines("prompts.jsonl", &prompts);
     (prompts, file)
@@ -55,8 +58,18 @@ fn models_sample_and_score() {
     let (prompts, file) = prompts(&scratch);
     for name in ["llama3", "qwen2-window"] {
         let model = token_model(name);
-        let generate =
-            ["generate", &model, "--prompts", &file, "-n", "2", "--max-tokens", "6", "--top-p", "0.95"];
+        let generate = [
+            "generate",
+            &model,
+            "--prompts",
+            &file,
+            "-n",
+            "2",
+            "--max-tokens",
+            "6",
+            "--top-p",
+            "0.95",
+        ];
         let on_cpu = stdout_of(&mut isentrope(&generate));
         assert_eq!(stdout_of(&mut emulated(&generate)), on_cpu, "{name}");
         let input = to_score(&scratch, &prompts, &parse_lines(&on_cpu));
@@ -66,7 +79,11 @@ fn models_sample_and_score() {
         let bf16 = ["--device", "cuda", "--dtype", "bf16"];
         let output = emulated(&[&generate[..], &bf16].concat()).output().unwrap();
         // Who computes is known before the model is loaded, as of a run.
-        assert!(stderr(&output).contains("compute all products of matrices"), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains("compute all products of matrices"),
+            "{}",
+            stderr(&output)
+        );
         let generated = parse_lines(&String::from_utf8(output.stdout).unwrap());
         let input = to_score(&scratch, &prompts, &generated);
         let scored = lines_of(emulated(&[&["score", &model, "--in", &input][..], &bf16].concat()));
@@ -78,7 +95,8 @@ fn models_sample_and_score() {
         }
         let f32_logprobs: Vec<u32> =
             parse_lines(&on_cpu).iter().flat_map(|line| bits(line, "logprobs")).collect();
-        let bf16_logprobs: Vec<u32> = generated.iter().flat_map(|line| bits(line, "logprobs")).collect();
+        let bf16_logprobs: Vec<u32> =
+            generated.iter().flat_map(|line| bits(line, "logprobs")).collect();
         assert_ne!(f32_logprobs, bf16_logprobs, "{name}: as if bf16 were f32");
     }
 }
@@ -117,7 +135,10 @@ fn runs_in_f32_are_the_cpus_wherever_they_are_made() {
         // arithmetic's.
         let other = [&sets[..], &["run.steps=4", "device.dtype=bf16"]].concat();
         let said = succeed(&mut bench.emulated("moved", &other, &["--resume"]));
-        assert!(said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"), "{said}");
+        assert!(
+            said.contains("device.dtype") && said.contains("bf16-t16 from step 4 on"),
+            "{said}"
+        );
     }
 }
 
@@ -135,7 +156,8 @@ fn a_run_in_bf16_learns_and_survives_a_kill() {
     let bench = Bench::new(scratch, "sft", &recipe);
     let whole = bench.out("whole");
     succeed(&mut bench.emulated("whole", &[], &[]));
-    let losses: Vec<f64> = metrics(&whole).iter().filter_map(|line| line["sft/loss"].as_f64()).collect();
+    let losses: Vec<f64> =
+        metrics(&whole).iter().filter_map(|line| line["sft/loss"].as_f64()).collect();
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     let (first, last) = (mean(&losses[..4]), mean(&losses[losses.len() - 4..]));
     // A guess among 23 tokens costs 3.1 nats.
@@ -162,7 +184,13 @@ fn what_trains_in_bf16_is_what_has_sampled() {
     let bench = Bench::train();
     let sets = [
         &SMALL[..],
-        &["update.prompts=4", "update.epochs=1", "device.dtype=bf16", "eval.every=0", "run.steps=2"],
+        &[
+            "update.prompts=4",
+            "update.epochs=1",
+            "device.dtype=bf16",
+            "eval.every=0",
+            "run.steps=2",
+        ],
     ]
     .concat();
     succeed(&mut bench.emulated("whole", &sets, &[]));
@@ -211,8 +239,13 @@ fn an_evaluation_in_bf16_is_another_evaluation() {
     let bench = format!("mine={problems}");
     let evaluate = |out: &str, flags: &[&str]| {
         let out = scratch.path(out);
-        let arguments = ["eval", model, "--bench", &bench, "-n", "2", "--max-tokens", "8", "--out", &out];
-        (emulated(&[&arguments[..], flags].concat()), isentrope(&[&arguments[..], flags].concat()), out)
+        let arguments =
+            ["eval", model, "--bench", &bench, "-n", "2", "--max-tokens", "8", "--out", &out];
+        (
+            emulated(&[&arguments[..], flags].concat()),
+            isentrope(&[&arguments[..], flags].concat()),
+            out,
+        )
     };
     let (mut on_gpu, _, gpu) = evaluate("gpu", &["--temperature", "1"]);
     let (_, mut on_cpu, cpu) = evaluate("cpu", &["--temperature", "1"]);
@@ -244,24 +277,37 @@ fn a_device_that_cannot_be_used_is_a_sentence() {
     );
     failure_saying(with(&["--device", "cuda"]).env("ISENTROPE_ISA", "mmx"), &["mmx"]);
     failure_saying(&mut with(&["--device", "cuda", "--threads", "0"]), &["--threads: "]);
-    failure_saying(with(&[]).env("ISENTROPE_DEVICE", "tpu"), &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"]);
+    failure_saying(
+        with(&[]).env("ISENTROPE_DEVICE", "tpu"),
+        &["ISENTROPE_DEVICE is \"tpu\"", "cuda:N"],
+    );
     let without = |flags: &[&str]| {
         let mut command = with(flags);
         command.env("ISENTROPE_EMULATED_GPUS", "");
         command
     };
-    failure_saying(&mut without(&["--device", "cuda"]), &["no GPU can be used", "taken away", "doctor"]);
-    failure_saying(&mut without(&["--dtype", "bf16"]), &["only a GPU", "taken away", "--install-cuda"]);
+    failure_saying(
+        &mut without(&["--device", "cuda"]),
+        &["no GPU can be used", "taken away", "doctor"],
+    );
+    failure_saying(
+        &mut without(&["--dtype", "bf16"]),
+        &["only a GPU", "taken away", "--install-cuda"],
+    );
     let output = without(&[]).output().unwrap();
     let said = stderr(&output);
-    assert!(output.status.success() && said.contains("note: computing on the CPU, since"), "{said}");
+    assert!(
+        output.status.success() && said.contains("note: computing on the CPU, since"),
+        "{said}"
+    );
     let quiet = stderr(&without(&["--device", "cpu"]).output().unwrap());
     assert!(!quiet.contains("note"), "{quiet}");
     // The flag is stronger than the environment, and that than the recipe.
     succeed(with(&["--device", "cpu"]).env("ISENTROPE_DEVICE", "cuda:7"));
     let bench = Bench::sft();
-    let dry =
-        |flags: &[&str]| bench.emulated("run", &["device.kind=cuda"], &[&["--dry-run"], flags].concat());
+    let dry = |flags: &[&str]| {
+        bench.emulated("run", &["device.kind=cuda"], &[&["--dry-run"], flags].concat())
+    };
     let shown = |command: &mut Command| stdout_of(command).contains("computing on cuda:0");
     assert!(shown(&mut dry(&[])) && !shown(&mut dry(&["--device", "cpu"])));
     assert!(!shown(dry(&[]).env("ISENTROPE_DEVICE", "cpu")));
@@ -288,7 +334,11 @@ fn too_little_memory_on_the_device_is_a_sentence() {
         }
         let said = failure_last(&mut command, &["iB"]);
         assert_eq!(said.contains("the weights take"), said.contains("(--device cpu)"), "{said}");
-        ended.insert(if said.contains("the weights take") { "before loading" } else { "in a pass" });
+        ended.insert(if said.contains("the weights take") {
+            "before loading"
+        } else {
+            "in a pass"
+        });
     }
     assert_eq!(ended, BTreeSet::from(["before loading", "in a pass", "well"]));
 }
@@ -306,7 +356,8 @@ fn a_run_that_does_not_fit_the_device_says_what_helps() {
 #[ignore = "deep: trains whole models on the emulated GPU"]
 fn a_run_that_finds_no_memory_says_what_helps() {
     let bench = Bench::sft();
-    let sets = ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
+    let sets =
+        ["run.steps=2", "sft.batch=4", "eval.every=0", "memory.budget_gib=1", "device.dtype=bf16"];
     let mut ended = BTreeSet::new();
     for kib in [50, 300, 450, 600, 4000] {
         let mut command = bench.emulated("run", &sets, &["--overwrite"]);
@@ -352,7 +403,11 @@ fn ranks_on_different_devices_train_the_same_in_f32() {
 fn budget(command: &mut Command) -> f64 {
     let shown = stdout_of(command);
     let plan = shown.lines().find(|line| line.starts_with("# memory: ")).unwrap();
-    plan.rsplit_once(" of ").and_then(|(_, budget)| budget.strip_suffix(" MiB")).unwrap().parse().unwrap()
+    plan.rsplit_once(" of ")
+        .and_then(|(_, budget)| budget.strip_suffix(" MiB"))
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 /// Ranks of a machine divide the memory of a GPU among those that have the same one, however each
@@ -415,7 +470,10 @@ fn a_sweep_hands_its_device_on() {
         assert_same_results(&on_cpu.join(seed), &on_gpu.join(seed));
         assert_eq!(on(&on_gpu.join(seed)), uuid);
         let log = fs::read_to_string(bench.scratch.path(&format!("gpu/{seed}.log"))).unwrap();
-        assert!(log.lines().any(|line| line.contains("; peak ") && line.ends_with(" of 1843 MiB")), "{log}");
+        assert!(
+            log.lines().any(|line| line.contains("; peak ") && line.ends_with(" of 1843 MiB")),
+            "{log}"
+        );
     }
     // One that is named is the only one.
     let named = bench.scratch.path("named");
@@ -445,10 +503,12 @@ fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
     let said = ["untrained/config.json: head_dim is 258", "256 at most", "(--device cpu)"];
     let (_, prompts) = prompts(&bench.scratch);
     let model = bench.scratch.path("untrained");
-    failure_last(&mut emulated(&["generate", &model, "--prompts", &prompts, "--device", "cuda"]), &said);
+    failure_last(
+        &mut emulated(&["generate", &model, "--prompts", &prompts, "--device", "cuda"]),
+        &said,
+    );
     failure_last(&mut emulated(&["score", &model, "--in", &prompts]), &said);
-    let sweep =
-        "command = \"sft\"\nbase = \"recipe.toml\"\naxes.seed = { key = \"run.seed\", values = [1] }\n";
+    let sweep = "command = \"sft\"\nbase = \"recipe.toml\"\naxes.seed = { key = \"run.seed\", values = [1] }\n";
     let sweep = bench.scratch.file("sweep.toml", sweep);
     failure_last(&mut emulated(&["sweep", &sweep, "--dry-run"]), &said);
     failure_last(&mut bench.emulated("run", &[], &[]), &said);
@@ -463,8 +523,13 @@ fn heads_that_are_too_large_for_a_gpu_are_refused_by_their_key() {
 fn ctrl_c_saves_a_run_on_a_gpu() {
     let bench = Bench::sft();
     let out = bench.out("run");
-    let sets =
-        ["run.steps=100000", "sft.batch=2", "eval.every=0", "checkpoint.every=100000", "device.dtype=bf16"];
+    let sets = [
+        "run.steps=100000",
+        "sft.batch=2",
+        "eval.every=0",
+        "checkpoint.every=100000",
+        "device.dtype=bf16",
+    ];
     let mut child = bench.emulated("run", &sets, &[]).stderr(Stdio::piped()).spawn().unwrap();
     until(Duration::from_secs(60), "no step was made", || lines(&out) > 2);
     send("INT", &child);

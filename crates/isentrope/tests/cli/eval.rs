@@ -2,8 +2,8 @@
 
 use crate::processes::send;
 use crate::program::{
-    Scratch, assert_parts, failure, failure_saying, isentrope, json_of, parse_lines, stderr, stdout_of, text,
-    wrong_usage,
+    Scratch, assert_parts, failure, failure_saying, isentrope, json_of, parse_lines, stderr,
+    stdout_of, text, wrong_usage,
 };
 use crate::training::{Bench, base, metrics, problems, succeed, tree};
 use serde_json::{Value, json};
@@ -27,11 +27,19 @@ fn eval(arguments: &[&str]) -> Command {
 fn numbers_follow_from_the_responses_that_are_kept() {
     let scratch = Scratch::new();
     let (bench, out) = (format!("mine={}", file(&scratch, 1)), scratch.path("out"));
-    let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--limit", "20", "--out", &out];
+    let sampled =
+        ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--limit", "20", "--out", &out];
     let arguments = [&[base(), "--bench", &bench][..], &sampled].concat();
     let table = stdout_of(&mut eval(&arguments));
-    for part in ["mine: 20 problems, 4 responses each", "mean@4", "pass@2", "maj@4", "entropy", "95 %", &out]
-    {
+    for part in [
+        "mine: 20 problems, 4 responses each",
+        "mean@4",
+        "pass@2",
+        "maj@4",
+        "entropy",
+        "95 %",
+        &out,
+    ] {
         assert!(table.contains(part), "{part:?} is not in: {table}");
     }
     let dir = Path::new(&out);
@@ -41,7 +49,11 @@ fn numbers_follow_from_the_responses_that_are_kept() {
     for (i, line) in lines.iter().enumerate() {
         assert_eq!((&line["problem"], &line["sample"]), (&json!(i / 4), &json!(i % 4)));
         solved[i / 4] += usize::from(line["verdict"] == "correct");
-        assert!(line["response"].is_string() && line["reason"].is_string() && line["entropy"].is_number());
+        assert!(
+            line["response"].is_string()
+                && line["reason"].is_string()
+                && line["entropy"].is_number()
+        );
     }
     let all: usize = solved.iter().sum();
     assert!(all > 0, "the base model gets some right");
@@ -52,7 +64,10 @@ fn numbers_follow_from_the_responses_that_are_kept() {
     assert!((value("pass@4") - any as f64 / 20.0).abs() < 1e-12);
     assert_eq!(summary["verdicts"]["correct"], json!(all));
     let mean = &summary["estimates"]["mean@4"];
-    assert!(mean["low"].as_f64() < mean["value"].as_f64() && mean["value"].as_f64() < mean["high"].as_f64());
+    assert!(
+        mean["low"].as_f64() < mean["value"].as_f64()
+            && mean["value"].as_f64() < mean["high"].as_f64()
+    );
 
     // Again there is nothing to do, and with another benchmark what is there stays.
     let before = tree(dir);
@@ -92,9 +107,23 @@ fn killed_or_interrupted_it_goes_on_to_the_same_bytes() {
     let scratch = Scratch::new();
     let bench = format!("mine={}", file(&scratch, 2));
     let arguments = |out: &str| -> Vec<String> {
-        let sampled =
-            ["-n", "16", "--temperature", "1", "--max-tokens", "16", "--kv-memory", "1", "--out", out];
-        [&[base(), "--bench", &bench][..], &sampled].concat().into_iter().map(str::to_owned).collect()
+        let sampled = [
+            "-n",
+            "16",
+            "--temperature",
+            "1",
+            "--max-tokens",
+            "16",
+            "--kv-memory",
+            "1",
+            "--out",
+            out,
+        ];
+        [&[base(), "--bench", &bench][..], &sampled]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
     };
     let go = |out: &str| {
         let arguments = arguments(out);
@@ -132,12 +161,24 @@ fn what_cannot_be_done_is_said_with_its_remedy() {
     failure_saying(&mut with(&["--limit", "2", "--seed", "1"]), &["seed 0 -> 1"]);
     failure_saying(&mut with(&["--bench", &bench]), &["--bench: mine is asked for twice"]);
     failure_saying(&mut with(&["--temperature", "-1"]), &["--temperature"]);
-    failure_saying(&mut with(&["--against", &scratch.path("nowhere")]), &["--against", "holds no results"]);
+    failure_saying(
+        &mut with(&["--against", &scratch.path("nowhere")]),
+        &["--against", "holds no results"],
+    );
     let ask = |bench: &str| eval(&[base(), "--bench", bench, "--out", &out]);
-    failure_saying(&mut ask("gsm8k"), &["benchmark gsm8k", "openai/gsm8k", "HF_HUB_OFFLINE", "gsm8k=FILE"]);
-    failure_saying(&mut ask("gsm8k=absent.jsonl"), &["benchmark gsm8k: absent.jsonl cannot be read"]);
+    failure_saying(
+        &mut ask("gsm8k"),
+        &["benchmark gsm8k", "openai/gsm8k", "HF_HUB_OFFLINE", "gsm8k=FILE"],
+    );
+    failure_saying(
+        &mut ask("gsm8k=absent.jsonl"),
+        &["benchmark gsm8k: absent.jsonl cannot be read"],
+    );
     let empty = scratch.lines("empty.jsonl", &[json!({"problem": "1+1?", "answer": null})]);
-    failure_saying(&mut ask(&format!("mine={empty}")), &["empty.jsonl line 1", "column answer is null"]);
+    failure_saying(
+        &mut ask(&format!("mine={empty}")),
+        &["empty.jsonl line 1", "column answer is null"],
+    );
     wrong_usage(&mut ask("gsm9k"), "built in are aime24");
     wrong_usage(&mut ask(&file), "give the file a name");
     wrong_usage(&mut eval(&[base()]), "--bench");
@@ -196,8 +237,9 @@ fn the_reason_of_a_fault_is_told() {
 #[test]
 fn what_could_not_be_judged_is_judged_again() {
     let scratch = Scratch::new();
-    let rows: Vec<Value> =
-        (0..12).map(|i| json!({"problem": format!("{i}:"), "answer": (i % 10).to_string()})).collect();
+    let rows: Vec<Value> = (0..12)
+        .map(|i| json!({"problem": format!("{i}:"), "answer": (i % 10).to_string()}))
+        .collect();
     let bench = format!("mine={}", scratch.lines("digits.jsonl", &rows));
     let service = r#"while read -r line; do id=${line#*'"id":'}; answer='"score":0'
         case "$line" in *'"response":"'[1-5]*) answer='"score":1';; esac
@@ -206,12 +248,14 @@ fn what_could_not_be_judged_is_judged_again() {
     let state = scratch.path("state");
     fs::create_dir(&state).unwrap();
     let down = Path::new(&state).join("down");
-    let verifier = format!("{{command = {}}}", json!(["sh", scratch.file("service.sh", service), state]));
+    let verifier =
+        format!("{{command = {}}}", json!(["sh", scratch.file("service.sh", service), state]));
     let run = |out: &str| {
         let sampled = ["-n", "2", "--temperature", "1", "--max-tokens", "4", "--out", out];
-        let output = eval(&[&[base(), "--bench", &bench, "--verifier", &verifier][..], &sampled].concat())
-            .output()
-            .unwrap();
+        let output =
+            eval(&[&[base(), "--bench", &bench, "--verifier", &verifier][..], &sampled].concat())
+                .output()
+                .unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         (String::from_utf8_lossy(&output.stdout).into_owned(), stderr(&output))
     };
@@ -248,7 +292,10 @@ fn what_could_not_be_judged_is_judged_again() {
     fs::remove_file(&complete).unwrap();
     fs::write(&partial, half).unwrap();
     let (_, said) = run(&out);
-    assert!(said.contains("mine: 2 responses could not") && said.contains("after 3 of 12"), "{said}");
+    assert!(
+        said.contains("mine: 2 responses could not") && said.contains("after 3 of 12"),
+        "{said}"
+    );
     assert!(tree(Path::new(&out)) == whole);
 }
 
@@ -271,16 +318,25 @@ fn benchmarks_share_a_commands_workers_and_an_edited_script_is_another_verifier(
     let verifier = format!("{{command = {}, workers = 3}}", json!(["sh", script_file, started]));
     let (mine, other) = (format!("mine={file}"), format!("math500={file}"));
     let with = |bench: &[&str]| {
-        let settings = ["--max-tokens", "4", "--limit", "2", "--out", &out, "--verifier", &verifier];
+        let settings =
+            ["--max-tokens", "4", "--limit", "2", "--out", &out, "--verifier", &verifier];
         eval(&[&[base()][..], bench, &settings].concat())
     };
     let table = stdout_of(&mut with(&["--bench", &mine, "--bench", &other]));
     assert!(!table.contains("score"), "all are 1, as the verdicts say: {table}");
-    assert_eq!(fs::read_to_string(&started).unwrap().lines().count(), 3, "the workers of one verifier");
+    assert_eq!(
+        fs::read_to_string(&started).unwrap().lines().count(),
+        3,
+        "the workers of one verifier"
+    );
     let manifest = json_of(&Path::new(&out).join("manifest.json"));
     for name in ["mine", "math500"] {
         let hashes = manifest["benchmarks"][name]["verifier_files_sha256"].as_object().unwrap();
-        assert_eq!(hashes.keys().collect::<Vec<_>>(), [&script_file], "{started} came to be only later");
+        assert_eq!(
+            hashes.keys().collect::<Vec<_>>(),
+            [&script_file],
+            "{started} came to be only later"
+        );
         assert_eq!(hashes[&script_file].as_str().unwrap().len(), 64);
     }
     fs::remove_file(&started).unwrap();
@@ -288,7 +344,10 @@ fn benchmarks_share_a_commands_workers_and_an_edited_script_is_another_verifier(
     fs::remove_file(&started).unwrap();
     script(&scratch, "0.5");
     let sentence = failure(&mut with(&["--bench", &mine]));
-    assert!(sentence.contains(&format!("mine: {script_file} was edited; name another")), "{sentence}");
+    assert!(
+        sentence.contains(&format!("mine: {script_file} was edited; name another")),
+        "{sentence}"
+    );
 }
 
 /// The tokenizer of the model has no letters.
@@ -303,11 +362,20 @@ fn characters_are_looked_for_in_what_is_asked() {
         stderr(&eval(&[&[base()][..], &settings, more].concat()).output().unwrap())
     };
     let some = said("some", &["--limit", "3"]);
-    assert!(some.contains("math500: 5 rows: 5 usable") && !some.contains("of the usable"), "{some}");
-    assert!(some.contains("math500: of the 3 problems that are asked, 3 with characters"), "{some}");
+    assert!(
+        some.contains("math500: 5 rows: 5 usable") && !some.contains("of the usable"),
+        "{some}"
+    );
+    assert!(
+        some.contains("math500: of the 3 problems that are asked, 3 with characters"),
+        "{some}"
+    );
     assert!(some.contains("lossy.jsonl line 1: "), "{some}");
     let all = said("all", &[]);
-    assert!(all.contains("5 rows: 5 usable") && all.contains("of the usable, 5 with characters"), "{all}");
+    assert!(
+        all.contains("5 rows: 5 usable") && all.contains("of the usable, 5 with characters"),
+        "{all}"
+    );
 }
 
 /// `crates/evaluation` tests the numbers.
@@ -322,9 +390,16 @@ fn two_directories_are_compared_by_a_paired_test() {
     };
     run(&old, &[]);
     let table = run(&new, &["--seed", "1", "--against", &old]);
-    let head =
-        ["24 problems in both, temperature 1\n", "pass@2", "pass@4", "maj@4", "mean accuracy", "points"];
-    let test = ["better", "p-value", "sign-flip permutation", "settings that differ\n    seed 0 -> 1\n"];
+    let head = [
+        "24 problems in both, temperature 1\n",
+        "pass@2",
+        "pass@4",
+        "maj@4",
+        "mean accuracy",
+        "points",
+    ];
+    let test =
+        ["better", "p-value", "sign-flip permutation", "settings that differ\n    seed 0 -> 1\n"];
     assert_parts(&table, &[&head[..], &test].concat());
     let comparison = json_of(&Path::new(&new).join("comparison.json"));
     assert_eq!(comparison["settings"], json!(["seed 0 -> 1"]));
@@ -360,10 +435,12 @@ fn prompts_that_do_not_fit_count_as_not_answered() {
     rows[1]["problem"] = json!("1 2 3>6:".repeat(30));
     let bench = format!("mine={}", scratch.lines("long.jsonl", &rows));
     let out = scratch.path("out");
-    let output = eval(&[base(), "--bench", &bench, "--max-tokens", "16", "--out", &out]).output().unwrap();
+    let output =
+        eval(&[base(), "--bench", &bench, "--max-tokens", "16", "--out", &out]).output().unwrap();
     let said = stderr(&output);
     assert!(output.status.success() && said.contains("1 of 3 prompts do not fit"), "{said}");
-    let lines = parse_lines(&fs::read_to_string(Path::new(&out).join("responses/mine.jsonl")).unwrap());
+    let lines =
+        parse_lines(&fs::read_to_string(Path::new(&out).join("responses/mine.jsonl")).unwrap());
     assert_eq!(
         (lines.len(), &lines[1]["verdict"], &lines[1]["tokens"]),
         (3, &json!("unparseable"), &json!(0))
@@ -394,11 +471,15 @@ fn training_measures_benchmarks_as_the_command_does() {
     let said = succeed(&mut bench.command("run", &sets, &[]));
     let changed = "eval.samples = 4 instead of 1, eval.temperature = 1 instead of 0, \
                    eval.max_tokens = 16 instead of 8192, eval.problems = 24";
-    assert!(said.contains(&format!("note: benchmark math500: not as it is defined: {changed}\n")), "{said}");
+    assert!(
+        said.contains(&format!("note: benchmark math500: not as it is defined: {changed}\n")),
+        "{said}"
+    );
     let run = bench.out("run");
     let line = &metrics(&run)[0];
     let (mine, math) = (format!("mine={file}"), format!("math500={sums}"));
-    let sampled = ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", "3", "--out", &out];
+    let sampled =
+        ["-n", "4", "--temperature", "1", "--max-tokens", "16", "--seed", "3", "--out", &out];
     stdout_of(&mut eval(&[&[base(), "--bench", &mine, "--bench", &math][..], &sampled].concat()));
     let results = json_of(&Path::new(&out).join("results.json"));
     for set in ["mine", "math500"] {
@@ -441,14 +522,16 @@ fn truncated_decoding_is_asked_for_said_and_refused() {
     assert!(said.contains("recommends --temperature 0.6 --top-p 0.95 --top-k 20"), "{said}");
     assert!(said.contains("mine: 4 problems, responses to each: 1, greedy"), "{said}");
     assert!(table.contains("mine: 4 problems, 1 response each, greedy\n"), "{table}");
-    let asked = ["-n", "2", "--temperature", "0.6", "--top-p", "0.95", "--top-k", "20", "--min-p", "0.01"];
+    let asked =
+        ["-n", "2", "--temperature", "0.6", "--top-p", "0.95", "--top-k", "20", "--min-p", "0.01"];
     let (_, said, table) = run("asked", &asked);
     assert!(!said.contains("recommends"), "{said}");
     assert!(
         table.contains("2 responses each, temperature 0.6, top-p 0.95, top-k 20, min-p 0.01\n"),
         "{table}"
     );
-    let settings = &json_of(&Path::new(&scratch.path("asked")).join("manifest.json"))["benchmarks"]["mine"];
+    let settings =
+        &json_of(&Path::new(&scratch.path("asked")).join("manifest.json"))["benchmarks"]["mine"];
     assert_eq!(settings["top_k"], json!(20));
     let (fine, said, _) = run("greedy", &["--top-p", "0.9"]);
     assert!(fine && said.contains("--top-p have no effect on greedy responses"), "{said}");
@@ -464,7 +547,10 @@ fn truncated_decoding_is_asked_for_said_and_refused() {
     // stands for both.
     let (_, _, sampled) = run("certain", &["-n", "2", "--temperature", "1", "--top-k", "1"]);
     let (_, said, greedy) = run("certainly", &["-n", "2", "--temperature", "0"]);
-    assert!(said.contains("greedy responses to a problem are all the same, so one is sampled"), "{said}");
+    assert!(
+        said.contains("greedy responses to a problem are all the same, so one is sampled"),
+        "{said}"
+    );
     let accuracies =
         |table: &str| table.lines().filter(|line| line.contains('@')).map(str::to_owned).collect();
     let (sampled, greedy): (Vec<_>, Vec<_>) = (accuracies(&sampled), accuracies(&greedy));

@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 /// Contents of the files below these directories of `root`, by their paths.
 fn files(root: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
-    let mut open: Vec<PathBuf> = ["assets", "examples", "experiments", "recipes"].map(PathBuf::from).into();
+    let mut open: Vec<PathBuf> =
+        ["assets", "examples", "experiments", "recipes"].map(PathBuf::from).into();
     while let Some(path) = open.pop() {
         if root.join(&path).is_dir() {
             open.extend(
-                fs::read_dir(root.join(&path)).unwrap().map(|entry| path.join(entry.unwrap().file_name())),
+                fs::read_dir(root.join(&path))
+                    .unwrap()
+                    .map(|entry| path.join(entry.unwrap().file_name())),
             );
         } else if !path.components().any(|part| part.as_os_str() == "__pycache__") {
             found.insert(path.clone(), fs::read(root.join(&path)).unwrap());
@@ -32,7 +35,8 @@ fn they_are_the_repositorys_and_train_where_they_are_written() {
     assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
     assert!(ours == theirs);
 
-    let plan = stdout_of(isentrope(&["train", "recipes/quickstart.toml", "--dry-run"]).current_dir(&here));
+    let plan =
+        stdout_of(isentrope(&["train", "recipes/quickstart.toml", "--dry-run"]).current_dir(&here));
     assert!(plan.contains("assets/countdown-base"), "{plan}");
 }
 

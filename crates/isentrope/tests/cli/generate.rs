@@ -1,6 +1,8 @@
 //! What `generate` returns, and how its settings change it.
 
-use crate::program::{Scratch, array, fixture, floats, isentrope, lines_of, stdout_of, text, token_model};
+use crate::program::{
+    Scratch, array, fixture, floats, isentrope, lines_of, stdout_of, text, token_model,
+};
 use crate::text_model::text_model;
 use crate::training::succeed;
 use serde_json::{Value, json};
@@ -38,10 +40,16 @@ fn records_have_the_documented_fields_in_the_order_of_the_prompts() {
     let ids: Vec<Value> = lines.iter().map(|l| l["id"].clone()).collect();
     // Null is no id: what has none has its number.
     let expected = [json!("first"), json!(1), json!({"set": "x", "row": 3}), json!(3)];
-    assert_eq!(ids, expected.iter().flat_map(|id| [id, id, id].map(Clone::clone)).collect::<Vec<_>>());
+    assert_eq!(
+        ids,
+        expected.iter().flat_map(|id| [id, id, id].map(Clone::clone)).collect::<Vec<_>>()
+    );
     for (i, line) in lines.iter().enumerate() {
         let keys: Vec<&str> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, ["id", "sample", "text", "tokens", "logprobs", "entropies", "finish_reason"]);
+        assert_eq!(
+            keys,
+            ["id", "sample", "text", "tokens", "logprobs", "entropies", "finish_reason"]
+        );
         assert_eq!(line["sample"], i % 3);
         assert_eq!(line["text"], Value::Null);
         let tokens = array(line, "tokens");
@@ -66,17 +74,27 @@ fn responses_end_at_stop_tokens_the_limit_or_the_context() {
     let model = token_model("llama-mha");
     let prompt = [json!({"tokens": [5, 24, 43, 42, 28]})];
     // Transformers' greedy path: 19 46 3 45 19 56 19 46 57 9 55 56 19 46 2 ...
-    let greedy =
-        |flags: &[&str]| generate(&model, &prompt, &[&["--temperature", "0"], flags].concat()).remove(0);
+    let greedy = |flags: &[&str]| {
+        generate(&model, &prompt, &[&["--temperature", "0"], flags].concat()).remove(0)
+    };
     let stopped = greedy(&["--stop-token", "56", "--stop-token", "3"]);
-    assert_eq!((&stopped["tokens"], &stopped["finish_reason"]), (&json!([19, 46, 3]), &json!("stop")));
+    assert_eq!(
+        (&stopped["tokens"], &stopped["finish_reason"]),
+        (&json!([19, 46, 3]), &json!("stop"))
+    );
     let limited = greedy(&["--max-tokens", "3", "--stop-token", "45"]);
-    assert_eq!((&limited["tokens"], &limited["finish_reason"]), (&json!([19, 46, 3]), &json!("length")));
+    assert_eq!(
+        (&limited["tokens"], &limited["finish_reason"]),
+        (&json!([19, 46, 3]), &json!("length"))
+    );
     let ended = greedy(&[]);
     assert_eq!((array(&ended, "tokens").len(), &ended["finish_reason"]), (15, &json!("stop")));
     assert_eq!(array(&ended, "tokens")[14], 2);
     let whole = greedy(&["--ignore-eos", "--max-tokens", "1000000"]);
-    assert_eq!((array(&whole, "tokens").len(), &whole["finish_reason"]), (512 - 5, &json!("length")));
+    assert_eq!(
+        (array(&whole, "tokens").len(), &whole["finish_reason"]),
+        (512 - 5, &json!("length"))
+    );
     let last = generate(&model, &[json!({"tokens": vec![7; 511]})], &["--ignore-eos"]);
     assert_eq!((array(&last[0], "tokens").len(), &last[0]["finish_reason"]), (1, &json!("length")));
 }
@@ -94,7 +112,9 @@ fn stop_strings_end_a_response_and_are_cut_off_its_text() {
         .char_indices()
         .skip(10)
         .map(|(at, c)| (at, full[at..].chars().take(2).collect::<String>(), c))
-        .find(|(_, stop, _)| stop.chars().count() == 2 && stop.chars().all(|c| c.is_ascii_graphic()))
+        .find(|(_, stop, _)| {
+            stop.chars().count() == 2 && stop.chars().all(|c| c.is_ascii_graphic())
+        })
         .map(|(_, stop, _)| (full.find(&stop).unwrap(), stop))
         .unwrap();
     let stop_flags = [&flags[..], &["--stop", "never so", "--stop", &stop]].concat();
@@ -104,7 +124,8 @@ fn stop_strings_end_a_response_and_are_cut_off_its_text() {
     let tokens = array(&cut, "tokens");
     assert!(tokens.len() < 60 && array(&free, "tokens").starts_with(tokens));
     // A special token is none of the text, and ends it too.
-    let flags = ["--seed", "3", "--max-tokens", "250", "--ignore-eos", "-n", "16", "--stop", "<|im_end|>"];
+    let flags =
+        ["--seed", "3", "--max-tokens", "250", "--ignore-eos", "-n", "16", "--stop", "<|im_end|>"];
     let ended = |line: &Value| line["tokens"].as_array().unwrap().last() == Some(&json!(321));
     let lines = generate(&model, &[json!({"prompt": "Hello"})], &flags);
     assert!(lines.iter().any(ended), "it was not drawn");
@@ -125,11 +146,15 @@ fn truncated_sampling_reports_the_distribution_it_drew_from() {
         for line in generate(&model, &prompt, &[&base[..], flags].concat()) {
             let (all, kept) = (floats(&line, "logprobs"), floats(&line, "sampling_logprobs"));
             assert_eq!(all.len(), kept.len());
-            assert!(all.iter().zip(&kept).all(|(a, k)| a <= &(k + 1e-6) && *k <= 0.0), "{flags:?}: {line}");
+            assert!(
+                all.iter().zip(&kept).all(|(a, k)| a <= &(k + 1e-6) && *k <= 0.0),
+                "{flags:?}: {line}"
+            );
             assert!(all.iter().zip(&kept).any(|(a, k)| a + 0.01 < *k), "{flags:?}: {line}");
         }
     }
-    let penalised = generate(&model, &prompt, &[&base[..], &["--repetition-penalty", "1.5"]].concat());
+    let penalised =
+        generate(&model, &prompt, &[&base[..], &["--repetition-penalty", "1.5"]].concat());
     assert_eq!(floats(&penalised[0], "sampling_logprobs").len(), 30);
     // One token is certain, and settings that keep all of them change nothing.
     let certain = generate(&model, &prompt, &[&base[..], &["--top-k", "1"]].concat());
@@ -138,8 +163,18 @@ fn truncated_sampling_reports_the_distribution_it_drew_from() {
     assert!(floats(&certain[0], "sampling_logprobs").iter().all(|&lp| lp == 0.0));
     assert_eq!(greedy[0].get("sampling_logprobs"), None);
     let plain = generate(&model, &prompt, &base);
-    let neutral =
-        ["--top-k", "0", "--top-p", "1", "--min-p", "0", "--repetition-penalty", "1", "--temperature", "1"];
+    let neutral = [
+        "--top-k",
+        "0",
+        "--top-p",
+        "1",
+        "--min-p",
+        "0",
+        "--repetition-penalty",
+        "1",
+        "--temperature",
+        "1",
+    ];
     assert_eq!(plain, generate(&model, &prompt, &[&base[..], &neutral].concat()));
 }
 
@@ -162,14 +197,23 @@ fn the_models_own_settings_hold_where_it_asks_for_sampling() {
     let unasked = json!({"temperature": 0.5, "top_k": 7});
     assert_eq!(with(unasked, &["--ignore-eos"]), plain);
     // What would change responses and does not is said.
-    fs::write(dir.join("generation_config.json"), r#"{"do_sample": true, "typical_p": 0.5}"#).unwrap();
+    fs::write(dir.join("generation_config.json"), r#"{"do_sample": true, "typical_p": 0.5}"#)
+        .unwrap();
     let scratch = Scratch::new();
     let input = scratch.lines("prompts.jsonl", &prompt);
-    let said = succeed(&mut isentrope(&["generate", &text(&dir), "--prompts", &input, "--max-tokens", "1"]));
+    let said = succeed(&mut isentrope(&[
+        "generate",
+        &text(&dir),
+        "--prompts",
+        &input,
+        "--max-tokens",
+        "1",
+    ]));
     assert!(said.contains("generation_config.json sets typical_p"), "{said}");
     // Both of its end tokens count: the greedy path from here runs 19 46.
     fs::write(dir.join("generation_config.json"), asked.to_string()).unwrap();
-    let ended = generate(&text(&dir), &[json!({"tokens": [5, 24, 43, 42, 28]})], &["--temperature", "0"]);
+    let ended =
+        generate(&text(&dir), &[json!({"tokens": [5, 24, 43, 42, 28]})], &["--temperature", "0"]);
     assert_eq!(ended[0]["tokens"], json!([19, 46]));
 }
 
@@ -177,7 +221,8 @@ fn the_models_own_settings_hold_where_it_asks_for_sampling() {
 fn seeds_and_samples_differ() {
     let model = token_model("llama-mha");
     let prompts = [json!({"tokens": [5, 24, 43]}), json!({"tokens": [5, 24, 43]})];
-    let of = |seed: &str| generate(&model, &prompts, &["-n", "3", "--max-tokens", "30", "--seed", seed]);
+    let of =
+        |seed: &str| generate(&model, &prompts, &["-n", "3", "--max-tokens", "30", "--seed", seed]);
     let mut texts: Vec<String> = ["0", "1", "18446744073709551615"]
         .iter()
         .flat_map(|s| of(s))
@@ -194,7 +239,9 @@ fn a_single_prompt_is_the_first_line_of_a_file() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
     let flags = ["--max-tokens", "20", "-n", "2"];
-    let alone = stdout_of(&mut isentrope(&[&["generate", &model, "--prompt", "Hello"], &flags[..]].concat()));
+    let alone = stdout_of(&mut isentrope(
+        &[&["generate", &model, "--prompt", "Hello"], &flags[..]].concat(),
+    ));
     let lines: Vec<Value> = alone.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(lines, generate(&model, &[json!({"prompt": "Hello"})], &flags));
 }

@@ -2,7 +2,8 @@
 
 use crate::processes::send;
 use crate::program::{
-    Scratch, failure_saying, isentrope, lines_of, parse_lines, skipped, stderr, stdout_of, wrong_usage,
+    Scratch, failure_saying, isentrope, lines_of, parse_lines, skipped, stderr, stdout_of,
+    wrong_usage,
 };
 use crate::training::succeed;
 use serde_json::{Value, json};
@@ -57,8 +58,10 @@ fn ground_truths_and_responses_are_found_under_their_usual_names() {
 
 #[test]
 fn a_line_comes_back_as_it_was_with_its_judgement() {
-    let (lines, _) =
-        grade(&[json!({"zeta": 1, "gold": "7", "pred": "\\boxed{ 8 }", "alpha": [1.50, null]})], &[]);
+    let (lines, _) = grade(
+        &[json!({"zeta": 1, "gold": "7", "pred": "\\boxed{ 8 }", "alpha": [1.50, null]})],
+        &[],
+    );
     let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["zeta", "gold", "pred", "alpha", "verdict", "score", "extracted", "reason"]);
     assert_eq!((&lines[0]["verdict"], &lines[0]["score"]), (&json!("wrong"), &json!(0.0)));
@@ -70,7 +73,10 @@ fn a_line_comes_back_as_it_was_with_its_judgement() {
     assert_eq!(again[0].as_object().unwrap().keys().collect::<Vec<_>>(), keys);
     assert_eq!(again[0]["verdict"], "correct");
     let (nothing, _) = grade(&[json!({"gold": "7", "pred": ""})], &[]);
-    assert_eq!((&nothing[0]["verdict"], &nothing[0]["extracted"]), (&json!("unparseable"), &Value::Null));
+    assert_eq!(
+        (&nothing[0]["verdict"], &nothing[0]["extracted"]),
+        (&json!("unparseable"), &Value::Null)
+    );
 }
 
 #[test]
@@ -98,14 +104,22 @@ fn totals_say_what_there_was() {
     ];
     let (lines, said) = grade(&input, &[]);
     assert_eq!(lines[3]["verdict"], "fault");
-    for part in
-        ["judged 4 lines", "1 correct (25.0 %)", "1 wrong", "1 unparseable", "1 fault", "mean score 0.3333"]
-    {
+    for part in [
+        "judged 4 lines",
+        "1 correct (25.0 %)",
+        "1 wrong",
+        "1 unparseable",
+        "1 fault",
+        "mean score 0.3333",
+    ] {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
     assert!(!said.contains("timed out") && !said.contains("expected"), "{said}");
     let reason = lines[3]["reason"].as_str().unwrap();
-    assert!(said.contains(&format!("1 could not be judged; the first, line 4: {reason}\n")), "{said}");
+    assert!(
+        said.contains(&format!("1 could not be judged; the first, line 4: {reason}\n")),
+        "{said}"
+    );
 }
 
 #[test]
@@ -115,7 +129,9 @@ fn what_could_not_be_judged_neither_agrees_nor_disagrees() {
     let wrong = json!({"gold": "7", "pred": "7", "expected": 0});
     let (_, said) = grade(&[fault(json!(1)), right, fault(json!(0)), wrong], &[]);
     assert!(
-        said.contains("as expected: 1 of 2 (50.00 %), 2 more could not be judged; not so: line 4\n"),
+        said.contains(
+            "as expected: 1 of 2 (50.00 %), 2 more could not be judged; not so: line 4\n"
+        ),
         "{said}"
     );
     let (_, said) = grade(&[fault(json!(1)), fault(json!(0))], &[]);
@@ -136,18 +152,23 @@ fn what_is_expected_is_compared_and_lines_that_differ_are_named() {
         "{}",
         stderr(&output)
     );
-    let all_wrong: Vec<Value> = (0..23).map(|_| json!({"gold": 7, "pred": "8", "expected": 1})).collect();
+    let all_wrong: Vec<Value> =
+        (0..23).map(|_| json!({"gold": 7, "pred": "8", "expected": 1})).collect();
     let (_, said) = grade(&all_wrong, &[]);
     assert!(
-        said.contains("0 of 23 (0.00 %); not so: line 1, 2, ") && said.contains(", 20 and 3 more\n"),
+        said.contains("0 of 23 (0.00 %); not so: line 1, 2, ")
+            && said.contains(", 20 and 3 more\n"),
         "{said}"
     );
 }
 
 #[test]
 fn standard_input_is_a_file_too() {
-    let mut child =
-        isentrope(&["grade", "--in", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = isentrope(&["grade", "--in", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     child
         .stdin
         .take()
@@ -183,8 +204,7 @@ fn lines_that_are_no_json_are_faults_among_others() {
 
 #[test]
 fn tests_that_cannot_be_used_are_faults_of_their_lines() {
-    let unusable =
-        json!({"problem": "?", "tests": {"inputs": ["1"], "outputs": []}, "answer": "7", "response": "7"});
+    let unusable = json!({"problem": "?", "tests": {"inputs": ["1"], "outputs": []}, "answer": "7", "response": "7"});
     let mathematics = json!({"problem": "?", "answer": "7", "response": "7"});
     let (lines, said) = grade(&[unusable, mathematics], &[]);
     assert_eq!([&lines[0]["verdict"], &lines[1]["verdict"]], ["fault", "correct"]);
@@ -197,7 +217,10 @@ fn tests_that_cannot_be_used_are_faults_of_their_lines() {
 #[test]
 fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
     for (line, parts) in [
-        ("{}", &["none of the columns", "gold", "reward_model.ground_truth", "answer", "solution"][..]),
+        (
+            "{}",
+            &["none of the columns", "gold", "reward_model.ground_truth", "answer", "solution"][..],
+        ),
         (
             "{\"pred\": \"1\"}",
             &[
@@ -209,7 +232,13 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
         ),
         (
             "{\"gold\": \"1\"}",
-            &["none of", "response", "pred", "completion", "the line has gold: --response names a key"],
+            &[
+                "none of",
+                "response",
+                "pred",
+                "completion",
+                "the line has gold: --response names a key",
+            ],
         ),
         ("{\"gold\": \"1\", \"pred\": null}", &["pred"]),
         ("{\"gold\": \"1\", \"pred\": [\"1\"]}", &["\"pred\" must be text"]),
@@ -228,7 +257,8 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
         ("{\"solution\": \"It is seven.\", \"pred\": \"1\"}", &["solution", "\\boxed"]),
     ] {
         let scratch = Scratch::new();
-        let input = scratch.file("input.jsonl", format!("{{\"gold\": 1, \"pred\": \"1\"}}\n{line}\n"));
+        let input =
+            scratch.file("input.jsonl", format!("{{\"gold\": 1, \"pred\": \"1\"}}\n{line}\n"));
         let out = scratch.path("out.jsonl");
         let parts = [&["input.jsonl:2: "], parts].concat();
         failure_saying(&mut isentrope(&["grade", "--in", &input, "--out", &out]), &parts);
@@ -236,8 +266,12 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
     }
     let scratch = Scratch::new();
     for what in ["not json", "[1]"] {
-        let input = scratch.file("other.jsonl", format!("{what}\n{{\"gold\": 1, \"pred\": \"1\"}}\n"));
-        failure_saying(&mut isentrope(&["grade", "--in", &input]), &["other.jsonl:1: the line is not"]);
+        let input =
+            scratch.file("other.jsonl", format!("{what}\n{{\"gold\": 1, \"pred\": \"1\"}}\n"));
+        failure_saying(
+            &mut isentrope(&["grade", "--in", &input]),
+            &["other.jsonl:1: the line is not"],
+        );
     }
     let empty = scratch.file("empty.jsonl", "\n\n");
     failure_saying(&mut isentrope(&["grade", "--in", &empty]), &["empty.jsonl", "no lines"]);
@@ -251,7 +285,10 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
         let file = scratch.file(name, contents);
         failure_saying(&mut isentrope(&["grade", "--in", &file]), &[name, what]);
     }
-    failure_saying(&mut isentrope(&["grade", "--in", &scratch.path("absent")]), &["absent", "No such file"]);
+    failure_saying(
+        &mut isentrope(&["grade", "--in", &scratch.path("absent")]),
+        &["absent", "No such file"],
+    );
     let input = scratch.lines("input.jsonl", &many(1));
     failure_saying(
         &mut isentrope(&["grade", "--in", &input, "--gold", "nowhere"]),
@@ -262,7 +299,10 @@ fn lines_that_cannot_be_understood_are_named_and_nothing_is_written() {
 #[test]
 fn verifiers_are_chosen_as_in_recipes() {
     let sum = json!({"ground_truth": {"numbers": [1, 2], "target": 3}, "response": "1+2=3!"});
-    assert_eq!(verdicts(&[sum.clone(), json!({"gold": 3, "response": "3"})], &[]), ["correct", "correct"]);
+    assert_eq!(
+        verdicts(&[sum.clone(), json!({"gold": 3, "response": "3"})], &[]),
+        ["correct", "correct"]
+    );
     assert_eq!(verdicts(std::slice::from_ref(&sum), &["--verifier", "countdown"]), ["correct"]);
     assert_eq!(verdicts(&[sum], &["--verifier", "math"]), ["fault"]);
     let by_source = "{by_data_source = {sums = \"math\"}}";
@@ -270,8 +310,8 @@ fn verifiers_are_chosen_as_in_recipes() {
     assert_eq!(verdicts(std::slice::from_ref(&known), &["--verifier", by_source]), ["correct"]);
 
     let scratch = Scratch::new();
-    let input =
-        scratch.lines("input.jsonl", &[known, json!({"data_source": "new", "gold": 3, "response": "3"})]);
+    let input = scratch
+        .lines("input.jsonl", &[known, json!({"data_source": "new", "gold": 3, "response": "3"})]);
     let with = |verifier: &str| isentrope(&["grade", "--in", &input, "--verifier", verifier]);
     failure_saying(&mut with(by_source), &["input.jsonl:2", "\"new\""]);
     failure_saying(&mut with("maths"), &["--verifier", "did you mean \"math\""]);
@@ -300,7 +340,8 @@ def reward(prompts, completions, nums, gold, **kwargs):
     return [1.0 if text == "6" and gold == ["6"] and nums == [[1, 2, 3]] else 0.0]
 "#;
     let file = scratch.file("reward.py", code);
-    let line = |prompt: Value| json!({"prompt": prompt, "response": "6", "gold": "6", "nums": [1, 2, 3]});
+    let line =
+        |prompt: Value| json!({"prompt": prompt, "response": "6", "gold": "6", "nums": [1, 2, 3]});
     let lines = [line(json!("p")), line(json!([{"role": "user", "content": "p"}]))];
     let verifier = format!("{{python = \"{file}:reward\"}}");
     let (judged, said) = grade(&lines, &["--verifier", &verifier]);
@@ -311,8 +352,7 @@ def reward(prompts, completions, nums, gold, **kwargs):
 #[cfg(unix)]
 #[test]
 fn a_command_judges_without_a_ground_truth() {
-    let reply =
-        r#"while read -r line; do id=${line#*'"id":'}; echo "{\"id\":${id%%,*},\"score\":0.25}"; done"#;
+    let reply = r#"while read -r line; do id=${line#*'"id":'}; echo "{\"id\":${id%%,*},\"score\":0.25}"; done"#;
     let command = format!("{{command = [\"sh\", \"-c\", {}]}}", json!(reply));
     let (lines, said) = grade(&vec![json!({"response": "A haiku"}); 5], &["--verifier", &command]);
     assert!(lines.iter().all(|line| line["score"] == 0.25), "{lines:?}");
@@ -335,10 +375,15 @@ fn what_a_function_prints_is_shown() {
         return;
     }
     let scratch = Scratch::new();
-    let code = "print('loaded')\ndef f(solution_str):\n    print('judged', solution_str)\n    return 1\n";
+    let code =
+        "print('loaded')\ndef f(solution_str):\n    print('judged', solution_str)\n    return 1\n";
     let verifier = format!("{{python = \"{}:f\", workers = 1}}", scratch.file("reward.py", code));
-    let (_, said) = grade(&[json!({"gold": "7", "response": "a\u{1b}b"})], &["--verifier", &verifier]);
-    assert!(said.contains("function: loaded\n") && said.contains("function: judged a b\n"), "{said}");
+    let (_, said) =
+        grade(&[json!({"gold": "7", "response": "a\u{1b}b"})], &["--verifier", &verifier]);
+    assert!(
+        said.contains("function: loaded\n") && said.contains("function: judged a b\n"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -350,16 +395,24 @@ fn one_response_is_explained() {
     assert!(stdout_of(&mut isentrope(&["grade", "--explain", "-3", "-x"])).contains("-3"));
     let countdown = ["grade", "--explain", "{\"numbers\": [1, 2], \"target\": 3}", "1+2=4!"];
     assert!(stdout_of(&mut isentrope(&countdown)).contains("Wrong"));
-    let said = stdout_of(&mut isentrope(&["grade", "--explain", "1", "\\boxed{\\text{a\u{1b}[2Jb\r}}"]));
-    assert!(said.contains("a\\u{1b}[2Jb") && !said.chars().any(|c| c.is_control() && c != '\n'), "{said:?}");
+    let said =
+        stdout_of(&mut isentrope(&["grade", "--explain", "1", "\\boxed{\\text{a\u{1b}[2Jb\r}}"]));
+    assert!(
+        said.contains("a\\u{1b}[2Jb") && !said.chars().any(|c| c.is_control() && c != '\n'),
+        "{said:?}"
+    );
     if cfg!(target_os = "linux") && Command::new("python3").arg("--version").output().is_ok() {
         let tests = r#"{"fn_name": "f", "inputs": [[2], [3]], "outputs": [4, 9]}"#;
-        let said = stdout_of(&mut isentrope(&["grade", "--explain", tests, "def f(x): return x * x"]));
+        let said =
+            stdout_of(&mut isentrope(&["grade", "--explain", tests, "def f(x): return x * x"]));
         assert!(said.starts_with("tests: 2 tests, calls of f\nresponse: def f(x)"), "{said}");
         assert!(said.ends_with("Correct: passed 2 tests\n"), "{said}");
     }
     wrong_usage(&mut isentrope(&["grade", "--explain", "1"]), "2 values required");
-    wrong_usage(&mut isentrope(&["grade", "--explain", "1", "1", "--in", "x"]), "cannot be used with");
+    wrong_usage(
+        &mut isentrope(&["grade", "--explain", "1", "1", "--in", "x"]),
+        "cannot be used with",
+    );
     wrong_usage(&mut isentrope(&["grade"]), "--in");
 }
 
@@ -368,9 +421,12 @@ fn one_response_is_explained() {
 fn verdicts_are_those_of_people_and_of_construction() {
     let none: &[usize] = &[];
     let of_models = &[21, 69, 89, 91, 156, 170, 174, 285];
-    for (name, expected) in [("spellings", none), ("solutions", none), ("model_answers", of_models)] {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/grading/{name}.jsonl"));
-        let lines = lines_of(isentrope(&["grade", "--verifier", "math", "--in", file.to_str().unwrap()]));
+    for (name, expected) in [("spellings", none), ("solutions", none), ("model_answers", of_models)]
+    {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("tests/fixtures/grading/{name}.jsonl"));
+        let lines =
+            lines_of(isentrope(&["grade", "--verifier", "math", "--in", file.to_str().unwrap()]));
         let differing: Vec<usize> = (1..)
             .zip(&lines)
             .filter(|(_, line)| (line["verdict"] == "correct") != (line["expected"] == 1))
@@ -401,7 +457,8 @@ fn ctrl_c_keeps_what_has_been_judged() {
     // must wait.
     let written = || {
         let name = scratch.names().into_iter().find(|name| name.starts_with(".isentrope-"));
-        name.and_then(|name| fs::metadata(scratch.path(&name)).ok()).is_some_and(|file| file.len() > 0)
+        name.and_then(|name| fs::metadata(scratch.path(&name)).ok())
+            .is_some_and(|file| file.len() > 0)
     };
     while !written() {
         assert_eq!(child.try_wait().unwrap(), None);
@@ -436,7 +493,8 @@ fn a_slow_command_does_not_keep_a_signal_waiting() {
     let reply = r#"while read -r line; do id=${line#*'"id":'}; echo >> "$0"; sleep 0.3
         echo "{\"id\":${id%%,*},\"score\":1}"; done"#;
     let verifier = format!("{{command = [\"sh\", \"-c\", {}, {}]}}", json!(reply), json!(asked));
-    let arguments = ["grade", "--in", &input, "--out", &out, "--threads", "2", "--verifier", &verifier];
+    let arguments =
+        ["grade", "--in", &input, "--out", &out, "--threads", "2", "--verifier", &verifier];
     let mut child = isentrope(&arguments).stderr(Stdio::piped()).spawn().unwrap();
     // Both workers have been asked a second time: the first round is over.
     while fs::metadata(&asked).map_or(0, |file| file.len()) < 3 {
@@ -448,5 +506,7 @@ fn a_slow_command_does_not_keep_a_signal_waiting() {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     let kept = parse_lines(&fs::read_to_string(format!("{out}.partial")).unwrap());
     assert!((2..=100).contains(&kept.len()), "{} lines", kept.len());
-    assert!(kept.iter().enumerate().all(|(i, line)| line["id"] == i && line["verdict"] == "correct"));
+    assert!(
+        kept.iter().enumerate().all(|(i, line)| line["id"] == i && line["verdict"] == "correct")
+    );
 }

@@ -26,7 +26,11 @@ fn programs_are_judged_by_what_they_print() {
         return;
     }
     let cases = [
-        (square("So:\n```python\nprint(int(input()) ** 2)\n```\nDone."), "correct", "passed 2 tests"),
+        (
+            square("So:\n```python\nprint(int(input()) ** 2)\n```\nDone."),
+            "correct",
+            "passed 2 tests",
+        ),
         (square("print(int(input()) ** 2)"), "correct", "passed 2 tests"),
         (
             square("```\nprint(3 * int(input()))\n```"),
@@ -53,9 +57,13 @@ fn programs_are_judged_by_what_they_print() {
     assert_eq!(judged[0]["extracted"], "print(int(input()) ** 2)\n");
     assert_eq!(judged[2]["metrics"]["code/wrong_answer"], 1.0);
     assert_eq!(judged[4]["metrics"]["code/time_limit"], 1.0);
-    for part in
-        ["programs run in Python 3.", "in sandboxes of", "2 correct (33.3 %)", "3 wrong", "1 unparseable"]
-    {
+    for part in [
+        "programs run in Python 3.",
+        "in sandboxes of",
+        "2 correct (33.3 %)",
+        "3 wrong",
+        "1 unparseable",
+    ] {
         assert!(said.contains(part), "{part:?} is not in: {said}");
     }
 }
@@ -68,7 +76,10 @@ fn tests_that_no_program_could_pass_are_faults() {
     let with = |key: &str, tests: Value| json!({ key: tests, "response": "def f(x): return x" });
     let lines = [
         with("answer", json!({ "inputs": ["1"], "outputs": [] })),
-        with("tests", json!({ "functional": "def check(candidate): assert candidate(1) ==\ncheck(f)" })),
+        with(
+            "tests",
+            json!({ "functional": "def check(candidate): assert candidate(1) ==\ncheck(f)" }),
+        ),
         with("tests", json!({ "functional": "import no_such_module\nassert f(1) == 1" })),
         with("tests", json!({ "functional": "assert f(1) == 1" })),
     ];
@@ -84,7 +95,10 @@ fn tests_that_no_program_could_pass_are_faults() {
     }
     let verdicts: Vec<&Value> = judged.iter().map(|line| &line["verdict"]).collect();
     assert_eq!(verdicts, ["fault", "fault", "fault", "correct"]);
-    assert!(said.contains("3 could not be judged; the first, line 1: the tests cannot be run"), "{said}");
+    assert!(
+        said.contains("3 could not be judged; the first, line 1: the tests cannot be run"),
+        "{said}"
+    );
 
     // Tests in a column of their own are no different.
     let (judged, _) = grade(&[with("tests", json!({ "inputs": ["1"], "outputs": [] }))], "code");
@@ -109,7 +123,10 @@ fn one_program_is_explained() {
             "auto",
             tests,
             "```\nprint(8)\n```",
-            ["response: print(8)", "Wrong: test 1: wrong answer: line 1: expected \"9\", found \"8\""],
+            [
+                "response: print(8)",
+                "Wrong: test 1: wrong answer: line 1: expected \"9\", found \"8\"",
+            ],
         ),
         ("code", tests, "I give up.", ["response: \n", "Unparseable: no code in the response"]),
         (
@@ -125,8 +142,14 @@ fn one_program_is_explained() {
             ["Fault: ", "the tests are a text that is neither JSON nor Python with assertions"],
         ),
     ] {
-        let said =
-            stdout_of(&mut isentrope(&["grade", "--verifier", verifier, "--explain", tests, response]));
+        let said = stdout_of(&mut isentrope(&[
+            "grade",
+            "--verifier",
+            verifier,
+            "--explain",
+            tests,
+            response,
+        ]));
         for part in parts {
             assert!(said.contains(part), "{part:?} is not in: {said}");
         }

@@ -17,8 +17,18 @@ fn generate(model: &str, prompts: &[Value], flags: &[&str], isa: Option<&str>) -
     let scratch = Scratch::new();
     let input = scratch.lines("prompts.jsonl", prompts);
     let out = scratch.path("out.jsonl");
-    let arguments =
-        ["generate", model, "--prompts", &input, "--out", &out, "--seed", "5", "--max-tokens", "70"];
+    let arguments = [
+        "generate",
+        model,
+        "--prompts",
+        &input,
+        "--out",
+        &out,
+        "--seed",
+        "5",
+        "--max-tokens",
+        "70",
+    ];
     let mut command = isentrope(&[&arguments[..], flags].concat());
     if let Some(isa) = isa {
         command.env("ISENTROPE_ISA", isa);
@@ -41,7 +51,10 @@ fn threads_instruction_sets_and_memory() {
         );
     }
     // Some thirty responses fit at a time.
-    assert_eq!(generate(&model, &prompts(), &[&flags[..], &["--kv-memory", "1"]].concat(), None), expected);
+    assert_eq!(
+        generate(&model, &prompts(), &[&flags[..], &["--kv-memory", "1"]].concat(), None),
+        expected
+    );
 
     for isa in Isa::available() {
         let isa = isa.to_string();

@@ -1,7 +1,9 @@
 //! Entropy on the same states all along a run.
 
 use crate::program::{failure_last, isentrope, lines_of, parse_lines, stderr, text};
-use crate::training::{Bench, assert_same_results, checkpoint, differences, metrics, results, succeed};
+use crate::training::{
+    Bench, assert_same_results, checkpoint, differences, metrics, results, succeed,
+};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -64,8 +66,9 @@ fn tracking_begins_at_the_evaluations_own_entropy_and_changes_nothing_else() {
                 "{name}: step {step}, evaluated at even ones"
             );
         }
-        let get =
-            |step: usize, what: &str| of_states[step][&format!("eval/problems/{what}")].as_f64().unwrap();
+        let get = |step: usize, what: &str| {
+            of_states[step][&format!("eval/problems/{what}")].as_f64().unwrap()
+        };
         assert_eq!(
             get(0, "entropy_initial_states").to_bits(),
             got[0]["eval/problems/entropy"].as_f64().unwrap().to_bits(),
@@ -74,11 +77,17 @@ fn tracking_begins_at_the_evaluations_own_entropy_and_changes_nothing_else() {
         assert_eq!(get(0, "kl_initial"), 0.0, "{name}");
         for step in [2, 4] {
             let (entropy, kl) = (get(step, "entropy_initial_states"), get(step, "kl_initial"));
-            assert!(entropy > 0.0 && entropy != get(0, "entropy_initial_states") && kl != 0.0, "{name}");
+            assert!(
+                entropy > 0.0 && entropy != get(0, "entropy_initial_states") && kl != 0.0,
+                "{name}"
+            );
             assert_ne!(entropy, got[step]["eval/problems/entropy"].as_f64().unwrap(), "{name}");
         }
         let timings = parse_lines(&fs::read_to_string(tracked.join("timings.jsonl")).unwrap());
-        assert!(timings[2]["time/states_s"].as_f64().unwrap() > 0.0 && timings[1]["time/states_s"].is_null());
+        assert!(
+            timings[2]["time/states_s"].as_f64().unwrap() > 0.0
+                && timings[1]["time/states_s"].is_null()
+        );
     }
 }
 
@@ -100,7 +109,11 @@ fn the_numbers_are_those_of_the_file_scored_by_another_command() {
         "0.9",
     ]));
     let numbers = |line: &Value, key: &str| -> Vec<f64> {
-        serde_json::from_value::<Vec<f32>>(line[key].clone()).unwrap().into_iter().map(f64::from).collect()
+        serde_json::from_value::<Vec<f32>>(line[key].clone())
+            .unwrap()
+            .into_iter()
+            .map(f64::from)
+            .collect()
     };
     let (mut entropy, mut log_ratio, mut tokens) = (0.0, 0.0, 0);
     for (state, scored) in states.iter().zip(&scored) {
@@ -125,8 +138,14 @@ fn states_depend_on_the_recipe_alone_and_outlast_interruptions() {
     let bench = Bench::train();
     let more = bench.scratch.lines("more.jsonl", &crate::training::problems()[..5]);
     let files = format!("eval.files=[{:?}, {more:?}]", bench.scratch.path("problems.jsonl"));
-    let sets =
-        [TRACKED, &files, "optimizer.schedule=\"constant\"", "eval.top_p=0.9", "eval.every=1", "run.steps=3"];
+    let sets = [
+        TRACKED,
+        &files,
+        "optimizer.schedule=\"constant\"",
+        "eval.top_p=0.9",
+        "eval.every=1",
+        "run.steps=3",
+    ];
     let whole = bench.run("whole", &sets, &[]);
     assert!(metrics(&whole)[3]["eval/more/kl_initial"].is_number());
     let threads = [&sets[..], &["memory.micro_batch_tokens=17"]].concat();
@@ -136,7 +155,11 @@ fn states_depend_on_the_recipe_alone_and_outlast_interruptions() {
 
     // Switched off and on again, the states are still those of the start.
     bench.run("off", &[&sets[..], &["run.steps=1"]].concat(), &[]);
-    bench.run("off", &[&sets[..], &["run.steps=2", "lab.track_states=false"]].concat(), &["--resume"]);
+    bench.run(
+        "off",
+        &[&sets[..], &["run.steps=2", "lab.track_states=false"]].concat(),
+        &["--resume"],
+    );
     let off = bench.run("off", &sets, &["--resume"]);
     let (want, got) = (parted(&whole).0, parted(&off).0);
     assert_eq!((&got[1], &got[3]), (&want[1], &want[3]));
@@ -188,7 +211,8 @@ fn states_that_are_not_those_of_the_start_are_measured_by_nobody() {
         stderr(&output) + &String::from_utf8(output.stdout).unwrap()
     };
     assert!(
-        planned(&four).contains("scoring of the initial states") && !planned(&two).contains("initial states")
+        planned(&four).contains("scoring of the initial states")
+            && !planned(&two).contains("initial states")
     );
     // Without evaluations there is nothing to measure on.
     let said = succeed(&mut bench.command("never", &[TRACKED, "eval.every=0", "run.steps=1"], &[]));

@@ -10,8 +10,12 @@ use std::fs;
 use std::path::Path;
 
 /// All responses of each step, and checkpoints to score them with.
-const ALL: [&str; 4] =
-    ["lab.record_tokens=1000000", "checkpoint.every=1", "checkpoint.keep=9", "checkpoint.dtype=float32"];
+const ALL: [&str; 4] = [
+    "lab.record_tokens=1000000",
+    "checkpoint.every=1",
+    "checkpoint.keep=9",
+    "checkpoint.dtype=float32",
+];
 
 fn records(out: &Path, step: u64) -> Vec<Value> {
     parse_lines(&fs::read_to_string(out.join(format!("tokens/step-{step:06}.jsonl"))).unwrap())
@@ -32,23 +36,27 @@ fn assert_scored_alike(scratch: &Scratch, model: &str, lines: &[Value]) {
 #[test]
 fn records_of_all_responses_are_those_of_the_rollout_and_score_agrees_to_the_last_bit() {
     let bench = Bench::train();
-    let out = bench.run("run", &[&ALL[..], &["rollout.temperature=0.7", "run.steps=2"]].concat(), &[]);
+    let out =
+        bench.run("run", &[&ALL[..], &["rollout.temperature=0.7", "run.steps=2"]].concat(), &[]);
     let metrics = metrics(&out);
     for step in 1..=2 {
         let (lines, sampled) = (records(&out, step), rollouts(&out, step));
-        let here: Vec<Value> = lines.iter().filter(|line| line["sampled_step"] == step).cloned().collect();
+        let here: Vec<Value> =
+            lines.iter().filter(|line| line["sampled_step"] == step).cloned().collect();
         assert_eq!(here.len(), sampled.len(), "every response of the rollout");
         assert_eq!(
             (lines.len() - here.len()) as f64,
             4.0 * metrics[step as usize]["rollout/carried"].as_f64().unwrap()
         );
         for (line, response) in here.iter().zip(&sampled) {
-            let pieces: String = array(line, "pieces").iter().map(|piece| piece.as_str().unwrap()).collect();
+            let pieces: String =
+                array(line, "pieces").iter().map(|piece| piece.as_str().unwrap()).collect();
             assert_eq!(pieces, response["response"].as_str().unwrap());
             for key in ["origin", "sample", "verdict", "reward", "truncated"] {
                 assert_eq!(line[key], response[key], "{key}");
             }
-            let count = array(line, "tokens").len() as u64 - line["prompt_tokens"].as_u64().unwrap();
+            let count =
+                array(line, "tokens").len() as u64 - line["prompt_tokens"].as_u64().unwrap();
             assert_eq!(count, response["tokens"].as_u64().unwrap());
             assert_eq!(line["temperature"], 0.7);
         }
@@ -80,18 +88,22 @@ fn records_of_a_whole_minibatch_come_to_its_statistics() {
             .collect();
         covariances.sort_by(|a, b| b.total_cmp(a));
         let n = covariances.len();
-        for (name, count) in [("cov/top_2_percent", n / 50), ("cov/top_50_percent", n / 2), ("cov/mean", n)] {
+        for (name, count) in
+            [("cov/top_2_percent", n / 50), ("cov/top_50_percent", n / 2), ("cov/mean", n)]
+        {
             let mean = covariances[..count].iter().sum::<f64>() / count as f64;
             assert!((mean - metrics[name].as_f64().unwrap()).abs() < 1e-5, "{name}: {mean}");
         }
-        let selected: usize = lines.iter().filter_map(|line| line["selected"].as_array()).map(Vec::len).sum();
+        let selected: usize =
+            lines.iter().filter_map(|line| line["selected"].as_array()).map(Vec::len).sum();
         assert_eq!(selected as f64, metrics["cov/selected"].as_f64().unwrap());
         assert!(lines.iter().all(|line| line["update"] == 1));
         for line in &lines {
             let [logprobs, advantage] = [array(line, "logprobs"), &[line["advantages"].clone()]];
             let centred = advantage[0].as_f64().unwrap() - line["mean_advantage"].as_f64().unwrap();
             for (logprob, covariance) in logprobs.iter().zip(array(line, "covariances")) {
-                let expected = (logprob.as_f64().unwrap() - line["mean_logprob"].as_f64().unwrap()) * centred;
+                let expected =
+                    (logprob.as_f64().unwrap() - line["mean_logprob"].as_f64().unwrap()) * centred;
                 assert!((expected - covariance.as_f64().unwrap()).abs() < 1e-5, "{line}");
             }
         }
@@ -116,7 +128,10 @@ fn a_budget_is_kept_and_changes_nothing_else() {
         let count = |line: &Value| array(line, "pieces").len();
         let lines = records(&some, step);
         assert!(!lines.is_empty() && lines.iter().map(count).sum::<usize>() <= 40);
-        assert!(lines.iter().all(|line| line["advantages"].is_number()), "what is trained on comes first");
+        assert!(
+            lines.iter().all(|line| line["advantages"].is_number()),
+            "what is trained on comes first"
+        );
         assert_eq!(records(&few, step).len(), 1, "one at least");
         assert!(lines.iter().all(|line| records(&whole, step).contains(line)));
         samples.extend(lines.iter().map(|line| line["sample"].as_u64().unwrap()));
@@ -138,7 +153,10 @@ fn a_step_is_shown_in_80_columns_and_on_a_page() {
     let elsewhere = bench.scratch.path("page.html");
     stdout_of(&mut isentrope(&["inspect", &text(&out), "--step", "last", "--out", &elsewhere]));
     assert_eq!(fs::read_to_string(elsewhere).unwrap(), page);
-    wrong_usage(&mut isentrope(&["inspect", &text(&out), "--step", "x"]), "a step's number, or last");
+    wrong_usage(
+        &mut isentrope(&["inspect", &text(&out), "--step", "x"]),
+        "a step's number, or last",
+    );
     let said = failure(&mut isentrope(&["inspect", &text(&out), "--step", "7"]));
     assert!(said.contains("no token records of step 7; it has those of steps 1 to 2"), "{said}");
     let said = failure(&mut isentrope(&["inspect", &text(&out), "--out", &text(&out)]));
@@ -151,5 +169,8 @@ fn responses_of_rollouts_are_refused_with_what_can_be_scored() {
     let out = bench.run("run", &["run.steps=1"], &[]);
     let lines = text(&out.join("rollouts/step-000001.jsonl"));
     let said = failure(&mut isentrope(&["score", base(), "--in", &lines]));
-    assert!(said.contains("step-000001.jsonl:1: ") && said.contains("tokens/step-N.jsonl"), "{said}");
+    assert!(
+        said.contains("step-000001.jsonl:1: ") && said.contains("tokens/step-N.jsonl"),
+        "{said}"
+    );
 }

@@ -19,7 +19,10 @@ fn hidden_file(dir: &Path) -> Option<u64> {
 }
 
 fn by_place(lines: Vec<Value>) -> BTreeMap<(u64, u64), Value> {
-    lines.into_iter().map(|l| ((l["id"].as_u64().unwrap(), l["sample"].as_u64().unwrap()), l)).collect()
+    lines
+        .into_iter()
+        .map(|l| ((l["id"].as_u64().unwrap(), l["sample"].as_u64().unwrap()), l))
+        .collect()
 }
 
 #[test]
@@ -30,14 +33,18 @@ fn the_first_keeps_what_has_finished() {
     fs::create_dir(scratch.path("out")).unwrap();
     let out = scratch.path("out/out.jsonl");
     let dir = Path::new(&out).parent().unwrap();
-    let arguments = ["generate", &model, "--prompts", &input, "-n", "200", "--kv-memory", "1", "--out", &out];
+    let arguments =
+        ["generate", &model, "--prompts", &input, "-n", "200", "--kv-memory", "1", "--out", &out];
     let mut child = start_heard(isentrope(&arguments));
     wait_until(PATIENCE, &mut child, || hidden_file(dir).is_some_and(|len| len > 0));
     send("INT", &child);
     let output = child.wait_with_output().unwrap();
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{message}");
-    assert!(message.contains("Ctrl-C again") && message.contains("error: interrupted: "), "{message}");
+    assert!(
+        message.contains("Ctrl-C again") && message.contains("error: interrupted: "),
+        "{message}"
+    );
     assert!(message.contains("out.jsonl.partial"), "{message}");
     assert_eq!(names(dir), ["out.jsonl.partial"]);
 
@@ -46,7 +53,8 @@ fn the_first_keeps_what_has_finished() {
     // A response is the same whatever is sampled beside it, so a shorter run holds the first
     // prompt's to compare.
     let short = scratch.lines("short.jsonl", &[json!({"tokens": [5, 24, 43]})]);
-    let whole = isentrope(&["generate", &model, "--prompts", &short, "-n", "200"]).output().unwrap();
+    let whole =
+        isentrope(&["generate", &model, "--prompts", &short, "-n", "200"]).output().unwrap();
     let whole = by_place(parse_lines(&String::from_utf8(whole.stdout).unwrap()));
     let common: Vec<_> = kept.iter().filter(|(place, _)| whole.contains_key(place)).collect();
     assert!(!common.is_empty());
@@ -93,7 +101,8 @@ fn a_blocked_reader_does_not_block_the_second() {
     let arguments = ["generate", &model, "--prompts", &input, "-n", "100"];
     // Nobody reads standard output, so the program waits in the middle of a step once the pipe is
     // full.
-    let mut child = isentrope(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        isentrope(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut printed = BufReader::with_capacity(1, child.stdout.take().unwrap());
     printed.read_line(&mut String::new()).unwrap();
     std::thread::sleep(Duration::from_millis(800));

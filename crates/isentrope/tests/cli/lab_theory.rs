@@ -1,8 +1,11 @@
 //! `isentrope lab theory`, and runs that track the theory.
 
-use crate::program::{Scratch, failure_saying, isentrope, lines_of, parse_lines, stderr, stdout_of, text};
+use crate::program::{
+    Scratch, failure_saying, isentrope, lines_of, parse_lines, stderr, stdout_of, text,
+};
 use crate::training::{
-    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, metrics, results, succeed,
+    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, metrics, results,
+    succeed,
 };
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -11,8 +14,14 @@ use std::path::Path;
 #[test]
 fn the_theory_holds_and_is_shown() {
     let text = stdout_of(&mut isentrope(&["lab", "theory"]));
-    for part in ["Lemma 1", "Theorem 1", "Theorem 2", "one token", "step^2.0", "all 4 statements hold on 32"]
-    {
+    for part in [
+        "Lemma 1",
+        "Theorem 1",
+        "Theorem 2",
+        "one token",
+        "step^2.0",
+        "all 4 statements hold on 32",
+    ] {
         assert!(text.contains(part), "{part} in {text}");
     }
     assert!(!text.contains("NOT") && !text.contains('\u{1b}'), "{text}");
@@ -46,7 +55,8 @@ fn flags_that_make_no_sense_are_refused() {
 
 #[test]
 fn more_policies_than_there_is_time_for_are_refused() {
-    let arguments = ["lab", "theory", "--policies", "10000", "--actions", "10000", "--states", "1000"];
+    let arguments =
+        ["lab", "theory", "--policies", "10000", "--actions", "10000", "--states", "1000"];
     failure_saying(&mut isentrope(&arguments), &["--policies 10000", "at most 10000000"]);
 }
 
@@ -71,7 +81,10 @@ fn tracking_changes_nothing_else() {
     let bench = Bench::train();
     let settings: [(&str, &[&str]); 2] = [
         ("truncated", &["rollout.top_p=0.8", "rollout.temperature=1.5", "run.steps=3"]),
-        ("on-policy", &["rollout.filter=false", "update.epochs=1", "update.prompts=4", "run.steps=2"]),
+        (
+            "on-policy",
+            &["rollout.filter=false", "update.epochs=1", "update.prompts=4", "run.steps=2"],
+        ),
     ];
     for (name, sets) in settings {
         let plain = bench.run(name, sets, &[]);
@@ -89,7 +102,9 @@ fn tracking_changes_nothing_else() {
         let timings = parse_lines(&fs::read_to_string(tracked.join("timings.jsonl")).unwrap());
         assert!(timings[1..].iter().all(|line| line["time/theory_s"].as_f64().unwrap() > 0.0));
         for line in &theory[1..] {
-            for metric in ["entropy_change", "entropy_change_token_mean", "exact", "token_covariance"] {
+            for metric in
+                ["entropy_change", "entropy_change_token_mean", "exact", "token_covariance"]
+            {
                 let value = line[&format!("theory/{metric}")].as_f64().unwrap();
                 assert!(value != 0.0 && value.abs() < 5.0, "{name}: {metric} is {value}");
             }
@@ -157,7 +172,10 @@ fn a_change_of_entropy_is_that_of_the_same_responses_scored_before_and_after() {
     assert!((before - line["policy/entropy"].as_f64().unwrap()).abs() < 1e-9);
     let after = entropy_of(&text(&checkpoint(&out, 1)), &tokens);
     let change = line["theory/entropy_change"].as_f64().unwrap();
-    assert!(change != 0.0 && (change - (after - before)).abs() < 1e-9, "{change} of {before} to {after}");
+    assert!(
+        change != 0.0 && (change - (after - before)).abs() < 1e-9,
+        "{change} of {before} to {after}"
+    );
 }
 
 #[test]
@@ -166,7 +184,9 @@ fn the_end_of_a_tracked_run_and_the_command_say_how_well_it_was_foreseen() {
     let mut command = bench.command("run", &[TRACKED], &[]);
     let said = stdout_of(&mut command);
     let out = bench.scratch.path("run");
-    for part in ["theory of covariance", "in 6 steps", "exact, token by token", "isentrope lab theory"] {
+    for part in
+        ["theory of covariance", "in 6 steps", "exact, token by token", "isentrope lab theory"]
+    {
         assert!(said.contains(part), "{part} in {said}");
     }
     let text = stdout_of(&mut isentrope(&["lab", "theory", &out]));
@@ -180,7 +200,10 @@ fn the_end_of_a_tracked_run_and_the_command_say_how_well_it_was_foreseen() {
     }
     let json = stdout_of(&mut isentrope(&["lab", "theory", &out, "--json"]));
     let found: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((found[0]["steps"].as_u64(), found[0]["predictions"].as_array().unwrap().len()), (Some(6), 4));
+    assert_eq!(
+        (found[0]["steps"].as_u64(), found[0]["predictions"].as_array().unwrap().len()),
+        (Some(6), 4)
+    );
     assert!(!found[0]["buckets"].as_array().unwrap().is_empty());
 
     succeed(&mut bench.command("plain", &["run.steps=1"], &[]));

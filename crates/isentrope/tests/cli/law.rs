@@ -46,14 +46,20 @@ fn a_run_has_a_law_a_prediction_and_a_plot() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)), "nothing is drawn:\n{text}");
+    assert!(
+        text.chars().any(|c| ('\u{2801}'..='\u{28ff}').contains(&c)),
+        "nothing is drawn:\n{text}"
+    );
     assert_eq!(text, stdout_of(&mut isentrope(&["law", &dir])));
     let one = &report(&[&dir])["runs"][0];
     assert_eq!((&one["run"], &one["measured"]["set"]), (&json!("grpo"), &json!("test")));
     assert_eq!(one["refusals"], json!([]));
     let ceiling = &one["law"]["ceiling"];
     let [value, low, high] = ["value", "low", "high"].map(|end| ceiling[end].as_f64().unwrap());
-    assert!(low < value && value < high && (value - 0.63).abs() < 0.01 && high - low < 0.05, "{ceiling}");
+    assert!(
+        low < value && value < high && (value - 0.63).abs() < 0.01 && high - low < 0.05,
+        "{ceiling}"
+    );
     assert_eq!(one["prediction"]["prefix"], 3);
     assert_eq!(one["points"].as_array().unwrap().len(), 12);
     // The bits of training, show and report.
@@ -69,7 +75,8 @@ fn a_run_has_a_law_a_prediction_and_a_plot() {
 #[test]
 fn a_directory_of_several_runs_is_all_of_them() {
     let scratch = Scratch::new();
-    for (dir, name, lift) in [("one", "grpo", 0.0), ("one", "rloo", 0.004), ("two", "grpo", -0.004)] {
+    for (dir, name, lift) in [("one", "grpo", 0.0), ("one", "rloo", 0.004), ("two", "grpo", -0.004)]
+    {
         fs::create_dir_all(scratch.path(dir)).unwrap();
         fs::rename(
             run(&scratch, "run", 10, lift) + "/metrics.jsonl",
@@ -97,9 +104,13 @@ fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
     let later = scratch.lines("sweep/later.jsonl", &[json!({ "step": 1, "grad/norm": 2.0 })]);
     failure_saying(
         &mut isentrope(&["law", &sweep]),
-        &["none of the 2 runs has points; the first: ", "begun.jsonl: no step has both an accuracy and"],
+        &[
+            "none of the 2 runs has points; the first: ",
+            "begun.jsonl: no step has both an accuracy and",
+        ],
     );
-    let named = scratch.lines("script.jsonl", &[json!({ "step": 1, "entropy": 1.0, "accuracy": 0.5 })]);
+    let named =
+        scratch.lines("script.jsonl", &[json!({ "step": 1, "entropy": 1.0, "accuracy": 0.5 })]);
     failure_saying(
         &mut isentrope(&["law", &named]),
         &["script.jsonl: no step has both", "--entropy and --accuracy"],
@@ -119,13 +130,19 @@ fn runs_of_a_directory_that_have_hardly_begun_keep_no_other_from_its_law() {
     }
     let report: Value = serde_json::from_str(&stdout_of(&mut law)).unwrap();
     let runs = report["runs"].as_array().unwrap().iter();
-    assert_eq!(runs.map(|run| run["run"].as_str().unwrap()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
+    assert_eq!(
+        runs.map(|run| run["run"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["a", "b", "c", "d"]
+    );
     assert_eq!(report["together"][0]["runs"], json!(["a", "b", "c"]));
     // So it is with a metric that one of them has not measured; a run that is named alone can be
     // left out.
     let accuracy = ["--accuracy", "eval/test/pass@8"];
     stdout_of(&mut isentrope(&[&["law", &sweep], &accuracy[..]].concat()));
-    failure_saying(&mut isentrope(&[&["law", &begun, &sweep], &accuracy[..]].concat()), &["has no metric"]);
+    failure_saying(
+        &mut isentrope(&[&["law", &begun, &sweep], &accuracy[..]].concat()),
+        &["has no metric"],
+    );
 }
 
 #[test]
@@ -138,7 +155,10 @@ fn metrics_sets_and_tables_are_chosen_by_name() {
         ["set", "accuracy", "entropy"].map(|key| measured[key].as_str().unwrap().to_owned())
     };
     assert_eq!(metrics(&["--set", "rollout"]), ["rollout", "reward/score", "policy/entropy"]);
-    assert_eq!(metrics(&["--entropy", "policy/entropy"]), ["test", "eval/test/mean@1", "policy/entropy"]);
+    assert_eq!(
+        metrics(&["--entropy", "policy/entropy"]),
+        ["test", "eval/test/mean@1", "policy/entropy"]
+    );
     let pass_at_8 = "eval/test/pass@8";
     assert_eq!(metrics(&["--accuracy", pass_at_8]), ["test", pass_at_8, "eval/test/entropy"]);
     let rows: String = (0..8)
@@ -146,7 +166,10 @@ fn metrics_sets_and_tables_are_chosen_by_name() {
         .collect();
     let csv = scratch.file("w.csv", format!("_step,actor/entropy,val/acc\n{rows}"));
     let from_csv = report(&[&csv, "--entropy", "actor/entropy", "--accuracy", "val/acc"]);
-    assert_eq!(from_csv["runs"][0]["points"][3], json!({"step": 30, "entropy": 1.4, "accuracy": 0.25}));
+    assert_eq!(
+        from_csv["runs"][0]["points"][3],
+        json!({"step": 30, "entropy": 1.4, "accuracy": 0.25})
+    );
 }
 
 #[test]
@@ -154,13 +177,25 @@ fn what_cannot_be_read_is_named_with_a_remedy() {
     let scratch = Scratch::new();
     let dir = run(&scratch, "run", 8, 0.0);
     let law = |arguments: &[&str]| isentrope(&[&["law"], arguments].concat());
-    failure_saying(&mut law(&[&dir, "--set", "x"]), &["run: --set x: there is no such set; there are: test"]);
-    failure_saying(&mut law(&[&dir, "--accuracy", "eval/test/mean@8"]), &["no metric", "eval/test/mean@1"]);
+    failure_saying(
+        &mut law(&[&dir, "--set", "x"]),
+        &["run: --set x: there is no such set; there are: test"],
+    );
+    failure_saying(
+        &mut law(&[&dir, "--accuracy", "eval/test/mean@8"]),
+        &["no metric", "eval/test/mean@1"],
+    );
     failure_saying(&mut law(&["nowhere"]), &["nowhere: "]);
     let csv = scratch.file("a.csv", "step,entropy,acc\n0,1.0,0.5\n1,?,0.5\n");
-    failure_saying(&mut law(&[&csv]), &["a.csv: line 3: column \"entropy\" must have a number, not \"?\""]);
+    failure_saying(
+        &mut law(&[&csv]),
+        &["a.csv: line 3: column \"entropy\" must have a number, not \"?\""],
+    );
     scratch.lines("run/metrics.jsonl", &[json!({"step": 1, "grad/norm": 1.0})]);
-    failure_saying(&mut law(&[&dir]), &["metrics.jsonl: no step has both an accuracy and an entropy yet"]);
+    failure_saying(
+        &mut law(&[&dir]),
+        &["metrics.jsonl: no step has both an accuracy and an entropy yet"],
+    );
     wrong_usage(&mut law(&[]), "RUN");
     wrong_usage(&mut law(&[&dir, "--prefix", "1.5"]), "between 0 and 1");
 }

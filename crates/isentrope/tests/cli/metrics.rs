@@ -17,7 +17,9 @@ fn open(name: &str) -> String {
         ["eval", _, part] if part.starts_with("part_") => "eval/<set>/part_<i>".to_owned(),
         ["eval", _, what] => format!("eval/<set>/{}", of_any_k(what)),
         ["eval", _, _, what] => format!("eval/<set>/<part>/{}", of_any_k(what)),
-        ["theory", bucket, what] if bucket.starts_with("accuracy_") => format!("theory/<bucket>/{what}"),
+        ["theory", bucket, what] if bucket.starts_with("accuracy_") => {
+            format!("theory/<bucket>/{what}")
+        }
         ["law", _, what] => format!("law/<set>/{what}"),
         ["reward", part] if part.starts_with("part_") => "reward/part_<i>".to_owned(),
         _ => name.to_owned(),
@@ -33,9 +35,10 @@ fn documented_names_are_those_that_are_written() {
     let scratch = Scratch::new();
     let model = text(&text_model(&scratch, "model"));
     let problem = json!({"problem": "1 2 3>6:", "answer": {"numbers": [1, 2, 3], "target": 6}});
-    let larger = json!({"problem": "1 2 3 4>10:", "answer": {"numbers": [1, 2, 3, 4], "target": 10}});
-    let sets =
-        ["first.jsonl", "second.jsonl"].map(|name| scratch.lines(name, &[problem.clone(), larger.clone()]));
+    let larger =
+        json!({"problem": "1 2 3 4>10:", "answer": {"numbers": [1, 2, 3, 4], "target": 10}});
+    let sets = ["first.jsonl", "second.jsonl"]
+        .map(|name| scratch.lines(name, &[problem.clone(), larger.clone()]));
     let shared = format!(
         "run.steps = 2\nmodel.path = {model:?}\ndata.task = 'countdown'\ndata.template = 'none'\n\
          eval.files = {sets:?}\neval.samples = 2\neval.max_tokens = 4\n"
@@ -68,7 +71,9 @@ fn documented_names_are_those_that_are_written() {
         written.extend([format!("reward/code/{name}"), format!("eval/<set>/code/{name}")]);
     }
     // One process waits for nobody, and sends nothing.
-    written.extend(["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"].map(str::to_owned));
+    written.extend(
+        ["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"].map(str::to_owned),
+    );
     // A run of two steps has no law.
     let lawful = |step: u64| {
         let entropy = 1.2 - 0.1 * step as f64;

@@ -19,7 +19,10 @@ fn places_that_cannot_be_written_are_named_before_the_model_is_loaded() {
     let file = scratch.file("file", "x");
     fs::create_dir(scratch.path("directory")).unwrap();
     for (out, parts) in [
-        (scratch.path("absent/out.jsonl"), [&scratch.path("absent")[..], "No such file or directory"]),
+        (
+            scratch.path("absent/out.jsonl"),
+            [&scratch.path("absent")[..], "No such file or directory"],
+        ),
         (format!("{file}/out.jsonl"), [&file, "Not a directory"]),
         (scratch.path("directory"), [&scratch.path("directory"), "is a directory"]),
         ("/proc/out.jsonl".into(), ["/proc", "cannot write there"]),
@@ -85,7 +88,9 @@ fn a_link_stays_and_the_file_it_leads_to_is_replaced() {
     fs::create_dir(scratch.path("elsewhere")).unwrap();
     let (file, link) = (scratch.file("elsewhere/out.jsonl", "older"), scratch.path("link.jsonl"));
     symlink(&file, &link).unwrap();
-    assert!(isentrope(&["score", &model, "--in", &input, "--out", &link]).status().unwrap().success());
+    assert!(
+        isentrope(&["score", &model, "--in", &input, "--out", &link]).status().unwrap().success()
+    );
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
 }
@@ -96,11 +101,22 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let lines = vec![json!({"tokens": [1, 2, 3]}); 400];
     let (input, model) = (scratch.lines("input.jsonl", &lines), token_model("llama-mha"));
     for arguments in [
-        &["generate", &model, "--prompts", &input, "-n", "5", "--max-tokens", "100", "--ignore-eos"][..],
+        &[
+            "generate",
+            &model,
+            "--prompts",
+            &input,
+            "-n",
+            "5",
+            "--max-tokens",
+            "100",
+            "--ignore-eos",
+        ][..],
         &["score", &model, "--in", &input],
         &["generate", "--help"],
     ] {
-        let mut child = isentrope(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            isentrope(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         assert_eq!(BufReader::new(stdout).lines().take(1).count(), 1);
         let output = child.wait_with_output().unwrap();
@@ -118,7 +134,9 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 fn a_full_standard_output_is_one_sentence() {
     let scratch = Scratch::new();
     let (input, model) = (with_input(&scratch), token_model("qwen3"));
-    for arguments in [&["generate", &model, "--prompts", &input][..], &["score", &model, "--in", &input]] {
+    for arguments in
+        [&["generate", &model, "--prompts", &input][..], &["score", &model, "--in", &input]]
+    {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         failure_saying(isentrope(arguments).stdout(full), &["standard output", "No space left"]);
     }
@@ -148,7 +166,9 @@ impl SmallDisk {
     /// None where this user may not mount one, who is to say so.
     pub fn new(directory: String, size: &str) -> Option<Self> {
         let options = format!("size={size}");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs", &directory]).output();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs", &directory])
+            .output();
         mount.is_ok_and(|mount| mount.status.success()).then_some(Self(directory))
     }
 

@@ -14,16 +14,20 @@ fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
 /// Data of the names that the pages use, which the example's small model can read.
 fn data(scratch: &Scratch) {
     fs::create_dir(scratch.path("data")).unwrap();
-    let problems: Vec<_> =
-        (10..90).map(|n| json!({"prompt": format!("1 2 {}>{n}:", n - 3), "answer": n.to_string()})).collect();
+    let problems: Vec<_> = (10..90)
+        .map(|n| json!({"prompt": format!("1 2 {}>{n}:", n - 3), "answer": n.to_string()}))
+        .collect();
     let example = |n: i32| {
         let rest = n - 3;
         json!({"prompt": format!("1 2 {rest}>{n}:"), "response": format!("1+2=3,3+{rest}={n}!")})
     };
     let examples: Vec<_> = (10..90).map(example).collect();
-    for (name, rows) in
-        [("train", &problems), ("test", &problems), ("chats", &examples), ("held-out-chats", &examples)]
-    {
+    for (name, rows) in [
+        ("train", &problems),
+        ("test", &problems),
+        ("chats", &examples),
+        ("held-out-chats", &examples),
+    ] {
         scratch.lines(&format!("data/{name}.jsonl"), rows);
     }
 }
@@ -115,7 +119,8 @@ fn every_link_leads_somewhere() {
                 continue;
             }
             let (file, section) = link.split_once('#').unwrap_or((link, ""));
-            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            let target =
+                if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
             assert!(target.exists(), "{}: {link}", path.display());
             if !section.is_empty() {
                 let text = fs::read_to_string(&target).unwrap();
@@ -146,7 +151,9 @@ fn the_commands_of_the_page_are_those_of_the_program() {
     for line in listed.lines() {
         match (line.trim_start().split_once("  "), line.starts_with("   "), rows.last_mut()) {
             // Help wraps long descriptions.
-            (_, true, Some(row)) => *row = format!("{} {} |", row.trim_end_matches(" |"), line.trim()),
+            (_, true, Some(row)) => {
+                *row = format!("{} {} |", row.trim_end_matches(" |"), line.trim())
+            }
             (Some((name, about)), ..) => rows.push(format!("| `{name}` | {} |", about.trim())),
             _ => panic!("{line}"),
         }

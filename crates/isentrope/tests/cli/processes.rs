@@ -13,7 +13,8 @@ pub fn runs(pid: &str) -> bool {
 
 /// Whether a process has a handler of SIGINT by now.
 pub fn heeds_interrupts(process: u32) -> bool {
-    let output = Command::new("ps").args(["-o", "caught=", "-p", &process.to_string()]).output().unwrap();
+    let output =
+        Command::new("ps").args(["-o", "caught=", "-p", &process.to_string()]).output().unwrap();
     let caught = String::from_utf8(output.stdout).unwrap();
     u64::from_str_radix(caught.trim(), 16).is_ok_and(|signals| signals & (1 << 1) != 0)
 }

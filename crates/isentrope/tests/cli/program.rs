@@ -22,7 +22,8 @@ pub fn isentrope<S: AsRef<str>>(arguments: &[S]) -> Command {
 
 /// A command of the program with an emulated GPU, which it finds by itself.
 pub fn emulated<S: AsRef<str>>(arguments: &[S]) -> Command {
-    let program = Path::new(env!("CARGO_BIN_EXE_isentrope")).with_file_name("examples").join("emulated");
+    let program =
+        Path::new(env!("CARGO_BIN_EXE_isentrope")).with_file_name("examples").join("emulated");
     assert!(program.is_file(), "tests need `cargo build -p isentrope --example emulated` first");
     command_of(&program, arguments)
 }
@@ -62,7 +63,9 @@ pub fn stdout_of(command: &mut Command) -> String {
 
 pub fn parse_lines(text: &str) -> Vec<Value> {
     assert!(text.is_empty() || text.ends_with('\n'), "the last line is not whole: {text:?}");
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect()
 }
 
 /// Runs a command that must fail with exit code 1 and one sentence, which is returned.
@@ -71,7 +74,11 @@ pub fn failure(command: &mut Command) -> String {
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
     assert_eq!(message.lines().count(), 1, "{command:?}: {message}");
-    assert!(output.stdout.is_empty(), "{command:?} printed {:?}", String::from_utf8_lossy(&output.stdout));
+    assert!(
+        output.stdout.is_empty(),
+        "{command:?} printed {:?}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     let sentence = message.strip_prefix("error: ").and_then(|m| m.strip_suffix('\n'));
     let sentence = sentence.unwrap_or_else(|| panic!("{command:?}: {message}"));
     for word in ["panicked", "unwrap", "Some(", "Error {", "os error 0", "RUST_BACKTRACE"] {
@@ -105,7 +112,8 @@ pub fn assert_parts(text: &str, parts: &[&str]) {
 
 /// A file of JSON.
 pub fn json_of(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))).unwrap()
+    serde_json::from_slice(&fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        .unwrap()
 }
 
 /// Runs a command that must be refused as wrongly used, with a message that contains `part`.
@@ -113,7 +121,10 @@ pub fn wrong_usage(command: &mut Command, part: &str) {
     let output = command.output().unwrap();
     let message = stderr(&output);
     assert_eq!(output.status.code(), Some(2), "{command:?}: {message}");
-    assert!(message.starts_with("error: ") && message.contains(part), "{part:?} is not in: {message}");
+    assert!(
+        message.starts_with("error: ") && message.contains(part),
+        "{part:?} is not in: {message}"
+    );
 }
 
 pub fn stderr(output: &Output) -> String {
@@ -132,7 +143,11 @@ pub fn can_judge_programs() -> bool {
 
 /// A file or directory among the fixtures of the model crate.
 pub fn fixture(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures").join(path).canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../model/tests/fixtures")
+        .join(path)
+        .canonicalize()
+        .unwrap()
 }
 
 /// A tiny model without a tokenizer, as an argument.
@@ -172,7 +187,8 @@ impl Scratch {
     pub fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.0.path().join(name);
         fs::create_dir(&to).unwrap();
-        for entry in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|e| e.path().is_file()) {
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|e| e.path().is_file())
+        {
             fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
         }
         to

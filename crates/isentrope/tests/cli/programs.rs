@@ -1,7 +1,9 @@
 //! The built-in task programs: a policy learns to write functions from what tests say of them in
 //! sandboxes.
 
-use crate::program::{Scratch, can_judge_programs, isentrope, json_of, parse_lines, stdout_of, text};
+use crate::program::{
+    Scratch, can_judge_programs, isentrope, json_of, parse_lines, stdout_of, text,
+};
 use crate::training::{Bench, assert_same_results, checkpoint, metrics, rollouts};
 use serde_json::{Value, json};
 use std::fs;
@@ -76,10 +78,15 @@ fn every_response_is_judged_by_running_it() {
     assert!(table.contains("programs: 16 problems, 4 responses each"), "{table}");
     let manifest = json_of(&Path::new(&results).join("manifest.json"));
     assert_eq!(manifest["benchmarks"]["programs"]["verifier"], json!("code"));
-    let responses =
-        parse_lines(&fs::read_to_string(Path::new(&results).join("responses/programs.jsonl")).unwrap());
+    let responses = parse_lines(
+        &fs::read_to_string(Path::new(&results).join("responses/programs.jsonl")).unwrap(),
+    );
     let correct = responses.iter().filter(|response| response["verdict"] == "correct").count();
-    assert!(responses.len() == 64 && (5..60).contains(&correct), "{correct} of {}", responses.len());
+    assert!(
+        responses.len() == 64 && (5..60).contains(&correct),
+        "{correct} of {}",
+        responses.len()
+    );
 }
 
 /// A share p of n responses has a standard error of sqrt(p (1 - p) / n), below 0.025 on the 384
@@ -105,7 +112,8 @@ fn accuracy_rises_by_more_than_chance_can() {
     let (before, after) = (held_out(&lines[0]), held_out(&lines[20]));
     assert!(after - before > 0.14, "held-out accuracy went from {before} to {after}");
     for part in ["expressions", "lists"] {
-        let share = |line: &Value| line[&format!("eval/programs/{part}/mean@4")[..]].as_f64().unwrap();
+        let share =
+            |line: &Value| line[&format!("eval/programs/{part}/mean@4")[..]].as_f64().unwrap();
         assert!(share(&lines[20]) > share(&lines[0]), "{part}");
     }
 }

@@ -47,7 +47,8 @@ fn resolved(path: &Path) -> String {
     if let Some(model) = of_another_run(&text) {
         // Whoever has the recipe trains that model first.
         let base = "assets/countdown-base";
-        let said = stdout_of(command.args(["--set", &format!("model.path={base}")]).current_dir(root()));
+        let said =
+            stdout_of(command.args(["--set", &format!("model.path={base}")]).current_dir(root()));
         let recipe = checked(&said);
         assert!(recipe.contains(&format!("path = \"{base}\"")), "{recipe}");
         return recipe.replace(&format!("path = \"{base}\""), &format!("path = \"{model}\""));
@@ -58,7 +59,10 @@ fn resolved(path: &Path) -> String {
 /// The recipe that a dry run prints, which says what the run needs.
 fn checked(said: &str) -> String {
     let (recipe, rest) = recipe_of(said);
-    assert!(said.starts_with("# memory: ") || rest.contains("The recipe is well-formed. "), "{said}");
+    assert!(
+        said.starts_with("# memory: ") || rest.contains("The recipe is well-formed. "),
+        "{said}"
+    );
     recipe
 }
 
@@ -104,14 +108,18 @@ fn recipes_of_large_models_say_first_what_they_need() {
             let path = root().join(format!("recipes/qwen2.5-{size}-{kind}.toml"));
             let text = fs::read_to_string(&path).unwrap();
             let first = text.lines().next().unwrap();
-            let numbers: Vec<f64> = first.split([' ', ':']).filter_map(|word| word.parse().ok()).collect();
+            let numbers: Vec<f64> =
+                first.split([' ', ':']).filter_map(|word| word.parse().ok()).collect();
             let [memory, disk, model, checkpoint] = numbers[..] else { panic!("{first}") };
             assert!(
                 first.starts_with("# Needs at least ") && first.contains(" GiB of memory, and "),
                 "{first}"
             );
             assert!((1.0..1.2).contains(&(memory / gib(in_training))), "{first}");
-            assert!((model - gib(2)).abs() < 1.0 && (checkpoint - gib(in_checkpoint)).abs() < 1.0, "{first}");
+            assert!(
+                (model - gib(2)).abs() < 1.0 && (checkpoint - gib(in_checkpoint)).abs() < 1.0,
+                "{first}"
+            );
             assert!((1.0..1.02).contains(&(disk / (model + 4.0 * checkpoint))), "{first}");
         }
     }
@@ -124,7 +132,9 @@ fn recipes_of_the_paper_have_its_settings() {
         recipe[table].as_table_mut().unwrap().remove(key).unwrap()
     };
     let mut rest = Vec::new();
-    for (size, rate, kl_cov_fraction, dtype) in [("7b", 5e-7, 2e-3, "bf16"), ("32b", 1e-6, 2e-4, "f32")] {
+    for (size, rate, kl_cov_fraction, dtype) in
+        [("7b", 5e-7, 2e-3, "bf16"), ("32b", 1e-6, 2e-4, "f32")]
+    {
         for (kind, loss, clip, covariance) in [
             ("grpo", "clip", Some((0.2, 0.2)), None),
             ("clip-higher", "clip", Some((0.2, 0.28)), None),
@@ -144,13 +154,21 @@ fn recipes_of_the_paper_have_its_settings() {
             let method = if covariance.is_some() { kind } else { "none" };
             assert_eq!(term["method"].as_str(), Some(method), "{name}");
             assert_eq!(term.get("fraction").and_then(Value::as_float), covariance, "{name}");
-            assert_eq!((term["low"].as_float(), term["high"].as_float()), (Some(1.0), Some(5.0)), "{name}");
+            assert_eq!(
+                (term["low"].as_float(), term["high"].as_float()),
+                (Some(1.0), Some(5.0)),
+                "{name}"
+            );
             assert_eq!(
                 (term["kl"].as_str(), term["coefficient"].as_float()),
                 (Some("abs"), Some(1.0)),
                 "{name}"
             );
-            assert_eq!(take(&mut recipe, "optimizer", "learning_rate").as_float(), Some(rate), "{name}");
+            assert_eq!(
+                take(&mut recipe, "optimizer", "learning_rate").as_float(),
+                Some(rate),
+                "{name}"
+            );
             let path = format!("Qwen/Qwen2.5-{}", size.to_uppercase());
             assert_eq!(take(&mut recipe, "model", "path").as_str(), Some(&*path), "{name}");
             assert_eq!(take(&mut recipe, "device", "dtype").as_str(), Some(dtype), "{name}");
@@ -163,7 +181,10 @@ fn recipes_of_the_paper_have_its_settings() {
         assert_eq!(recipe, common, "{name}");
     }
     let number = |table: &str, key: &str| common[table][key].as_integer();
-    assert_eq!((number("rollout", "prompts"), number("rollout", "responses")), (Some(256), Some(8)));
+    assert_eq!(
+        (number("rollout", "prompts"), number("rollout", "responses")),
+        (Some(256), Some(8))
+    );
     assert_eq!((number("update", "prompts"), number("update", "epochs")), (Some(32), Some(1)));
     assert_eq!(
         (number("data", "max_prompt_tokens"), number("rollout", "max_tokens")),
@@ -186,7 +207,11 @@ fn keys_are_printed_for_either_command() {
     for (table, in_train, in_sft) in
         [("optimizer", true, true), ("objective.covariance", true, false), ("sft", false, true)]
     {
-        assert_eq!((documents(&train, table), documents(&sft, table)), (in_train, in_sft), "{table}");
+        assert_eq!(
+            (documents(&train, table), documents(&sft, table)),
+            (in_train, in_sft),
+            "{table}"
+        );
     }
     wrong_usage(&mut isentrope(&["train"]), "<RECIPE>");
     wrong_usage(&mut isentrope(&["sft", "recipe.toml", "--keys"]), "--keys");

@@ -42,7 +42,8 @@ fn the_page_of_a_directory_above_runs_does_not_take_the_place_of_what_is_there()
         // The second was begun with a program that has all settings of today, the first with an
         // older one.
         let lab = if seed == "1" { "{}" } else { "{\"track_theory\":false}" };
-        let recipe = format!("{{\"run\":{{\"seed\":{seed},\"steps\":2}},\"rollout\":{{}},\"lab\":{lab}}}");
+        let recipe =
+            format!("{{\"run\":{{\"seed\":{seed},\"steps\":2}},\"rollout\":{{}},\"lab\":{lab}}}");
         scratch.file(&format!("sweep/grpo/{seed}/.recipe.json"), &recipe);
     }
     scratch.file("sweep/report.html", "the sweep's own");

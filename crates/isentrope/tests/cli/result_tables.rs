@@ -21,10 +21,15 @@ fn kept_tables_have_their_statistics() {
     }
     let mut missing = isentrope(&["lab", "seeds", &path, "--group", "nothing"]);
     failure_saying(&mut missing, &["no group \"nothing\"; it has any-token"]);
-    let json = stdout_of(&mut isentrope(&["lab", "seeds", &path, "--group", "any-token", "--json"]));
+    let json =
+        stdout_of(&mut isentrope(&["lab", "seeds", &path, "--group", "any-token", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["groups"][0]["name"], "any-token");
     let curve = &json["curves"][0]["curves"]["policy/entropy"];
     assert_eq!(curve["steps"].as_array().unwrap().len(), curve["mean"].as_array().unwrap().len());
-    assert!(json["curves"][0]["laws"]["countdown"]["r_squared"].is_f64(), "{}", json["curves"][0]["laws"]);
+    assert!(
+        json["curves"][0]["laws"]["countdown"]["r_squared"].is_f64(),
+        "{}",
+        json["curves"][0]["laws"]
+    );
 }

@@ -10,7 +10,10 @@ fn score(model: &str, input: &[Value], flags: &[&str]) -> (Vec<Value>, String) {
     let input = scratch.lines("input.jsonl", input);
     let output = isentrope(&[&["score", model, "--in", &input], flags].concat()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    (crate::program::parse_lines(&String::from_utf8(output.stdout.clone()).unwrap()), stderr(&output))
+    (
+        crate::program::parse_lines(&String::from_utf8(output.stdout.clone()).unwrap()),
+        stderr(&output),
+    )
 }
 
 #[test]
@@ -57,16 +60,21 @@ fn lines_may_say_at_which_temperature_they_are_scored() {
     let at = |temperature: &str| {
         score(&model, &[json!({"tokens": [3, 1, 4, 1, 5]})], &["--temperature", temperature]).0
     };
-    let (lines, _) =
-        score(&model, &[line(json!(0.7)), line(json!(null)), line(json!(1.3)), line(json!(0.7))], &[]);
+    let (lines, _) = score(
+        &model,
+        &[line(json!(0.7)), line(json!(null)), line(json!(1.3)), line(json!(0.7))],
+        &[],
+    );
     for (line, temperature) in lines.iter().zip(["0.7", "1", "1.3", "0.7"]) {
         assert_eq!(bits(line, "logprobs"), bits(&at(temperature)[0], "logprobs"), "{temperature}");
     }
-    let nulls = json!({"tokens": [3, 1, 4, 1, 5], "prompt_tokens": null, "logprobs": null, "id": null});
+    let nulls =
+        json!({"tokens": [3, 1, 4, 1, 5], "prompt_tokens": null, "logprobs": null, "id": null});
     let (lines, _) = score(&model, &[nulls], &[]);
     assert_eq!(bits(&lines[0], "logprobs"), bits(&at("1")[0], "logprobs"));
     assert_eq!((&lines[0]["id"], lines[0].get("mismatch")), (&json!(0), None));
-    let (lines, _) = score(&model, &[line(json!(0.7)), line(json!("x"))], &["--temperature", "1.3"]);
+    let (lines, _) =
+        score(&model, &[line(json!(0.7)), line(json!("x"))], &["--temperature", "1.3"]);
     assert!(lines.iter().all(|line| bits(line, "logprobs") == bits(&at("1.3")[0], "logprobs")));
     let scratch = Scratch::new();
     for wrong in [json!(0), json!("1"), json!(1e9)] {
@@ -82,12 +90,19 @@ fn mismatch_measures_other_logprobs() {
     let tokens = json!({"tokens": [5, 6, 7, 8, 9]});
     let (ours, _) = score(&model, &[tokens], &[]);
     let shifted = |by: [f64; 4]| -> Vec<f64> {
-        array(&ours[0], "logprobs").iter().zip(by).map(|(lp, by)| lp.as_f64().unwrap() + by).collect()
+        array(&ours[0], "logprobs")
+            .iter()
+            .zip(by)
+            .map(|(lp, by)| lp.as_f64().unwrap() + by)
+            .collect()
     };
     // Ratios 1.11 and 0.90 are outside and inside [0.9, 1.1].
     let theirs = shifted([0.0, 0.1044, -0.1, 0.0]);
-    let (lines, said) =
-        score(&model, &[json!({"tokens": [5, 6, 7, 8, 9], "logprobs": theirs}), ours[0].clone()], &[]);
+    let (lines, said) = score(
+        &model,
+        &[json!({"tokens": [5, 6, 7, 8, 9], "logprobs": theirs}), ours[0].clone()],
+        &[],
+    );
     let mismatch = &lines[0]["mismatch"];
     let near = |value: &Value, expected: f64| (value.as_f64().unwrap() - expected).abs() < 1e-6;
     assert!(near(&mismatch["mean"], 0.2044 / 4.0) && near(&mismatch["max"], 0.1044), "{mismatch}");
@@ -121,7 +136,8 @@ fn texts_and_chats_are_scored_as_they_are_generated() {
     let tokens = json!({"tokens": lines[0]["tokens"], "prompt_tokens": before});
     let (same, _) = score(&model, &[tokens], &[]);
     assert_eq!(same[0], lines[0]);
-    let messages = json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]);
+    let messages =
+        json!([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]);
     let (chat, _) = score(&model, &[json!({"messages": messages})], &[]);
     let tokens = array(&chat[0], "tokens");
     assert_eq!(tokens[0], 320, "<|im_start|>, and no <bos> before it");

@@ -21,7 +21,10 @@ fn shipped(example: &str, name: &str) -> String {
 /// The rows of an example's files, with the file's name.
 fn rows<const N: usize>(example: &str, files: [&'static str; N]) -> Vec<(&'static str, Value)> {
     let of = |file| {
-        shipped(example, file).lines().map(|line| (file, serde_json::from_str(line).unwrap())).collect()
+        shipped(example, file)
+            .lines()
+            .map(|line| (file, serde_json::from_str(line).unwrap()))
+            .collect()
     };
     files.map(of).into_iter().flat_map(|rows: Vec<_>| rows).collect()
 }
@@ -40,7 +43,8 @@ fn numbers(problem: &str) -> Vec<i64> {
     assert!(question.ends_with(" have now? Put the final answer in \\boxed{}."), "{problem}");
     let mut numbers = Vec::new();
     for sentence in story.split_terminator('.') {
-        let said: Vec<_> = sentence.split(' ').filter(|word| !word.is_empty() && *word != "Then").collect();
+        let said: Vec<_> =
+            sentence.split(' ').filter(|word| !word.is_empty() && *word != "Then").collect();
         let given = said.iter().find_map(|word| word.parse::<i64>().ok());
         numbers.push(match (said[1], given, numbers.last()) {
             ("has", Some(n), None) => n,
@@ -58,7 +62,8 @@ fn numbers(problem: &str) -> Vec<i64> {
 fn no_sum_is_there_twice_and_all_answers_are_right() {
     let mut seen = BTreeSet::new();
     let mut count = BTreeMap::new();
-    for (file, row) in rows("arithmetic", ["test.jsonl", "train.jsonl", "easy.jsonl", "hard.jsonl"]) {
+    for (file, row) in rows("arithmetic", ["test.jsonl", "train.jsonl", "easy.jsonl", "hard.jsonl"])
+    {
         let (sign, a, b) = taken_apart(row["problem"].as_str().unwrap());
         let (kind, answer) = match sign {
             "+" => ("sum", a + b),
@@ -71,7 +76,10 @@ fn no_sum_is_there_twice_and_all_answers_are_right() {
         // Not in the same file, nor in the test and a file to train on; also not with its numbers
         // exchanged.
         let same = (kind, a.min(b), a.max(b));
-        assert!(!seen.contains(&("test.jsonl", same)) && seen.insert((file, same)), "{file}: {row}");
+        assert!(
+            !seen.contains(&("test.jsonl", same)) && seen.insert((file, same)),
+            "{file}: {row}"
+        );
         *count.entry((file, kind)).or_insert(0) += 1;
     }
     let of = |file, kind| count.get(&(file, kind)).copied().unwrap_or(0);
@@ -91,7 +99,11 @@ fn no_story_is_there_twice_and_all_answers_are_right() {
         assert!(numbers.iter().all(|number| (1..100).contains(number)), "{row}");
         assert_eq!(row["answer"].as_str().unwrap(), numbers.last().unwrap().to_string(), "{row}");
         let steps = numbers.len() - 1;
-        assert_eq!(row["data_source"], format!("{steps}_step{}", if steps > 1 { "s" } else { "" }), "{row}");
+        assert_eq!(
+            row["data_source"],
+            format!("{steps}_step{}", if steps > 1 { "s" } else { "" }),
+            "{row}"
+        );
         // Also not of other people or things.
         assert!(seen.insert(numbers), "{file}: {row}");
         *count.entry((file, steps)).or_insert(0) += 1;
@@ -105,7 +117,8 @@ fn no_story_is_there_twice_and_all_answers_are_right() {
         assert_eq!(answer, format!("\\boxed{{{}}}", numbers.last().unwrap()), "{row}");
         let mut reached = vec![numbers[0]];
         for equation in calculation.split_terminator('.') {
-            let [a, sign, b, "=", result] = equation.split_whitespace().collect::<Vec<_>>()[..] else {
+            let [a, sign, b, "=", result] = equation.split_whitespace().collect::<Vec<_>>()[..]
+            else {
                 panic!("{row}")
             };
             let [a, b, result] = [a, b, result].map(|number| number.parse::<i64>().unwrap());
@@ -155,8 +168,10 @@ fn they_are_what_their_scripts_make_where_there_is_python() {
 fn one_step(command: &str, recipe: &str, changes: &[&str]) -> (String, Vec<Value>) {
     let scratch = Scratch::new();
     let out = scratch.path("out");
-    let places =
-        [format!("run.out={out}"), format!("model.path={}", text_model(&scratch, "model").display())];
+    let places = [
+        format!("run.out={out}"),
+        format!("model.path={}", text_model(&scratch, "model").display()),
+    ];
     let smaller = ["run.steps=1", "eval.problems=3"];
     let changes = places.iter().map(String::as_str).chain(smaller).chain(changes.iter().copied());
     let mut command = isentrope(&[command, &format!("recipes/smollm2-135m-{recipe}.toml")]);
@@ -173,11 +188,17 @@ fn the_recipes_train_another_model_in_its_place() {
             assert!(said.contains(&format!("{rows} rows: {rows} usable, 0 duplicates")), "{said}");
         }
 
-        assert!(lines[0]["eval/test/mean@4"].is_f64() && lines[1]["eval/test/entropy"].is_f64(), "{lines:?}");
+        assert!(
+            lines[0]["eval/test/mean@4"].is_f64() && lines[1]["eval/test/entropy"].is_f64(),
+            "{lines:?}"
+        );
         let judged = ["correct", "wrong", "unparseable"]
             .map(|verdict| lines[1][format!("verdict/{verdict}")].as_f64().unwrap());
         assert_eq!(judged.iter().sum::<f64>(), 1.0, "{judged:?}");
-        assert_eq!((&lines[1]["rollout/responses"], &lines[1]["update/count"]), (&128.0.into(), &2.0.into()));
+        assert_eq!(
+            (&lines[1]["rollout/responses"], &lines[1]["update/count"]),
+            (&128.0.into(), &2.0.into())
+        );
     }
 }
 
@@ -185,9 +206,11 @@ fn the_recipes_train_another_model_in_its_place() {
 fn the_worked_stories_tune_another_model_in_its_place() {
     // Its tokens are shorter, and it has no more positions.
     let (said, lines) = one_step("sft", "worked", &["sft.max_tokens=512"]);
-    for rows in
-        ["200 rows: 193 usable, 0 duplicates", "0 bad, 7 too long", "104 rows: 104 usable, 0 duplicates"]
-    {
+    for rows in [
+        "200 rows: 193 usable, 0 duplicates",
+        "0 bad, 7 too long",
+        "104 rows: 104 usable, 0 duplicates",
+    ] {
         assert!(said.contains(rows), "{said}");
     }
     assert!(lines[1]["sft/loss"].is_f64(), "{lines:?}");

@@ -1,6 +1,8 @@
 //! `show`: runs on a terminal, once and while they train.
 
-use crate::program::{Scratch, failure_saying, isentrope, skipped, stderr, stdout_of, text, wrong_usage};
+use crate::program::{
+    Scratch, failure_saying, isentrope, skipped, stderr, stdout_of, text, wrong_usage,
+};
 use crate::terminal::on_terminal;
 use crate::training::Bench;
 use isentrope_files::{Lock, lock_directory};
@@ -35,7 +37,8 @@ impl Training {
 
     fn step(&self, step: u64) {
         let entropy = 1.0 / (1.0 + step as f64);
-        let mut row = json!({"step": step, "policy/entropy": entropy, "reward/mean": 0.125 * step as f64});
+        let mut row =
+            json!({"step": step, "policy/entropy": entropy, "reward/mean": 0.125 * step as f64});
         if step.is_multiple_of(2) {
             row["eval/set/mean@1"] = json!(0.25);
             row["eval/set/entropy"] = json!(entropy);
@@ -85,15 +88,21 @@ fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
     ] {
         assert!(shown.contains(part), "{part:?} is not in:\n{shown}");
     }
-    assert!(!shown.contains('\x1b') && shown.lines().all(|line| line.chars().count() <= 120), "{shown}");
+    assert!(
+        !shown.contains('\x1b') && shown.lines().all(|line| line.chars().count() <= 120),
+        "{shown}"
+    );
     assert!(!stdout_of(&mut show(&[&run, "--responses", "0"])).contains("last responses"));
     // Metrics that are asked for come first.
     let asked = stdout_of(&mut show(&[&run, "--metric", "grad/norm", "--metric", "cov/mean"]));
-    let at = |what: &str| asked.find(what).unwrap_or_else(|| panic!("{what:?} is not in:\n{asked}"));
+    let at =
+        |what: &str| asked.find(what).unwrap_or_else(|| panic!("{what:?} is not in:\n{asked}"));
     assert!(at("grad/norm") < at("cov/mean") && at("cov/mean") < at("entropy, nats"), "{asked}");
     let list = stdout_of(&mut show(&[&run, "--metrics"]));
     assert!(
-        list.starts_with("metric ") && list.contains("\ncov/mean  ") && list.contains("\ntime/step_s "),
+        list.starts_with("metric ")
+            && list.contains("\ncov/mean  ")
+            && list.contains("\ntime/step_s "),
         "{list}"
     );
     failure_saying(
@@ -106,7 +115,10 @@ fn a_run_is_shown_after_it_has_been_trained_and_stopped() {
     // With another recipe in the directory it would go on.
     let other = text(&bench.run("other", &["run.steps=1"], &[]));
     let both = stdout_of(show(&[&run, &other]).env("COLUMNS", "160"));
-    assert!(both.contains("● run   ■ other") && both.contains("other: finished, step 1 of 1"), "{both}");
+    assert!(
+        both.contains("● run   ■ other") && both.contains("other: finished, step 1 of 1"),
+        "{both}"
+    );
 }
 
 #[test]
@@ -116,7 +128,10 @@ fn what_is_no_run_is_refused() {
     let training = Training::begin(&scratch, "run", 4);
     training.step(0);
     training.write("{\"step\": 1, \"a\": \"b\"}\n");
-    failure_saying(&mut show(&[&training.path()]), &["metrics.jsonl: line 2: \"a\" must be a number"]);
+    failure_saying(
+        &mut show(&[&training.path()]),
+        &["metrics.jsonl: line 2: \"a\" must be a number"],
+    );
     failure_saying(&mut show(&[&training.path(), "--follow"]), &["metrics.jsonl: line 2"]);
     wrong_usage(&mut show(&[]), "<RUN>");
     wrong_usage(&mut show(&[&training.path(), "--metrics", "--follow"]), "cannot be used with");
@@ -147,7 +162,10 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
         assert!(line.starts_with(&format!("step {step}/4  reward ")), "{line}");
         if step % 2 == 0 {
             let line = lines.next().unwrap();
-            assert_eq!(line, format!("step {step}/4  evaluation set mean@1 25.0 %  entropy {entropy:.4}"));
+            assert_eq!(
+                line,
+                format!("step {step}/4  evaluation set mean@1 25.0 %  entropy {entropy:.4}")
+            );
         }
     }
     training.end();
@@ -157,7 +175,9 @@ fn without_a_terminal_a_run_is_followed_by_lines_until_it_ends() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     // A run that has ended is shown, and that is all.
     let output = show(&[&training.path(), "--follow"]).output().unwrap();
-    assert!(output.status.success() && String::from_utf8(output.stdout).unwrap().contains("step 4/4"));
+    assert!(
+        output.status.success() && String::from_utf8(output.stdout).unwrap().contains("step 4/4")
+    );
 }
 
 #[test]
@@ -165,11 +185,16 @@ fn following_ends_when_it_is_asked_to() {
     let scratch = Scratch::new();
     let training = Training::begin(&scratch, "run", 4);
     training.step(0);
-    let mut child =
-        show(&["-f", &training.path()]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = show(&["-f", &training.path()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().starts_with("step 0/4")));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success()
+    );
     let rest = lines.count();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
@@ -229,7 +254,10 @@ fn ctrl_c_restores_the_terminal() {
     training.step(0);
     let following = show(&["--follow", &training.path()]);
     let mut command = Command::new("timeout");
-    command.args(["--foreground", "-s", "INT", "2"]).arg(following.get_program()).args(following.get_args());
+    command
+        .args(["--foreground", "-s", "INT", "2"])
+        .arg(following.get_program())
+        .args(following.get_args());
     command.env("TERM", "xterm").env("LANG", "C.UTF-8");
     let Some(shown) = on_terminal(70, &command) else { return };
     assert_eq!((shown.matches(ENTER).count(), shown.matches(LEAVE).count()), (1, 1), "{shown:?}");
@@ -252,8 +280,11 @@ fn a_second_ctrl_c_while_it_is_drawn_restores_the_terminal_too() {
     });
     training.write(&rows.collect::<String>());
     // Its number comes first, and the signals when the screen has been entered.
-    let following =
-        format!("echo $$; exec '{}' show --follow '{}'", env!("CARGO_BIN_EXE_isentrope"), training.path());
+    let following = format!(
+        "echo $$; exec '{}' show --follow '{}'",
+        env!("CARGO_BIN_EXE_isentrope"),
+        training.path()
+    );
     let mut script = Command::new("script");
     script.args(["-qec", &following, "/dev/null"]).env("TERM", "xterm").env("LANG", "C.UTF-8");
     let Ok(mut child) = script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else {
@@ -283,14 +314,19 @@ fn texts_of_a_run_cannot_drive_a_terminal() {
     let scratch = Scratch::new();
     let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r\n\tb";
     let training = Training::begin(&scratch, "\u{1b}[2Jrun", 3);
-    training.write(&format!("{}\n", json!({"step": 1, hostile: 1, (format!("eval/{hostile}/mean@1")): 0.5})));
+    training.write(&format!(
+        "{}\n",
+        json!({"step": 1, hostile: 1, (format!("eval/{hostile}/mean@1")): 0.5})
+    ));
     let rollouts = training.dir.join("rollouts");
     fs::create_dir(&rollouts).unwrap();
     let row = json!({"prompt": hostile, "ground_truth": [hostile], "response": hostile, "verdict": hostile,
         "extracted": hostile, "reason": hostile});
     write_lines(&rollouts.join("step-000001.jsonl"), &[row]);
     let path = &*training.path();
-    for arguments in [&[path][..], &[path, "--metrics"], &[path, "--metric", hostile], &[path, path]] {
+    for arguments in
+        [&[path][..], &[path, "--metrics"], &[path, "--metric", hostile], &[path, path]]
+    {
         let shown = stdout_of(&mut show(arguments));
         let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}".contains(c);
         assert!(!shown.contains(hidden) && shown.contains("\\u{1b}"), "{arguments:?}: {shown:?}");

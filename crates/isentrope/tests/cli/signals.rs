@@ -29,8 +29,9 @@ fn a_run_finishes_its_step_saves_and_goes_on_later() {
             let output = child.wait_with_output().unwrap();
             let said = stderr(&output);
             assert_eq!(output.status.code(), Some(130), "{signal}: {said}");
-            let told =
-                format!("SIG{signal}: finishing the current step; SIGINT or another SIGTERM ends at once");
+            let told = format!(
+                "SIG{signal}: finishing the current step; SIGINT or another SIGTERM ends at once"
+            );
             assert_parts(&said, &[&told, "error: interrupted: step "]);
             let last = metrics(&out).last().unwrap()["step"].as_u64().unwrap();
             assert_eq!(names(&out.join("checkpoints")), [format!("step-{last:06}")]);
@@ -55,7 +56,8 @@ fn what_is_ignored_stays_ignored() {
     let sets = ["run.steps=12", "eval.every=0"];
     let whole = bench.run("whole", &sets, &[]);
     let out = bench.out("ignoring");
-    let mut child = ignoring("HUP TERM USR1", &bench.command("ignoring", &sets, &[])).spawn().unwrap();
+    let mut child =
+        ignoring("HUP TERM USR1", &bench.command("ignoring", &sets, &[])).spawn().unwrap();
     wait_until(PATIENCE, &mut child, || lines(&out) > 1);
     for signal in ASKING {
         send(signal, &child);
@@ -63,7 +65,8 @@ fn what_is_ignored_stays_ignored() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_same_results(&whole, &out);
     // Who sends SIGINT means it, though shells have programs in the background ignore it.
-    let mut child = ignoring("HUP INT", &bench.command("int", &["run.steps=100000"], &[])).spawn().unwrap();
+    let mut child =
+        ignoring("HUP INT", &bench.command("int", &["run.steps=100000"], &[])).spawn().unwrap();
     wait_until(PATIENCE, &mut child, || lines(&bench.out("int")) > 2);
     send("HUP", &child);
     sleep(Duration::from_millis(200));
@@ -76,7 +79,8 @@ fn what_is_ignored_stays_ignored() {
 fn hanging(bench: &Bench, name: &str) -> (Child, String) {
     let asked = bench.scratch.path(&format!("asked-{name}"));
     let script = format!("read -r line; echo > '{asked}'; sleep 1000");
-    let set = format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
+    let set =
+        format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
     let mut command = bench.command(name, &[&set, "eval.every=0"], &[]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until(PATIENCE, &mut child, || Path::new(&asked).exists());
@@ -86,7 +90,9 @@ fn hanging(bench: &Bench, name: &str) -> (Child, String) {
 #[test]
 fn a_second_signal_ends_at_once() {
     let bench = Bench::train();
-    for (i, (first, second)) in [("TERM", "TERM"), ("HUP", "INT"), ("INT", "INT")].into_iter().enumerate() {
+    for (i, (first, second)) in
+        [("TERM", "TERM"), ("HUP", "INT"), ("INT", "INT")].into_iter().enumerate()
+    {
         let (mut child, _) = hanging(&bench, &format!("run-{i}"));
         send(first, &child);
         sleep(Duration::from_millis(300));
@@ -123,7 +129,11 @@ fn one_cause_is_one_signal() {
             send(signal, &child);
             pause();
         }
-        assert_eq!(child.try_wait().unwrap(), None, "{together:?} {later:?} was taken for a second one");
+        assert_eq!(
+            child.try_wait().unwrap(),
+            None,
+            "{together:?} {later:?} was taken for a second one"
+        );
         send("INT", &child);
         assert_eq!(child.wait().unwrap().code(), Some(130));
     }
@@ -138,14 +148,27 @@ fn the_other_commands_keep_what_they_have() {
     let texts = scratch.lines("texts.jsonl", &vec![json!({"tokens": vec![1; 60]}); 100_000]);
     let out = scratch.path("out.jsonl");
     for arguments in [
-        &["generate", &model, "--prompts", &prompts, "-n", "200", "--kv-memory", "1", "--out", &out][..],
+        &[
+            "generate",
+            &model,
+            "--prompts",
+            &prompts,
+            "-n",
+            "200",
+            "--kv-memory",
+            "1",
+            "--out",
+            &out,
+        ][..],
         &["score", &model, "--in", &texts, "--out", &out],
     ] {
         let mut child = isentrope(arguments).stderr(Stdio::piped()).spawn().unwrap();
         wait_until(PATIENCE, &mut child, || {
             let dir = Path::new(&out).parent().unwrap();
             let growing = names(dir).into_iter().find(|name| name.starts_with(".isentrope-"));
-            growing.and_then(|name| fs::metadata(dir.join(name)).ok()).is_some_and(|file| file.len() > 0)
+            growing
+                .and_then(|name| fs::metadata(dir.join(name)).ok())
+                .is_some_and(|file| file.len() > 0)
         });
         send(signal, &child);
         let output = child.wait_with_output().unwrap();
@@ -167,7 +190,8 @@ fn a_command_that_waits_for_its_input_keeps_what_it_has() {
         let scratch = Scratch::new();
         let out = scratch.path("out.jsonl");
         let arguments = ["grade", "--in", "-", "--threads", "1", "--out", &out];
-        let mut child = isentrope(&arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            isentrope(&arguments).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         for _ in 0..3 {
             stdin.write_all(b"{\"gold\": \"1\", \"response\": \"\\\\boxed{1}\"}\n").unwrap();
@@ -177,7 +201,10 @@ fn a_command_that_waits_for_its_input_keeps_what_it_has() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
         let kept = parse_lines(&fs::read_to_string(format!("{out}.partial")).unwrap());
-        assert!(!kept.is_empty() && kept.iter().all(|line| line["verdict"] == "correct"), "{kept:?}");
+        assert!(
+            !kept.is_empty() && kept.iter().all(|line| line["verdict"] == "correct"),
+            "{kept:?}"
+        );
         drop(stdin);
     }
 }
@@ -196,7 +223,8 @@ fn what_a_killed_command_was_writing_goes_with_the_next() {
             &[&["generate", &model, "--prompts", &prompts], &sampled[..]].concat(),
         ))
     };
-    let hidden = || scratch.names().into_iter().filter(|name| name.starts_with(".isentrope-")).count();
+    let hidden =
+        || scratch.names().into_iter().filter(|name| name.starts_with(".isentrope-")).count();
     let mut killed = start("killed.jsonl");
     wait_until(PATIENCE, &mut killed, || hidden() == 1);
     let mut running = start("running.jsonl");
@@ -205,9 +233,17 @@ fn what_a_killed_command_was_writing_goes_with_the_next() {
     killed.wait().unwrap();
     assert_eq!(hidden(), 2);
     let out = scratch.path("out.jsonl");
-    assert!(isentrope(&["generate", &model, "--prompts", &few, "--out", &out]).status().unwrap().success());
+    assert!(
+        isentrope(&["generate", &model, "--prompts", &few, "--out", &out])
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(hidden(), 1, "{:?}", scratch.names());
     send("TERM", &running);
     assert_eq!(running.wait().unwrap().code(), Some(130));
-    assert_eq!(scratch.names(), ["few.jsonl", "out.jsonl", "prompts.jsonl", "running.jsonl.partial"]);
+    assert_eq!(
+        scratch.names(),
+        ["few.jsonl", "out.jsonl", "prompts.jsonl", "running.jsonl.partial"]
+    );
 }

@@ -3,7 +3,8 @@
 use crate::output::SmallDisk;
 use crate::processes::{send, until};
 use crate::program::{
-    Scratch, all_pages, failure, failure_saying, isentrope, json_of, names, skipped, stderr, stdout_of, text,
+    Scratch, all_pages, failure, failure_saying, isentrope, json_of, names, skipped, stderr,
+    stdout_of, text,
 };
 use crate::text_model::text_model;
 use crate::training::{Bench, assert_same_results, base, tree, weights};
@@ -51,7 +52,8 @@ impl Sweep {
     }
 
     fn lines(&self, run: &str) -> usize {
-        fs::read_to_string(self.out(run).join("metrics.jsonl")).map_or(0, |text| text.lines().count())
+        fs::read_to_string(self.out(run).join("metrics.jsonl"))
+            .map_or(0, |text| text.lines().count())
     }
 }
 
@@ -79,15 +81,20 @@ fn every_combination_is_the_run_that_train_makes() {
     let sweep = Sweep::new(METHODS);
     let plan = stdout_of(&mut sweep.command(&["--dry-run"]));
     assert!(
-        plan.contains("kl-cov/3  to do, 2 steps") && plan.contains("4 runs: 0 done, 4 left, about "),
+        plan.contains("kl-cov/3  to do, 2 steps")
+            && plan.contains("4 runs: 0 done, 4 left, about "),
         "{plan}"
     );
     assert!(plan.lines().all(|line| line.chars().count() <= 80), "{plan}");
     assert!(!sweep.out("").exists(), "a dry run writes nothing");
 
     // Where it is ended early, there is a table of the runs that are done.
-    let mut child =
-        sweep.command(&["--jobs", "1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child = sweep
+        .command(&["--jobs", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let so_far = || fs::read_to_string(sweep.out("table.md")).unwrap_or_default();
     crate::processes::wait_until(PATIENCE, &mut child, || !so_far().is_empty());
     send("TERM", &child);
@@ -99,7 +106,8 @@ fn every_combination_is_the_run_that_train_makes() {
     assert!(!so_far().contains("so far"), "{}", so_far());
     for run in ["kl-cov/3", "kl-cov/4", "plain/3", "plain/4"] {
         assert!(
-            said.contains(&format!("{run}: begins\n")) && said.contains(&format!("{run}: done, 2 steps in ")),
+            said.contains(&format!("{run}: begins\n"))
+                && said.contains(&format!("{run}: done, 2 steps in ")),
             "{said}"
         );
     }
@@ -110,7 +118,8 @@ fn every_combination_is_the_run_that_train_makes() {
         table.contains("problems: mean@2 at the end, %") && table.contains("  against kl-cov"),
         "{table}"
     );
-    for (run, sets) in [("kl-cov/4", &["run.seed=4"][..]), ("plain/3", &["objective.covariance.method=none"])]
+    for (run, sets) in
+        [("kl-cov/4", &["run.seed=4"][..]), ("plain/3", &["objective.covariance.method=none"])]
     {
         assert_same_results(&sweep.bench.run(&run.replace('/', "-"), sets, &[]), &sweep.out(run));
     }
@@ -145,9 +154,10 @@ fn every_combination_is_the_run_that_train_makes() {
 
     // With another recipe it is refused, and nothing is touched.
     let said = failure(&mut sweep.command(&["--set", "optimizer.clip_norm=0.5"]));
-    for part in
-        ["kl-cov/3 and 3 other runs: was begun with other settings: optimizer.clip_norm 1.0 -> 0.5", "--out"]
-    {
+    for part in [
+        "kl-cov/3 and 3 other runs: was begun with other settings: optimizer.clip_norm 1.0 -> 0.5",
+        "--out",
+    ] {
         assert!(said.contains(part), "{part:?}: {said}");
     }
     // So it is of a run whose numbers are there alone, and settings that change no result are no
@@ -164,15 +174,21 @@ fn every_combination_is_the_run_that_train_makes() {
         "ranks.timeout_s=60",
         "memory.budget_gib=2",
     ];
-    let flags: Vec<&str> = as_well.iter().flat_map(|set| ["--set", set]).chain(["--dry-run"]).collect();
+    let flags: Vec<&str> =
+        as_well.iter().flat_map(|set| ["--set", set]).chain(["--dry-run"]).collect();
     let said = stdout_of(&mut sweep.command(&flags));
     assert!(said.contains("4 runs: 4 done, 0 left"), "{said}");
 
     // Another sweep's directory is said to be one.
     let other = sweep.bench.scratch.file("other.toml", "base = \"recipe.toml\"\n[axes.way.one]\n");
-    let output = isentrope(&["sweep", &other, "--out", &text(&sweep.out("")), "--dry-run"]).output().unwrap();
+    let output = isentrope(&["sweep", &other, "--out", &text(&sweep.out("")), "--dry-run"])
+        .output()
+        .unwrap();
     let said = stderr(&output);
-    assert!(output.status.success() && said.contains(" holds a run that is not of this sweep"), "{said}");
+    assert!(
+        output.status.success() && said.contains(" holds a run that is not of this sweep"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -182,9 +198,15 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
     sweep.run(&steps("run.steps=1"));
     let (_, said) = sweep.run(&steps("run.steps=2"));
     assert!(said.contains("plain/4: goes on after step 1 of 2"), "{said}");
-    let sets =
-        ["run.steps=2", "optimizer.schedule=constant", "objective.covariance.method=none", "run.seed=4"];
-    assert!(weights(&sweep.bench.run("longer", &sets, &[]), 2) == weights(&sweep.out("plain/4"), 2));
+    let sets = [
+        "run.steps=2",
+        "optimizer.schedule=constant",
+        "objective.covariance.method=none",
+        "run.seed=4",
+    ];
+    assert!(
+        weights(&sweep.bench.run("longer", &sets, &[]), 2) == weights(&sweep.out("plain/4"), 2)
+    );
 
     let shorter = failure(&mut sweep.command(&steps("run.steps=1")));
     assert!(shorter.contains("was begun with other settings: run.steps 2 -> 1;"), "{shorter}");
@@ -198,7 +220,10 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
     );
     for flags in [&[][..], &["--dry-run"]] {
         let said = failure(&mut sweep.command(&[&steps("run.steps=3")[..], flags].concat()));
-        assert!(said.contains("plain/4 has the numbers of 2 steps, and its checkpoints are gone"), "{said}");
+        assert!(
+            said.contains("plain/4 has the numbers of 2 steps, and its checkpoints are gone"),
+            "{said}"
+        );
     }
     assert!(tree(&plain) == before);
     let falling = failure(&mut sweep.command(&["--set", "run.steps=3"]));
@@ -241,10 +266,14 @@ fn groups_are_compared_with_what_the_file_names() {
     let compare = "[compare]\nplain = \"kl-cov\"\n\"kl-cov/0.0001\" = \"plain/0.0001\"\n";
     let sweep = Sweep::new(&format!("{TWO_AXES}{compare}"));
     let (text, _) = sweep.run(&["--set", "run.steps=2"]);
-    assert!(text.contains("  against kl-cov/0.0001") && text.contains("  against plain/0.0001"), "{text}");
+    assert!(
+        text.contains("  against kl-cov/0.0001") && text.contains("  against plain/0.0001"),
+        "{text}"
+    );
     let summary = json_of(&sweep.out("table.json"));
-    let against: Vec<[&Value; 2]> =
-        (0..4).map(|i| [&summary["groups"][i]["name"], &summary["rows"][0]["against"][i]["group"]]).collect();
+    let against: Vec<[&Value; 2]> = (0..4)
+        .map(|i| [&summary["groups"][i]["name"], &summary["rows"][0]["against"][i]["group"]])
+        .collect();
     let expected = serde_json::json!([
         ["kl-cov/0.001", null],
         ["kl-cov/0.0001", "plain/0.0001"],
@@ -293,11 +322,14 @@ fn a_control_that_is_left_out_is_said() {
 #[test]
 fn what_is_interrupted_goes_on_to_the_same_bits() {
     let sets = ["--set", "run.steps=24", "--set", "eval.every=0", "--set", "checkpoint.every=6"];
-    let sweep =
-        Sweep::new("base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [3, 4, 5] }\n");
-    let whole = sweep.bench.run("whole", &["run.steps=24", "eval.every=0", "checkpoint.every=6"], &[]);
+    let sweep = Sweep::new(
+        "base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [3, 4, 5] }\n",
+    );
+    let whole =
+        sweep.bench.run("whole", &["run.steps=24", "eval.every=0", "checkpoint.every=6"], &[]);
     let start = || {
-        let mut child = sweep.command(&sets).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            sweep.command(&sets).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let begun = sweep.lines("3");
         crate::processes::wait_until(PATIENCE, &mut child, || sweep.lines("3") > begun.max(2));
         child
@@ -313,7 +345,8 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
         "{said}"
     );
     assert!(
-        said.contains("error: interrupted: 0 done, 3 left") && said.contains("the same command goes on"),
+        said.contains("error: interrupted: 0 done, 3 left")
+            && said.contains("the same command goes on"),
         "{said}"
     );
     assert!(!names(&sweep.out("3/checkpoints")).is_empty());
@@ -334,16 +367,21 @@ fn what_is_interrupted_goes_on_to_the_same_bits() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_second_signal_ends_the_runs_too() {
-    let sweep =
-        Sweep::new("base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n");
+    let sweep = Sweep::new(
+        "base = \"recipe.toml\"\n[axes]\nseed = { key = \"run.seed\", values = [1, 2] }\n",
+    );
     let asked = sweep.bench.scratch.path("asked");
     let script = format!("read -r line; echo >> '{asked}'; sleep 1000");
-    let set = format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
+    let set =
+        format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}], timeout_s = 1000 }}");
     let mut command = sweep.command(&["--set", &set, "--set", "eval.every=0"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let both = || fs::read_to_string(&asked).is_ok_and(|text| text.lines().count() >= 2);
     crate::processes::wait_until(PATIENCE, &mut child, both);
-    let ps = Command::new("ps").args(["-o", "pid=", "--ppid", &child.id().to_string()]).output().unwrap();
+    let ps = Command::new("ps")
+        .args(["-o", "pid=", "--ppid", &child.id().to_string()])
+        .output()
+        .unwrap();
     let runs: Vec<String> =
         String::from_utf8(ps.stdout).unwrap().split_whitespace().map(str::to_owned).collect();
     assert_eq!(runs.len(), 2);
@@ -368,7 +406,8 @@ fn supervised_fine_tuning_is_swept_too() {
     let (table, said) = sweep.run(&[]);
     assert!(said.contains("0.0001/2: done, 4 steps"), "{said}");
     assert!(
-        table.contains("sft/loss over the last tenth of the steps, nats") && table.contains("    0.001  "),
+        table.contains("sft/loss over the last tenth of the steps, nats")
+            && table.contains("    0.001  "),
         "{table}"
     );
     assert!(table.contains("  against 0.001") && !table.contains("n/a"), "{table}");
@@ -386,7 +425,10 @@ fn one_that_fails_is_named_and_the_others_go_on() {
     let output = sweep.command(&["--jobs", "1"]).output().unwrap();
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("warning: kl-cov/3: failed after ") && said.contains("plain/4: done"), "{said}");
+    assert!(
+        said.contains("warning: kl-cov/3: failed after ") && said.contains("plain/4: done"),
+        "{said}"
+    );
     let last = said.lines().last().unwrap();
     assert!(
         last.starts_with("error: 1 of 4 runs failed: kl-cov/3: ") && last.contains("kl-cov/3.log"),
@@ -417,9 +459,13 @@ fn a_full_disk_ends_a_sweep() {
         return;
     };
     let said = stderr(&sweep.command(&["--jobs", "1"]).output().unwrap());
-    assert!(said.contains("warning: kl-cov/3: failed after ") && said.contains("No space left"), "{said}");
     assert!(
-        said.contains("the disk is full: no other run is begun") && !said.contains("plain/3: begins"),
+        said.contains("warning: kl-cov/3: failed after ") && said.contains("No space left"),
+        "{said}"
+    );
+    assert!(
+        said.contains("the disk is full: no other run is begun")
+            && !said.contains("plain/3: begins"),
         "{said}"
     );
     disk.resize("64m");
@@ -443,7 +489,8 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
     let sets = ["--set", "run.steps=2"];
     let plan = stdout_of(&mut sweep.command(&[&sets[..], &["--dry-run"]].concat()));
     assert!(
-        plan.contains("models/short  to do, 3 steps") && plan.contains("short         to do, 2 steps"),
+        plan.contains("models/short  to do, 3 steps")
+            && plan.contains("short         to do, 2 steps"),
         "{plan}"
     );
     // Like runs are expected to take as long: speed is measured once.
@@ -454,14 +501,19 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
         .collect();
     assert!(times.len() == 2 && times[0] == times[1], "{plan}");
     let (_, said) = sweep.run(&sets);
-    assert!(said.find("models/short: done").unwrap() < said.find("\nshort: begins").unwrap(), "{said}");
+    assert!(
+        said.find("models/short: done").unwrap() < said.find("\nshort: begins").unwrap(),
+        "{said}"
+    );
     let recipe = fs::read_to_string(sweep.out("short/recipe.toml")).unwrap();
     assert!(recipe.contains(&text(&sweep.out("models/short/checkpoints/step-000003"))), "{recipe}");
 
     // Called otherwise or copied, it is the same sweep.
     sweep.run(&sets);
     let copy = sweep.bench.scratch.path("copy");
-    assert!(Command::new("cp").args(["-r", &text(&sweep.out("")), &copy]).status().unwrap().success());
+    assert!(
+        Command::new("cp").args(["-r", &text(&sweep.out("")), &copy]).status().unwrap().success()
+    );
     let arguments = [&["sweep", &sweep.file, "--out", &copy, "--dry-run"], &sets[..]].concat();
     let said = stdout_of(&mut isentrope(&arguments));
     assert!(said.contains("4 runs: 4 done, 0 left"), "{said}");
@@ -499,10 +551,14 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
         "{said}"
     );
     // Made anew by hand.
-    let remade =
-        isentrope(&["sft", &text(&sweep.out("models/short.toml")), "--set", "optimizer.learning_rate=2e-3"])
-            .output()
-            .unwrap();
+    let remade = isentrope(&[
+        "sft",
+        &text(&sweep.out("models/short.toml")),
+        "--set",
+        "optimizer.learning_rate=2e-3",
+    ])
+    .output()
+    .unwrap();
     assert!(remade.status.success(), "{}", stderr(&remade));
     fs::remove_dir_all(sweep.out("long")).unwrap();
     let said = changed();
@@ -536,8 +592,12 @@ fn what_runs_alone_has_all_threads() {
     sweep.bench.scratch.file("sft.toml", sft);
     let sets = ["--jobs", "2", "--set", "run.steps=2"];
     sweep.run(&sets);
-    let threads = |run: &str| -> Value { json_of(&sweep.out(run).join("manifest.json"))["threads"].clone() };
-    assert_eq!((threads("models/start"), threads("1"), threads("2")), (2.into(), 1.into(), 1.into()));
+    let threads =
+        |run: &str| -> Value { json_of(&sweep.out(run).join("manifest.json"))["threads"].clone() };
+    assert_eq!(
+        (threads("models/start"), threads("1"), threads("2")),
+        (2.into(), 1.into(), 1.into())
+    );
     fs::remove_dir_all(sweep.out("2")).unwrap();
     sweep.run(&sets);
     assert_eq!(threads("2"), 2, "the last one alone");
@@ -548,7 +608,8 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
     let cases: toml::Table = toml::from_str(include_str!("sweep_refusals.toml")).unwrap();
     let mut wrong = Vec::new();
     for case in cases["cases"].as_array().unwrap() {
-        let case: Vec<&str> = case.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+        let case: Vec<&str> =
+            case.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
         let (file, parts) = (case[0], &case[1..]);
         let sweep = Sweep::new(file);
         let output = sweep.command(&[]).output().unwrap();
@@ -561,7 +622,10 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let scratch = Scratch::new();
-    failure_saying(&mut isentrope(&["sweep", &scratch.path("none.toml")]), &["none.toml", "No such file"]);
+    failure_saying(
+        &mut isentrope(&["sweep", &scratch.path("none.toml")]),
+        &["none.toml", "No such file"],
+    );
     let sweep = Sweep::new(METHODS);
     for (flags, parts) in [
         (["--jobs", "0"], ["--jobs is 0", ""]),
@@ -576,7 +640,10 @@ fn what_is_wrong_with_a_sweep_is_named_before_it_begins() {
 fn combinations_can_be_left_out() {
     let sweep = Sweep::new(
         &METHODS
-            .replace("[axes]\n", "[axes]\nsize = { key = \"rollout.responses\", values = [4, 2] }\n")
+            .replace(
+                "[axes]\n",
+                "[axes]\nsize = { key = \"rollout.responses\", values = [4, 2] }\n",
+            )
             .replace(
                 "base =",
                 "exclude = [{ method = \"plain\", size = 2 }, { seed = 4, size = 4 }]\nbase =",
@@ -600,7 +667,8 @@ fn the_sweeps_of_the_pages_are_sound() {
     let mut shown = 0;
     for block in blocks.filter(|block| block.contains("base =") && block.contains("axes")) {
         let file = scratch.file("recipes/sweep.toml", block);
-        let plan = stdout_of(isentrope(&["sweep", &file, "--dry-run"]).current_dir(scratch.path("")));
+        let plan =
+            stdout_of(isentrope(&["sweep", &file, "--dry-run"]).current_dir(scratch.path("")));
         assert!(plan.lines().last().unwrap().contains(" left, about "), "{plan}");
         shown += 1;
     }
@@ -632,7 +700,10 @@ fn the_experiments_are_sound() {
             // Its tokens are shorter, so examples have more of them.
             fs::write(
                 path,
-                text.replace("[sft]\nbatch = 16\nmax_tokens = 128", "[sft]\nbatch = 16\nmax_tokens = 512"),
+                text.replace(
+                    "[sft]\nbatch = 16\nmax_tokens = 128",
+                    "[sft]\nbatch = 16\nmax_tokens = 512",
+                ),
             )
             .unwrap();
         }
@@ -656,7 +727,9 @@ fn a_quick_look_is_a_smaller_sweep_elsewhere() {
     let sweep = Sweep::new(&format!("out = \"sub/whole/\"\n{file}"));
     let here = sweep.bench.scratch.path("");
     let run = |flags: &[&str]| {
-        stdout_of(isentrope(&[&["sweep", &sweep.file, "--dry-run"], flags].concat()).current_dir(&here))
+        stdout_of(
+            isentrope(&[&["sweep", &sweep.file, "--dry-run"], flags].concat()).current_dir(&here),
+        )
     };
     let whole = run(&[]);
     assert!(
@@ -670,8 +743,13 @@ fn a_quick_look_is_a_smaller_sweep_elsewhere() {
     let made = isentrope(&["sweep", &sweep.file, "--quick"]).current_dir(&here).output().unwrap();
     assert!(made.status.success(), "{}", stderr(&made));
     let out = PathBuf::from(&here).join("sub/whole-quick");
-    assert!(out.join("plain/4/metrics.jsonl").is_file() && !PathBuf::from(&here).join("sub/whole").exists());
-    assert!(fs::read_to_string(out.join("table.md")).unwrap().starts_with("# sweep, a quick look\n"));
+    assert!(
+        out.join("plain/4/metrics.jsonl").is_file()
+            && !PathBuf::from(&here).join("sub/whole").exists()
+    );
+    assert!(
+        fs::read_to_string(out.join("table.md")).unwrap().starts_with("# sweep, a quick look\n")
+    );
 
     let plain = Sweep::new(METHODS);
     failure_saying(
@@ -691,10 +769,16 @@ fn a_quick_look_is_a_smaller_sweep_elsewhere() {
 #[test]
 fn a_quick_look_may_make_its_models_quickly() {
     let models = "[models.short]\nbase = \"sft.toml\"\nset.run.steps = 9\n[axes.start.short]\nmodel.path = \"{short}\"\n";
-    let sweep = Sweep::new(&format!("base = \"recipe.toml\"\n{models}[quick.models]\nshort.run.steps = 3\n"));
+    let sweep = Sweep::new(&format!(
+        "base = \"recipe.toml\"\n{models}[quick.models]\nshort.run.steps = 3\n"
+    ));
     let sft = Bench::sft();
-    sweep.bench.scratch.file("sft.toml", fs::read_to_string(sft.scratch.path("recipe.toml")).unwrap());
-    for (flags, steps) in [(&["--dry-run"][..], "9 steps"), (&["--dry-run", "--quick"], "3 steps")] {
+    sweep
+        .bench
+        .scratch
+        .file("sft.toml", fs::read_to_string(sft.scratch.path("recipe.toml")).unwrap());
+    for (flags, steps) in [(&["--dry-run"][..], "9 steps"), (&["--dry-run", "--quick"], "3 steps")]
+    {
         let plan = stdout_of(&mut sweep.command(flags));
         let model = plan.lines().find(|line| line.contains("models/short")).unwrap();
         assert!(model.contains(steps), "{plan}");

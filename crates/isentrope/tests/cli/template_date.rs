@@ -25,8 +25,11 @@ impl Dated {
     fn new() -> Self {
         let bench = Bench::train();
         let dir = bench.scratch.copy(Path::new(base()), "dated");
-        fs::write(dir.join("chat_template.jinja"), "{{ strftime_now('%d') }} {{ messages[-1].content }}")
-            .unwrap();
+        fs::write(
+            dir.join("chat_template.jinja"),
+            "{{ strftime_now('%d') }} {{ messages[-1].content }}",
+        )
+        .unwrap();
         let dir = text(&dir);
         Self { bench, model: format!("model.path={dir}"), dir }
     }
@@ -70,7 +73,8 @@ fn a_run_keeps_the_day_on_which_it_began() {
     assert_eq!(dated.date("cut").unwrap(), date);
 
     // Its own recipe says all that is needed to repeat it.
-    let (recipe, again) = (out("whole").join("recipe.toml"), format!("run.out={}", out("again").display()));
+    let (recipe, again) =
+        (out("whole").join("recipe.toml"), format!("run.out={}", out("again").display()));
     let arguments = ["train", &recipe.to_string_lossy(), "--set", &again];
     succeed(isentrope(&arguments).env("TZ", WEST).env("ISENTROPE_THREADS", "1"));
     assert_same_results(&out("whole"), &out("again"));
@@ -78,7 +82,8 @@ fn a_run_keeps_the_day_on_which_it_began() {
     let shown = stdout_of(dated.command("other", 3, &["--dry-run"]).env("TZ", WEST));
     let today = shown.lines().find(|line| line.starts_with("date = ")).unwrap();
     assert_ne!(today, date);
-    let given = stdout_of(&mut dated.command("other", 3, &["--dry-run", "--set", "data.date=2024-07-09"]));
+    let given =
+        stdout_of(&mut dated.command("other", 3, &["--dry-run", "--set", "data.date=2024-07-09"]));
     assert!(given.contains("date = \"2024-07-09\"") && given.contains("09 "), "{given}");
 
     // A template that does not ask is told nothing.
@@ -96,7 +101,8 @@ fn a_sweep_goes_on_with_runs_of_another_day() {
     );
     let out = dated.bench.scratch.path("sweep");
     let sets = ["--set", &dated.model, "--set", "run.steps=1", "--set", "rollout.filter=false"];
-    let command = || isentrope(&[&["sweep", &sweep, "--out", &out, "--threads", "1"], &sets[..]].concat());
+    let command =
+        || isentrope(&[&["sweep", &sweep, "--out", &out, "--threads", "1"], &sets[..]].concat());
     succeed(command().env("TZ", EAST));
     let said = succeed(command().env("TZ", WEST));
     assert!(said.contains("2 done, 0 left"), "{said}");
@@ -123,7 +129,8 @@ fn an_evaluation_keeps_the_day_on_which_it_began() {
     let evaluate = |model: &str, out: &str, zone: &str, flags: &[&str]| {
         let out = scratch.path(out);
         let sampled = ["-n", "2", "--temperature", "1", "--max-tokens", "16", "--out", &out];
-        let mut command = isentrope(&[&["eval", model, "--bench", &bench], &sampled[..], flags].concat());
+        let mut command =
+            isentrope(&[&["eval", model, "--bench", &bench], &sampled[..], flags].concat());
         command.env("TZ", zone).env("ISENTROPE_THREADS", "1");
         command
     };

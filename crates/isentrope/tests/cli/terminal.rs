@@ -85,12 +85,14 @@ fn every_command_works_when_nobody_hears_it() {
         }
         // Its errors have their code too.
         for (what, stderr) in bad_stderrs() {
-            let status = isentrope(&[arguments[0], "--no-such-flag"]).stderr(stderr).status().unwrap();
+            let status =
+                isentrope(&[arguments[0], "--no-such-flag"]).stderr(stderr).status().unwrap();
             assert_eq!(status.code(), Some(2), "{what}");
         }
     }
     for (what, stderr) in bad_stderrs() {
-        let status = isentrope(&["generate", "/absent", "--prompts", &tokens]).stderr(stderr).status();
+        let status =
+            isentrope(&["generate", "/absent", "--prompts", &tokens]).stderr(stderr).status();
         assert_eq!(status.unwrap().code(), Some(1), "{what}");
     }
 }
@@ -147,7 +149,11 @@ fn a_run_whose_summary_cannot_be_printed_is_complete_all_the_same() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = bench.command("full", &sets, &[]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("error: standard output: No space left"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("error: standard output: No space left"),
+        "{}",
+        stderr(&output)
+    );
     assert!(checkpoint(&bench.out("full"), 1).is_dir());
     assert_same_results(&whole, &bench.out("full"));
 }
@@ -157,7 +163,8 @@ fn a_dash_is_standard_output_and_messages_go_elsewhere() {
     let scratch = Scratch::new();
     let model = token_model("qwen3");
     let tokens = scratch.lines("tokens.jsonl", &vec![json!({"tokens": [1, 2, 3]}); 2]);
-    let answers = scratch.lines("answers.jsonl", &vec![json!({"gold": "1", "response": "\\boxed{1}"}); 2]);
+    let answers =
+        scratch.lines("answers.jsonl", &vec![json!({"gold": "1", "response": "\\boxed{1}"}); 2]);
     let here = scratch.path(".");
     let arguments: [&[&str]; 3] = [
         &["generate", &model, "--prompts", &tokens],
@@ -165,16 +172,19 @@ fn a_dash_is_standard_output_and_messages_go_elsewhere() {
         &["grade", "--in", &answers],
     ];
     for arguments in arguments {
-        let output =
-            |more: &[&str]| isentrope(&[arguments, more].concat()).current_dir(&here).output().unwrap();
+        let output = |more: &[&str]| {
+            isentrope(&[arguments, more].concat()).current_dir(&here).output().unwrap()
+        };
         let (plain, dashed) = (output(&[]), output(&["--out", "-"]));
         assert!(dashed.status.success(), "{}", stderr(&dashed));
         assert_eq!(plain.stdout, dashed.stdout);
         assert_eq!(parse_lines(&String::from_utf8(dashed.stdout).unwrap()).len(), 2);
     }
     assert_eq!(scratch.names(), ["answers.jsonl", "tokens.jsonl"]);
-    let bench = format!("mine={}", scratch.lines("p.jsonl", &[json!({"problem": "1:", "answer": "3"})]));
-    let sentence = failure(isentrope(&["eval", base(), "--bench", &bench, "--out", "-"]).current_dir(&here));
+    let bench =
+        format!("mine={}", scratch.lines("p.jsonl", &[json!({"problem": "1:", "answer": "3"})]));
+    let sentence =
+        failure(isentrope(&["eval", base(), "--bench", &bench, "--out", "-"]).current_dir(&here));
     assert!(sentence.contains("--out") && sentence.contains("directory"), "{sentence}");
     let run = Bench::sft();
     let sentence = failure(run.command("x", &["run.out=\"-\""], &[]).current_dir(&here));
@@ -186,7 +196,8 @@ fn a_dash_is_standard_output_and_messages_go_elsewhere() {
 const HOSTILE: &str = "a\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\u{7f}\r";
 
 fn assert_harmless(said: &str) {
-    let hidden = |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}\u{200e}\u{2066}".contains(c);
+    let hidden =
+        |c: char| (c.is_control() && c != '\n') || "\u{202e}\u{200b}\u{200e}\u{2066}".contains(c);
     assert!(!said.contains(hidden), "{said:?}");
 }
 
@@ -196,7 +207,8 @@ fn what_is_hidden_in_names_and_texts_is_shown_escaped() {
     let model = token_model("qwen3");
     let named = scratch.file(&format!("{HOSTILE}.jsonl"), "no JSON\n");
     let keys = scratch.lines("keys.jsonl", &[json!({HOSTILE: 1})]);
-    let unjudged = scratch.lines("unjudged.jsonl", &[json!({"gold": HOSTILE, "response": HOSTILE})]);
+    let unjudged =
+        scratch.lines("unjudged.jsonl", &[json!({"gold": HOSTILE, "response": HOSTILE})]);
     let recipe = scratch.file("recipe.toml", "[model]\npath = \"x\"\n\"a\\u001b[2J\\u202e\" = 1\n");
     let template = scratch.copy(&fixture("models/qwen3"), "template");
     fs::write(template.join("config.json"), json!({"model_type": HOSTILE}).to_string()).unwrap();
@@ -222,7 +234,8 @@ fn what_is_hidden_in_names_and_texts_is_shown_escaped() {
 fn a_very_long_name_is_cut_short() {
     let scratch = Scratch::new();
     let long = "x".repeat(200 << 10);
-    let rows = scratch.lines("rows.jsonl", &[json!({"gold": "1", "response": "1", "expected": long})]);
+    let rows =
+        scratch.lines("rows.jsonl", &[json!({"gold": "1", "response": "1", "expected": long})]);
     let recipe = scratch.file("recipe.toml", format!("[model]\n{long} = 1\n"));
     for arguments in [&["grade", "--in", &rows][..], &["train", &recipe]] {
         let said = failure(&mut isentrope(arguments));
@@ -235,7 +248,8 @@ fn a_very_long_name_is_cut_short() {
 /// Runs a command on a terminal of so many columns; all that it shows there. Needs `script` of
 /// util-linux.
 pub fn on_terminal(columns: u16, command: &Command) -> Option<String> {
-    let quoted = |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
+    let quoted =
+        |text: &std::ffi::OsStr| format!("'{}'", text.to_str().unwrap().replace('\'', "'\\''"));
     let words: Vec<String> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
     let line = format!("stty cols {columns} rows 40; {}", words.join(" "));
@@ -271,9 +285,18 @@ fn messages_are_wrapped_and_rows_keep_their_columns_on_a_terminal() {
     let error = bench.command("wide", &["run.steps=3"], &[]);
     let shown = on_terminal(60, &error).unwrap();
     let lines: Vec<&str> = shown.lines().collect();
-    let at = lines.iter().position(|line| line.starts_with("error: ")).unwrap_or_else(|| panic!("{shown:?}"));
-    assert!(lines.len() > at + 1 && lines[at + 1..].iter().all(|line| line.starts_with("  ")), "{shown:?}");
-    assert!(lines.iter().all(|line| line.chars().count() <= 60 || !line.trim().contains(' ')), "{shown:?}");
+    let at = lines
+        .iter()
+        .position(|line| line.starts_with("error: "))
+        .unwrap_or_else(|| panic!("{shown:?}"));
+    assert!(
+        lines.len() > at + 1 && lines[at + 1..].iter().all(|line| line.starts_with("  ")),
+        "{shown:?}"
+    );
+    assert!(
+        lines.iter().all(|line| line.chars().count() <= 60 || !line.trim().contains(' ')),
+        "{shown:?}"
+    );
 }
 
 #[test]

@@ -39,7 +39,9 @@ pub fn write_llama(dir: &Path, vocabulary: usize) {
     let mut random = Random(1);
     let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
     let mut add = |name: String, shape: &[usize], scale: f32| {
-        let bytes = (0..shape.iter().product()).flat_map(|_| (scale * random.next()).to_le_bytes()).collect();
+        let bytes = (0..shape.iter().product())
+            .flat_map(|_| (scale * random.next()).to_le_bytes())
+            .collect();
         tensors.push((name, shape.to_vec(), bytes));
     };
     add("model.embed_tokens.weight".into(), &[vocabulary, HIDDEN], 0.8);
@@ -49,7 +51,9 @@ pub fn write_llama(dir: &Path, vocabulary: usize) {
         for norm in ["input_layernorm", "post_attention_layernorm"] {
             add(format!("{layer}.{norm}.weight"), &[HIDDEN], 1.5);
         }
-        for (projection, outputs) in [("q", HIDDEN), ("k", HIDDEN / 2), ("v", HIDDEN / 2), ("o", HIDDEN)] {
+        for (projection, outputs) in
+            [("q", HIDDEN), ("k", HIDDEN / 2), ("v", HIDDEN / 2), ("o", HIDDEN)]
+        {
             add(format!("{layer}.self_attn.{projection}_proj.weight"), &[outputs, HIDDEN], 0.8);
         }
         for projection in ["gate", "up"] {
@@ -57,8 +61,9 @@ pub fn write_llama(dir: &Path, vocabulary: usize) {
         }
         add(format!("{layer}.mlp.down_proj.weight"), &[HIDDEN, INNER], 0.8);
     }
-    let views =
-        tensors.iter().map(|(n, s, b)| (n.as_str(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
+    let views = tensors
+        .iter()
+        .map(|(n, s, b)| (n.as_str(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
     safetensors::serialize_to_file(views, None, &dir.join("model.safetensors")).unwrap();
 }
 

@@ -95,7 +95,8 @@ impl Traced {
 
     /// Whether each of these that is the host's is in one of those.
     fn assert_within(&self, name: &str, outer: &str) {
-        let mut found = self.all().filter(|span| span.name == name && span.kind != "device").peekable();
+        let mut found =
+            self.all().filter(|span| span.name == name && span.kind != "device").peekable();
         assert!(found.peek().is_some(), "no {name}");
         for span in found {
             assert!(
@@ -109,9 +110,11 @@ impl Traced {
     /// The thread of this name.
     fn thread(&self, name: &str) -> &[Span] {
         let events = self.file["traceEvents"].as_array().unwrap();
-        let named =
-            events.iter().find(|event| event["name"] == "thread_name" && event["args"]["name"] == name);
-        let thread = named.unwrap_or_else(|| panic!("no thread is called {name}"))["tid"].as_u64().unwrap();
+        let named = events
+            .iter()
+            .find(|event| event["name"] == "thread_name" && event["args"]["name"] == name);
+        let thread =
+            named.unwrap_or_else(|| panic!("no thread is called {name}"))["tid"].as_u64().unwrap();
         &self.spans[&thread]
     }
 }
@@ -156,28 +159,37 @@ fn a_traced_step_shows_its_phases_and_changes_nothing() {
         [("prefill", "rollout"), ("decode", "eval"), ("draw", "rollout"), ("verify", "rollout")]
     {
         let mut found = traced.all().filter(|span| span.name == name);
-        assert!(found.any(|span| span.within.iter().any(|around| around == outer)), "no {name} in {outer}");
+        assert!(
+            found.any(|span| span.within.iter().any(|around| around == outer)),
+            "no {name} in {outer}"
+        );
     }
     for name in ["attention", "MLP"] {
         let mut found = traced.all().filter(|span| span.name == name);
-        assert!(found.any(|span| span.within.last().is_some_and(|around| around == "decode")), "no {name}");
+        assert!(
+            found.any(|span| span.within.last().is_some_and(|around| around == "decode")),
+            "no {name}"
+        );
     }
     // The phases of the step are what it consists of, and as long as timings.jsonl says.
     let parts: Vec<&Span> = traced.all().filter(|span| span.within == ["step"]).collect();
     let sum: f64 = parts.iter().map(|span| span.took).sum();
     assert!(sum <= step.took + ROUNDED && sum > 0.5 * step.took, "{sum} of {}", step.took);
     let timings = fs::read_to_string(bench.out("traced").join("timings.jsonl")).unwrap();
-    let timings: Vec<Value> = timings.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let timings: Vec<Value> =
+        timings.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let timings = timings.iter().find(|line| line["step"] == 2).unwrap();
     for phase in ["rollout", "update", "optimizer", "eval"] {
-        let traced: f64 = traced.all().filter(|span| span.name == phase).map(|span| span.took).sum();
+        let traced: f64 =
+            traced.all().filter(|span| span.name == phase).map(|span| span.took).sum();
         let timed = 1e6 * timings[format!("time/{phase}_s")].as_f64().unwrap();
         // The two look at the clock one after the other, and a busy machine may take the processor
         // away in between.
         assert!((traced - timed).abs() < 0.25 * timed + 5e4, "{phase}: {traced} and {timed} us");
     }
     // Counters.
-    let counters = traced.file["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "C");
+    let counters =
+        traced.file["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "C");
     let names: BTreeSet<&str> = counters.map(|event| event["name"].as_str().unwrap()).collect();
     assert_eq!(names, BTreeSet::from(["free cache pages", "live sequences"]));
 
@@ -204,15 +216,24 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
     let traced = read(Path::new(&file));
     assert_eq!(traced.only("step").arguments["number"], 1);
     let device = traced.thread("device: emulated sm_90");
-    assert!(device.iter().all(|span| span.kind == "device" && span.within.is_empty()), "they overlap");
+    assert!(
+        device.iter().all(|span| span.kind == "device" && span.within.is_empty()),
+        "they overlap"
+    );
     // Each kernel has run here in the call that asked for it, which names it where it is a launch.
     let mut calls: Vec<&Span> = traced.all().filter(|span| span.kind == "call").collect();
     calls.sort_by(|a, b| a.began.total_cmp(&b.began));
-    let kernels: Vec<&Span> = device.iter().filter(|span| span.arguments["bytes"].is_null()).collect();
+    let kernels: Vec<&Span> =
+        device.iter().filter(|span| span.arguments["bytes"].is_null()).collect();
     assert!(kernels.len() > 500, "{}", kernels.len());
     for kernel in kernels {
         let call = calls[calls.partition_point(|call| call.began <= kernel.began) - 1];
-        assert!(kernel.ended() <= call.ended() + ROUNDED, "{} is not in {}", kernel.name, call.name);
+        assert!(
+            kernel.ended() <= call.ended() + ROUNDED,
+            "{} is not in {}",
+            kernel.name,
+            call.name
+        );
         if call.name == "launch" {
             assert_eq!(call.arguments["kernel"], kernel.name.as_str());
         }
@@ -233,7 +254,12 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
     }
     let in_decoding =
         |span: &&Span| span.kind == "call" && span.within.iter().any(|around| around == "decode");
-    assert!(traced.all().filter(in_decoding).all(|span| span.name != "download" && span.name != "fetched"));
+    assert!(
+        traced
+            .all()
+            .filter(in_decoding)
+            .all(|span| span.name != "download" && span.name != "fetched")
+    );
     assert!(phases("draw").count() > 10 && phases("read draws").count() > 10);
     // How steps of decoding were launched, at the end of the step as the manifest has it of the
     // run.
@@ -246,12 +272,20 @@ fn a_traced_step_shows_what_a_gpu_is_asked_and_does() {
         ("steps launched one by one", "launched_one_by_one"),
     ] {
         let values: Vec<u64> = traced.counter(counter);
-        assert!(values.is_sorted() && values.last().is_some_and(|last| *last > 0), "{counter}: {values:?}");
+        assert!(
+            values.is_sorted() && values.last().is_some_and(|last| *last > 0),
+            "{counter}: {values:?}"
+        );
         assert!(*values.last().unwrap() <= steps[key].as_u64().unwrap(), "{counter}: {steps}");
         assert!(page.contains(&format!("`{counter}`")), "no page says what {counter} is");
     }
-    let replays = traced.all().filter(|span| span.name == "replay" && span.kind == "call").count() as u64;
-    assert_eq!(traced.counter("steps launched as one").last(), Some(&replays), "from the first step on");
+    let replays =
+        traced.all().filter(|span| span.name == "replay" && span.kind == "call").count() as u64;
+    assert_eq!(
+        traced.counter("steps launched as one").last(),
+        Some(&replays),
+        "from the first step on"
+    );
     assert_eq!(steps["refused"], Value::Null);
     let calls: BTreeSet<&str> =
         traced.all().filter(|span| span.kind == "call").map(|span| span.name.as_str()).collect();
@@ -275,13 +309,18 @@ fn a_trace_that_cannot_be_is_refused_before_the_run_begins() {
         (&["--trace-step", "1"], "--trace"),
     ] {
         let output = bench.command("out", &SMALL, flags).output().unwrap();
-        assert!(!output.status.success() && stderr(&output).contains(why), "{flags:?}: {}", stderr(&output));
+        assert!(
+            !output.status.success() && stderr(&output).contains(why),
+            "{flags:?}: {}",
+            stderr(&output)
+        );
     }
     assert!(!bench.out("out").exists() && !Path::new(&good).exists());
     // A step that is not made is missed.
     let output = bench.command("out", &["run.steps=1"], &[]).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let output = bench.command("out", &["run.steps=1"], &["--resume", "--trace", &good]).output().unwrap();
+    let output =
+        bench.command("out", &["run.steps=1"], &["--resume", "--trace", &good]).output().unwrap();
     assert!(stderr(&output).contains("there is no trace in"), "{}", stderr(&output));
     assert!(!Path::new(&good).exists());
 }
@@ -302,7 +341,10 @@ fn a_run_that_is_interrupted_leaves_a_whole_trace_or_none() {
         assert_eq!(read(Path::new(&file)).only("step").arguments["number"], 2);
     }
     let left = fs::read_dir(bench.scratch.path("")).unwrap().flatten();
-    assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with(".isentrope")));
+    assert!(
+        left.into_iter()
+            .all(|entry| !entry.file_name().to_string_lossy().starts_with(".isentrope"))
+    );
 }
 
 #[test]

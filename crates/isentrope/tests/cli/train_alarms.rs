@@ -40,17 +40,28 @@ every = 4
 fn a_collapse_is_told_with_what_to_turn_and_a_resumed_run_tells_the_same() {
     let bench = reckless();
     let said = succeed(&mut bench.command("whole", &[], &[]));
-    let entropies: Vec<f64> =
-        metrics(&bench.out("whole")).iter().filter_map(|line| line["policy/entropy"].as_f64()).collect();
-    let collapsed = entropies.iter().position(|entropy| *entropy < 0.1 * entropies[0]).expect("a collapse");
+    let entropies: Vec<f64> = metrics(&bench.out("whole"))
+        .iter()
+        .filter_map(|line| line["policy/entropy"].as_f64())
+        .collect();
+    let collapsed =
+        entropies.iter().position(|entropy| *entropy < 0.1 * entropies[0]).expect("a collapse");
     let alarms_of = |said: &str| -> Vec<String> {
-        said.lines().filter(|line| line.contains("the entropy has collapsed")).map(str::to_owned).collect()
+        said.lines()
+            .filter(|line| line.contains("the entropy has collapsed"))
+            .map(str::to_owned)
+            .collect()
     };
     let told = alarms_of(&said);
     assert!(!told.is_empty(), "{said}");
-    assert!(told[0].starts_with(&format!("note after step {}: ", collapsed + 1)), "{} {said}", collapsed + 1);
     assert!(
-        told[0].contains("objective.covariance.method") && told[0].contains("optimizer.learning_rate"),
+        told[0].starts_with(&format!("note after step {}: ", collapsed + 1)),
+        "{} {said}",
+        collapsed + 1
+    );
+    assert!(
+        told[0].contains("objective.covariance.method")
+            && told[0].contains("optimizer.learning_rate"),
         "{told:?}"
     );
     // What comes in every step from then on is not told in every step.

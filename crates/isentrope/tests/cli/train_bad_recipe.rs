@@ -2,7 +2,8 @@
 //! tested in src/recipe/tests/refusals.toml.
 
 use crate::program::{
-    assert_parts, failure_last, failure_saying, isentrope, names, stderr, stdout_of, text, wrong_usage,
+    assert_parts, failure_last, failure_saying, isentrope, names, stderr, stdout_of, text,
+    wrong_usage,
 };
 use crate::recipes::recipe_of;
 use crate::training::{Bench, assert_same_results, base, metrics, problems, succeed};
@@ -60,19 +61,28 @@ fn data_that_is_missing_or_useless_is_named() {
     // Two held-out sets of one name would be one in the metrics.
     fs::create_dir(bench.out("other")).unwrap();
     fs::copy(bench.out("problems.jsonl"), bench.out("other/problems.jsonl")).unwrap();
-    let [one, other] = ["problems.jsonl", "other/problems.jsonl"].map(|name| bench.scratch.path(name));
+    let [one, other] =
+        ["problems.jsonl", "other/problems.jsonl"].map(|name| bench.scratch.path(name));
     refused(&bench, &[&format!("eval.files=[{one:?}, {other:?}]")], &["eval.files", "problems"]);
 
     let sft = Bench::sft();
     let mine = files(&sft.scratch.path("absent.jsonl"));
     refused(&sft, &[&mine, "data.task="], &["absent.jsonl", "data.files"]);
-    refused(&sft, &["sft.eval_files=[\"absent.parquet\"]"], &["sft.eval_files names absent.parquet"]);
+    refused(
+        &sft,
+        &["sft.eval_files=[\"absent.parquet\"]"],
+        &["sft.eval_files names absent.parquet"],
+    );
     failure_last(
         &mut sft.command("out", &["eval.problems=1000000"], &[]),
         &["eval.problems is 1000000", "has about", "ask for fewer"],
     );
     failure_last(
-        &mut sft.command("out", &["sft.max_tokens=8", "eval.every=0", "run.steps=1"], &["--overwrite"]),
+        &mut sft.command(
+            "out",
+            &["sft.max_tokens=8", "eval.every=0", "run.steps=1"],
+            &["--overwrite"],
+        ),
         &["sft.max_tokens", "raise it"],
     );
     let shown = stdout_of(&mut bench.command("out", &["rollout.prompts=30"], &["--dry-run"]));
@@ -85,7 +95,10 @@ fn memory_that_is_too_small_is_refused_with_what_would_help() {
     for bench in [&Bench::train(), &sft] {
         for (set, parts) in [
             ("memory.budget_gib=0.01", &["at least", "for the model alone", "smaller"][..]),
-            ("memory.budget_gib=0.0632", &["needs at least", "to work on", "smaller model", "max_tokens"]),
+            (
+                "memory.budget_gib=0.0632",
+                &["needs at least", "to work on", "smaller model", "max_tokens"],
+            ),
         ] {
             refused(bench, &[set], parts);
         }
@@ -104,7 +117,8 @@ fn rows_that_lose_characters_are_named() {
     rows[4] = json!({"problem": "", "answer": "3"});
     rows[9] = json!({"problem": "1 2 3>9:"});
     let file = bench.scratch.lines("some.jsonl", &rows);
-    let sets = ["run.steps=1", &format!("data.files=[{file:?}]"), &format!("eval.files=[{file:?}]")];
+    let sets =
+        ["run.steps=1", &format!("data.files=[{file:?}]"), &format!("eval.files=[{file:?}]")];
     let said = succeed(&mut bench.command("run", &sets, &[]));
     let (training, held_out) = said.split_once("some.jsonl: 24 rows").unwrap();
     for (said, part) in [
@@ -129,24 +143,38 @@ fn rows_that_lose_characters_are_named() {
     let set = format!("data.files=[{file:?}]");
     let sets = ["run.steps=1", "eval.every=0", "data.max_prompt_tokens=12", &set];
     let said = succeed(&mut bench.command("long", &sets, &[]));
-    assert!(said.contains("23 usable") && said.contains("1 too long") && !said.contains("lose"), "{said}");
+    assert!(
+        said.contains("23 usable") && said.contains("1 too long") && !said.contains("lose"),
+        "{said}"
+    );
     // A task has no rows.
-    let sets =
-        ["run.steps=1", "eval.every=0", "data.files=[]", "data.task=countdown", "data.prompt_prefix=x"];
+    let sets = [
+        "run.steps=1",
+        "eval.every=0",
+        "data.files=[]",
+        "data.task=countdown",
+        "data.prompt_prefix=x",
+    ];
     let said = stdout_of(&mut bench.command("task", &sets, &["--dry-run"]));
     assert!(said.contains("training data: 1000 of the first 1000 with characters"), "{said}");
     assert!(said.contains(lost) && !said.contains("0 rows"), "{said}");
 
     let sft = Bench::sft();
-    let rows = [("1 2 3>6:", "1+2=3"), ("1 2 3>6:", "1+2=x"), ("x", "1+2=3"), ("1 2 3>6:", "3+3=6!")]
-        .map(|(prompt, response)| json!({"prompt": prompt, "response": response}));
+    let rows =
+        [("1 2 3>6:", "1+2=3"), ("1 2 3>6:", "1+2=x"), ("x", "1+2=3"), ("1 2 3>6:", "3+3=6!")]
+            .map(|(prompt, response)| json!({"prompt": prompt, "response": response}));
     let run = |name: &str, rows: &[Value], flags: &[&str]| {
         let files = format!("data.files=[{:?}]", sft.scratch.lines(name, rows));
-        sft.command("run", &["data.task=", &files, "eval.every=0", "run.steps=1"], flags).output().unwrap()
+        sft.command("run", &["data.task=", &files, "eval.every=0", "run.steps=1"], flags)
+            .output()
+            .unwrap()
     };
     let said = stderr(&run("pairs.jsonl", &rows, &[]));
     let (second, third) = ("pairs.jsonl line 2: no token", "pairs.jsonl line 3: ");
-    assert_parts(&said, &["4 rows: 3 usable", "of the usable, 1 with characters", second, third, lost]);
+    assert_parts(
+        &said,
+        &["4 rows: 3 usable", "of the usable, 1 with characters", second, third, lost],
+    );
     let said = stderr(&run("none.jsonl", &rows[2..3], &["--overwrite"]));
     assert!(said.contains("1 cannot be used, the first, none.jsonl line 1: "), "{said}");
 }
@@ -163,7 +191,10 @@ fn models_that_are_missing_or_incomplete_are_named() {
     };
     refused(&bench, &[&copy("a", "config.json")], &["config.json", "no such file"]);
     refused(&bench, &[&copy("b", "tokenizer.json")], &["tokenizer.json", "training needs one"]);
-    failure_last(&mut bench.command("out", &[&copy("c", "model.safetensors")], &[]), &["model.safetensors"]);
+    failure_last(
+        &mut bench.command("out", &[&copy("c", "model.safetensors")], &[]),
+        &["model.safetensors"],
+    );
 }
 
 #[test]
@@ -178,7 +209,11 @@ fn prompts_and_examples_that_do_not_fit_the_context_are_left_out_or_refused() {
         "{said}"
     );
     let held_out = format!("eval.files=[{file:?}]");
-    refused(&bench, &[&held_out], &["long.jsonl line 1", "128 tokens", "context of 128", "eval.files"]);
+    refused(
+        &bench,
+        &[&held_out],
+        &["long.jsonl line 1", "128 tokens", "context of 128", "eval.files"],
+    );
 
     let sft = Bench::sft();
     let pairs: Vec<Value> =
@@ -207,7 +242,10 @@ fn directories_that_cannot_hold_a_run_are_named() {
             failure_saying(&mut command, &[&format!("run.out is {out}"), "name a"]);
         }
     }
-    failure_saying(&mut bench.command("out", &["run.out=/proc/run"], &[]), &["one cannot write in /proc: "]);
+    failure_saying(
+        &mut bench.command("out", &["run.out=/proc/run"], &[]),
+        &["one cannot write in /proc: "],
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), "x");
     let full = bench.scratch.path("full");
     fs::create_dir(&full).unwrap();
@@ -221,14 +259,22 @@ fn recipe_files_that_are_none_are_named() {
     let bench = Bench::train();
     let scratch = &bench.scratch;
     for command in ["train", "sft"] {
-        let run = |recipe: &str, parts: &[&str]| failure_saying(&mut isentrope(&[command, recipe]), parts);
+        let run = |recipe: &str, parts: &[&str]| {
+            failure_saying(&mut isentrope(&[command, recipe]), parts)
+        };
         run(&scratch.path("absent.toml"), &["absent.toml", "No such file"]);
         run(&scratch.path("."), &["is a directory"]);
         run(&scratch.file("broken.toml", "[run\nsteps = 1"), &["broken.toml:1", "not valid TOML"]);
-        run(&scratch.file("twice.toml", "run.steps = 1\nrun.steps = 2"), &["twice.toml:2", "not valid TOML"]);
+        run(
+            &scratch.file("twice.toml", "run.steps = 1\nrun.steps = 2"),
+            &["twice.toml:2", "not valid TOML"],
+        );
         run(&scratch.file("binary.toml", [0xff, 0xfe]), &["binary.toml", "UTF-8"]);
         run(&scratch.file("empty.toml", ""), &["empty.toml", "model.path", "is not set"]);
-        run(&scratch.file("unknown.toml", "\n[run]\nstep = 1"), &["unknown.toml:3", "did you mean `steps`"]);
+        run(
+            &scratch.file("unknown.toml", "\n[run]\nstep = 1"),
+            &["unknown.toml:3", "did you mean `steps`"],
+        );
         wrong_usage(&mut isentrope(&[command]), "<RECIPE>");
         wrong_usage(&mut isentrope(&[command, "x", "--resume", "--overwrite"]), "--overwrite");
     }
@@ -255,7 +301,10 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
         let before = bench.scratch.names();
         let sets = ["run.seed=9", "optimizer.beta2=0.95"];
         let shown = stdout_of(&mut bench.command("out", &sets, &["--dry-run"]));
-        assert_parts(&shown, &["seed = 9", "beta2 = 0.95", "eps = 1e-8", "\n# time: about ", "of the data"]);
+        assert_parts(
+            &shown,
+            &["seed = 9", "beta2 = 0.95", "eps = 1e-8", "\n# time: about ", "of the data"],
+        );
         assert!(shown.starts_with("# memory: weights "), "{shown}");
         assert_eq!(bench.scratch.names(), before);
         // What comes after is the recipe with every default.
@@ -266,7 +315,8 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
         // And it makes the same run.
         let one = bench.run("one", &[&sets[..], &["run.steps=1"]].concat(), &[]);
         let out = bench.scratch.path("two");
-        let arguments = [command, &file, "--set", "run.steps=1", "--set", &format!("run.out={out}")];
+        let arguments =
+            [command, &file, "--set", "run.steps=1", "--set", &format!("run.out={out}")];
         succeed(&mut isentrope(&arguments));
         assert_same_results(&one, Path::new(&out));
         assert_eq!(
@@ -279,11 +329,13 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
 #[test]
 fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let bench = Bench::train();
-    let shown = stdout_of(&mut bench.command("out", &["model.path=Qwen/Qwen2.5-0.5B"], &["--dry-run"]));
+    let shown =
+        stdout_of(&mut bench.command("out", &["model.path=Qwen/Qwen2.5-0.5B"], &["--dry-run"]));
     assert!(shown.contains("cannot be shown without the model. Qwen/Qwen2.5-0.5B: "), "{shown}");
     // The tests run in the crate's directory.
     let shown = stdout_of(&mut bench.command("out", &["model.path=tests/absent"], &["--dry-run"]));
-    let told = "tests/absent looks like a path, and there is no such directory (tests/ has no model)";
+    let told =
+        "tests/absent looks like a path, and there is no such directory (tests/ has no model)";
     assert!(shown.contains(told), "{shown}");
     // What of the data has been read is said, and nothing of what has not.
     let good = bench.scratch.file("good.jsonl", "{\"problem\": \"1+1?\", \"answer\": \"2\"}\n");
@@ -291,7 +343,10 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &both];
     let shown = stdout_of(&mut bench.command("out", &sets, &["--dry-run"]));
     assert!(shown.contains(&format!("Its data on this machine can be read: {good}, ")), "{shown}");
-    assert!(shown.contains("Its data on the hub have not been looked at: openai/gsm8k:main. "), "{shown}");
+    assert!(
+        shown.contains("Its data on the hub have not been looked at: openai/gsm8k:main. "),
+        "{shown}"
+    );
     for id in ["hf:", "hf:a b/c"] {
         let set = format!("data.files=['{id}']");
         let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &set];
@@ -300,13 +355,18 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
         assert!(stderr(&output).contains("is not the hub id of a data set"), "{}", stderr(&output));
     }
     // Data are read without the model, too.
-    let files = format!("data.files=['{}']", bench.scratch.file("data.jsonl", "{\"problem\": \"3 5>8:\"}\n"));
+    let files = format!(
+        "data.files=['{}']",
+        bench.scratch.file("data.jsonl", "{\"problem\": \"3 5>8:\"}\n")
+    );
     let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &files];
     let output = bench.command("out", &sets, &["--dry-run"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("data.jsonl: no row can be used"), "{}", stderr(&output));
     let absent = format!("model.path={}", bench.scratch.path("absent"));
-    for (set, says) in [(&absent[..], "absent"), ("memory.budget_gib=0.01", "the run needs at least")] {
+    for (set, says) in
+        [(&absent[..], "absent"), ("memory.budget_gib=0.01", "the run needs at least")]
+    {
         let output = bench.command("out", &[set], &["--dry-run"]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
@@ -323,7 +383,8 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     }
     // The threads are looked at before anything is printed, and before the model.
     for set in ["run.seed=1", "model.path=Qwen/Qwen2.5-0.5B"] {
-        let output = bench.command("out", &[set], &["--dry-run", "--threads", "0"]).output().unwrap();
+        let output =
+            bench.command("out", &[set], &["--dry-run", "--threads", "0"]).output().unwrap();
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
         assert!(stderr(&output).contains("--threads: "), "{}", stderr(&output));
     }
@@ -341,7 +402,10 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     assert!(fits.status.success(), "{}", stderr(&fits));
     let lines: Vec<&str> = shown.lines().take(2).collect();
     for (line, dtype) in lines.iter().zip(["bf16", "f32"]) {
-        assert!(line.starts_with(&format!("# a GPU of 24 GB with {dtype}: memory: weights ")), "{shown}");
+        assert!(
+            line.starts_with(&format!("# a GPU of 24 GB with {dtype}: memory: weights ")),
+            "{shown}"
+        );
         assert!(line.contains(" in the host's memory; sampling: "), "{shown}");
     }
     assert!(!shown.contains("# time: "), "nobody knows how fast it is: {shown}");
@@ -349,7 +413,8 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
         shown.lines().filter(|line| line.starts_with("# limit, not a forecast: ")).collect();
     assert!(
         limits.len() == 1
-            && limits[0].contains("if a GPU of type RTX 4090 ran at its peak of 165 TFLOP/s in bf16"),
+            && limits[0]
+                .contains("if a GPU of type RTX 4090 ran at its peak of 165 TFLOP/s in bf16"),
         "{shown}"
     );
     assert!(
@@ -357,18 +422,27 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
         "{shown}"
     );
     // A GPU that is named has the memory that its driver shows, which is less than it is sold with.
-    let named = |name: &str| bench.command("out", &[], &["--dry-run", "--gpu", name]).output().unwrap();
+    let named =
+        |name: &str| bench.command("out", &[], &["--dry-run", "--gpu", name]).output().unwrap();
     let h200 = text(&named("h200"));
-    assert!(h200.starts_with("# H200 SXM (140.4 GiB, as its driver shows) with bf16: memory: "), "{h200}");
+    assert!(
+        h200.starts_with("# H200 SXM (140.4 GiB, as its driver shows) with bf16: memory: "),
+        "{h200}"
+    );
     let l40s = text(&named("L40S"));
-    assert!(l40s.starts_with("# L40S (45.0 GiB, as its driver shows) with bf16: memory: "), "{l40s}");
+    assert!(
+        l40s.starts_with("# L40S (45.0 GiB, as its driver shows) with bf16: memory: "),
+        "{l40s}"
+    );
     assert!(l40s.lines().next().unwrap().ends_with(" of 40.5 GiB"), "nine tenths of it: {l40s}");
-    let peaks = "a GPU of type H200 SXM ran at its peak of 989 TFLOP/s in bf16, 67.0 in f32 and 4800 GB/s";
+    let peaks =
+        "a GPU of type H200 SXM ran at its peak of 989 TFLOP/s in bf16, 67.0 in f32 and 4800 GB/s";
     assert!(h200.contains(peaks), "{h200}");
     let unknown = named("voodoo2");
     assert!(!unknown.status.success(), "{}", stderr(&unknown));
     let said = stderr(&unknown);
-    let known = said.split("known are ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
+    let known =
+        said.split("known are ").nth(1).and_then(|rest| rest.split(';').next()).unwrap_or_default();
     // The help has them all.
     let help = stdout_of(&mut isentrope(&["train", "--help"]));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -376,8 +450,10 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
         known.starts_with("a100, ") && help.contains(&format!("plans for such a GPU ({known})")),
         "{known}"
     );
-    let here = text(&bench.command("out", &[], &["--dry-run", "--device", "cpu"]).output().unwrap());
-    let measured = here.lines().find(|line| line.starts_with("# limit, not a forecast: if all ran at the "));
+    let here =
+        text(&bench.command("out", &[], &["--dry-run", "--device", "cpu"]).output().unwrap());
+    let measured =
+        here.lines().find(|line| line.starts_with("# limit, not a forecast: if all ran at the "));
     assert!(measured.is_some_and(|line| line.contains("measured here: at least ")), "{here}");
     let small = dry("0.05", &[]);
     assert_eq!(small.status.code(), Some(1));
@@ -388,10 +464,18 @@ fn a_dry_run_plans_for_gpus_that_are_not_here() {
     assert!(stderr(&small).contains("the run does not fit a GPU of 0.05 GB"), "{}", stderr(&small));
     for gb in ["0", "nan", "inf"] {
         let output = dry(gb, &[]);
-        assert!(!output.status.success() && stderr(&output).contains("--gpu-memory"), "{}", stderr(&output));
+        assert!(
+            !output.status.success() && stderr(&output).contains("--gpu-memory"),
+            "{}",
+            stderr(&output)
+        );
     }
     let output = bench.command("out", &[], &["--gpu-memory", "80"]).output().unwrap();
-    assert!(!output.status.success() && stderr(&output).contains("--dry-run"), "{}", stderr(&output));
+    assert!(
+        !output.status.success() && stderr(&output).contains("--dry-run"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -399,5 +483,8 @@ fn a_model_beside_the_recipe_is_not_taken_for_a_hub_id() {
     let bench = Bench::train();
     fs::create_dir_all(bench.scratch.path("models/small")).unwrap();
     let mut command = bench.command("out", &["model.path=models/small"], &[]);
-    failure_saying(command.current_dir("/"), &["paths are relative to the current directory; there is"]);
+    failure_saying(
+        command.current_dir("/"),
+        &["paths are relative to the current directory; there is"],
+    );
 }

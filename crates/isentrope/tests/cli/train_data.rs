@@ -21,8 +21,9 @@ fn chat_model(scratch: &Scratch, context: usize) -> String {
 fn examples_and_chats_are_learnt() {
     let scratch = Scratch::new();
     let model = chat_model(&scratch, 256);
-    let pairs: Vec<Value> =
-        (0..20).map(|i| json!({"prompt": format!("Say {i}."), "response": format!("Here: {i}")})).collect();
+    let pairs: Vec<Value> = (0..20)
+        .map(|i| json!({"prompt": format!("Say {i}."), "response": format!("Here: {i}")}))
+        .collect();
     let chats: Vec<Value> = (0..20)
         .map(|i| {
             json!({"messages": [
@@ -79,8 +80,10 @@ fn checkpoints_are_models_that_generate_and_score() {
         let prompts = bench.scratch.lines("prompts.jsonl", &[json!({"prompt": "1 2 3>6:"})]);
         let sampled = lines_of(isentrope(&["generate", &model, "--prompts", &prompts, "-n", "3"]));
         assert_eq!(sampled.len(), 3);
-        let input: Vec<Value> =
-            sampled.iter().map(|line| json!({"prompt": "1 2 3>6:", "response": line["text"]})).collect();
+        let input: Vec<Value> = sampled
+            .iter()
+            .map(|line| json!({"prompt": "1 2 3>6:", "response": line["text"]}))
+            .collect();
         let input = bench.scratch.lines("score.jsonl", &input);
         let scored = lines_of(isentrope(&["score", &model, "--in", &input]));
         for (sampled, scored) in sampled.iter().zip(&scored) {

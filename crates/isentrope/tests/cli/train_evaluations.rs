@@ -1,6 +1,8 @@
 //! Evaluations of `train` at several temperatures, and of sets with problems of several sources.
 
-use crate::program::{Scratch, assert_parts, failure_saying, isentrope, json_of, stderr, stdout_of};
+use crate::program::{
+    Scratch, assert_parts, failure_saying, isentrope, json_of, stderr, stdout_of,
+};
 use crate::training::{Bench, base, metrics, problems, state, succeed, weights};
 use serde_json::{Map, Value, json};
 use std::fs;
@@ -39,8 +41,9 @@ fn further_temperatures_are_sets_that_change_nothing_else() {
     assert_ne!(of_both[0]["eval/problems_t0.6/entropy"], of_both[0]["eval/problems/entropy"]);
     assert_eq!(state(&plain, 2)["best"], state(&both, 2)["best"]);
     assert!(weights(&plain, 2) == weights(&both, 2));
-    let kept =
-        |out: &Path, set: &str| fs::read(out.join(format!("evaluations/step-000002-{set}.jsonl"))).unwrap();
+    let kept = |out: &Path, set: &str| {
+        fs::read(out.join(format!("evaluations/step-000002-{set}.jsonl"))).unwrap()
+    };
     assert!(kept(&plain, "problems") == kept(&both, "problems"));
     assert!(kept(&cool, "problems") == kept(&both, "problems_t0.6"));
     let recipe = |out: &Path| fs::read_to_string(out.join("recipe.toml")).unwrap();
@@ -104,8 +107,14 @@ fn problems_of_several_sources_are_told_apart_in_training_and_by_the_command() {
     let mut command = bench.command("run", &sets, &[]);
     let output = command.output().unwrap();
     let (table, said) = (String::from_utf8(output.stdout.clone()).unwrap(), stderr(&output));
-    assert!(said.contains("evaluation after step 1, test, mean@4 of parts: my_other__31m "), "{said}");
-    assert!(table.contains("      of sum ") && table.contains("      of my_other__31m "), "{table}");
+    assert!(
+        said.contains("evaluation after step 1, test, mean@4 of parts: my_other__31m "),
+        "{said}"
+    );
+    assert!(
+        table.contains("      of sum ") && table.contains("      of my_other__31m "),
+        "{table}"
+    );
     let first = &metrics(&bench.out("run"))[0];
     let of = |part: &str, what: &str| first[format!("eval/test/{part}{what}")].as_f64().unwrap();
     for what in ["mean@4", "pass@4", "entropy", "length_mean"] {
@@ -116,7 +125,8 @@ fn problems_of_several_sources_are_told_apart_in_training_and_by_the_command() {
     assert_eq!(laws.collect::<Vec<_>>(), ["law/test/entropy_spent"], "parts have none");
 
     let (out, set) = (bench.scratch.path("eval"), format!("test={test}"));
-    let arguments = ["eval", base(), "--bench", &set, "-n", "4", "--temperature", "1", "--max-tokens", "16"];
+    let arguments =
+        ["eval", base(), "--bench", &set, "-n", "4", "--temperature", "1", "--max-tokens", "16"];
     let more = ["--seed", "3", "--out", &out];
     let table = stdout_of(&mut isentrope(&[&arguments[..], &more].concat()));
     assert!(table.contains("    sum/mean@4 "), "{table}");
@@ -131,7 +141,10 @@ fn problems_of_several_sources_are_told_apart_in_training_and_by_the_command() {
         of_sources().into_iter().filter(|problem| problem["data_source"] == "sum").collect();
     let one = format!("eval.files=['{}']", bench.scratch.lines("one.jsonl", &one));
     let first = &metrics(&bench.run("one", &["run.steps=1", "eval.every=1", &one], &[]))[0];
-    assert!(first.as_object().unwrap().keys().all(|name| !name.starts_with("eval/one/sum")), "{first}");
+    assert!(
+        first.as_object().unwrap().keys().all(|name| !name.starts_with("eval/one/sum")),
+        "{first}"
+    );
 }
 
 #[test]
@@ -140,7 +153,8 @@ fn problems_that_are_trained_on_too_and_settings_that_nothing_reads_are_told() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/countdown-base");
     let mut rows = problems();
     rows.iter_mut().for_each(|row| row["response"] = json!("1+1=2!"));
-    let (train, test) = (scratch.lines("train.jsonl", &rows[..14]), scratch.lines("test.jsonl", &rows[10..]));
+    let (train, test) =
+        (scratch.lines("train.jsonl", &rows[..14]), scratch.lines("test.jsonl", &rows[10..]));
     let other = scratch.lines("other.jsonl", &rows[14..]);
     let recipe = format!(
         "run.steps = 1\nmodel.path = {model:?}\n\

@@ -30,7 +30,13 @@ impl Stopping {
         );
         let script = worker(&bench.scratch, &before_each);
         let verifier = verifier(&script, ", workers = 1");
-        let sets = ["run.steps=3", "eval.every=0", "checkpoint.every=0", "rollout.filter=false", &verifier];
+        let sets = [
+            "run.steps=3",
+            "eval.every=0",
+            "checkpoint.every=0",
+            "rollout.filter=false",
+            &verifier,
+        ];
         let sets = sets.iter().chain(more).map(|set| (*set).to_owned()).collect();
         Self { bench, script, sets }
     }
@@ -57,7 +63,9 @@ impl Stopping {
     /// A run that is killed once its worker no longer answers; then the worker goes on.
     fn kill(&self, out: &str) {
         let mut child = start(self.command(out, &[]));
-        until_reached(&mut child, || self.asked() > AT_ONCE && responses(&self.bench.out(out)) == AT_ONCE);
+        until_reached(&mut child, || {
+            self.asked() > AT_ONCE && responses(&self.bench.out(out)) == AT_ONCE
+        });
         assert!(kill(&mut child), "it ended before it was killed");
         self.go_on();
     }
@@ -91,7 +99,10 @@ fn what_was_judged_before_a_kill_is_not_sampled_again() {
         let said = run.end(run.command("killed", &["--resume"]));
         assert!(said.contains("no checkpoint to resume from"), "{said}");
         assert!(
-            said.contains(&format!("step 2: {} of its responses were sampled before", AT_ONCE - each)),
+            said.contains(&format!(
+                "step 2: {} of its responses were sampled before",
+                AT_ONCE - each
+            )),
             "{said}"
         );
         assert_eq!(
@@ -119,7 +130,9 @@ fn a_journal_serves_any_number_of_ranks() {
             let _ = fs::remove_dir_all(run.bench.out(&out));
             let mut child = start(launcher.ranks(before, &run.command(&out, &[])));
             // All of the first step's sixteen, and some of the second's.
-            until_reached(&mut child, || run.asked() >= AT_ONCE && responses(&run.bench.out(&out)) > 16);
+            until_reached(&mut child, || {
+                run.asked() >= AT_ONCE && responses(&run.bench.out(&out)) > 16
+            });
             kill_a_rank(&run.bench.scratch.path(&out));
             child.wait().unwrap();
             let missing = 3 * 16 - responses(&run.bench.out(&out));

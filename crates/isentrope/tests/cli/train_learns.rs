@@ -39,8 +39,9 @@ samples = 4
     let (before, after) = (number(&lines[0], held_out), number(&lines[8], held_out));
     assert!(after - before > 0.11, "held-out accuracy went from {before} to {after}");
 
-    let mean =
-        |lines: &[Value]| lines.iter().map(|l| number(l, "reward/mean")).sum::<f64>() / lines.len() as f64;
+    let mean = |lines: &[Value]| {
+        lines.iter().map(|l| number(l, "reward/mean")).sum::<f64>() / lines.len() as f64
+    };
     let (first, last) = (mean(&lines[1..4]), mean(&lines[6..9]));
     assert!(last - first > 0.08, "the rollouts' accuracy went from {first} to {last}");
 

@@ -21,11 +21,14 @@ impl Network {
         let names = ["a", "b"].map(|side| format!("isentrope-{}-{side}", std::process::id()));
         let network = Self { names };
         let [a, b] = &network.names;
-        let wire = ["link", "add", "wire", "netns", a, "type", "veth", "peer", "name", "wire", "netns", b];
+        let wire =
+            ["link", "add", "wire", "netns", a, "type", "veth", "peer", "name", "wire", "netns", b];
         let made = ip(&["netns", "add", a]) && ip(&["netns", "add", b]) && ip(&wire);
         let up = |(name, address): (&String, &str)| {
             ip(&["-n", name, "address", "add", address, "dev", "wire"])
-                && ["wire", "lo"].iter().all(|device| ip(&["-n", name, "link", "set", device, "up"]))
+                && ["wire", "lo"]
+                    .iter()
+                    .all(|device| ip(&["-n", name, "link", "set", device, "up"]))
         };
         let addresses = ["10.77.31.1/24", "10.77.31.2/24"];
         (made && network.names.iter().zip(addresses).all(up)).then_some(network)
@@ -77,17 +80,40 @@ fn a_network_that_is_cut_for_a_moment_costs_nothing_and_for_good_ends_all() {
         let patient = [&sets[..], &["ranks.timeout_s=5"]].concat();
         let job = launcher.jobs(&[(2, "ISENTROPE_THREADS=1")], &bench.command(out, &patient, &[]));
         let mut there = Command::new("ip");
-        there.args(["netns", "exec", a, "unshare", "--uts", "sh", "-c", "hostname a; exec \"$@\"", "sh"]);
-        there.arg(job.get_program()).args(["--mca", "plm_rsh_agent", &agent, "--mca", "btl", "tcp,self"]);
+        there.args([
+            "netns",
+            "exec",
+            a,
+            "unshare",
+            "--uts",
+            "sh",
+            "-c",
+            "hostname a; exec \"$@\"",
+            "sh",
+        ]);
+        there.arg(job.get_program()).args([
+            "--mca",
+            "plm_rsh_agent",
+            &agent,
+            "--mca",
+            "btl",
+            "tcp,self",
+        ]);
         for layer in ["btl_tcp_if_include", "oob_tcp_if_include"] {
             there.args(["--mca", layer, "10.77.31.0/24"]);
         }
         there.args(["--host", "10.77.31.1:1,10.77.31.2:1"]).args(job.get_args());
-        job.get_envs().filter_map(|(name, value)| Some((name, value?))).for_each(|(name, value)| {
-            there.env(name, value);
-        });
-        let mut child =
-            there.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        job.get_envs().filter_map(|(name, value)| Some((name, value?))).for_each(
+            |(name, value)| {
+                there.env(name, value);
+            },
+        );
+        let mut child = there
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         wait_for_lines(&mut child, &bench.out(out), 8);
         network.cut();
         child

@@ -16,7 +16,8 @@ fn assert_finite(out: &Path, what: &str) {
 
 /// What keeps a run of one or two steps from being empty, and its responses from being equally
 /// long.
-const ALWAYS: [&str; 4] = ["run.steps=2", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
+const ALWAYS: [&str; 4] =
+    ["run.steps=2", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
 
 #[test]
 fn every_advantage_and_every_loss_trains() {
@@ -26,7 +27,8 @@ fn every_advantage_and_every_loss_trains() {
         ["grpo", "dr-grpo", "rloo", "reinforce++", "reinforce++-baseline", "remax", "opo", "prime"]
     {
         let set = format!("objective.advantage={advantage}");
-        let out = bench.run(&format!("advantage-{advantage}"), &[&ALWAYS[..], &[&set]].concat(), &[]);
+        let out =
+            bench.run(&format!("advantage-{advantage}"), &[&ALWAYS[..], &[&set]].concat(), &[]);
         assert_finite(&out, advantage);
         all.push(weights(&out, 2));
     }
@@ -70,8 +72,13 @@ fn a_penalty_on_the_distance_from_the_start_holds_the_policy_there() {
     let bench = Bench::train();
     let drift = |name: &str, coefficient: &str| {
         let set = format!("objective.reference_kl={{coefficient={coefficient}, estimator=\"k2\"}}");
-        let sets =
-            ["run.steps=6", "eval.every=0", "rollout.filter=false", "optimizer.learning_rate=3e-3", &set];
+        let sets = [
+            "run.steps=6",
+            "eval.every=0",
+            "rollout.filter=false",
+            "optimizer.learning_rate=3e-3",
+            &set,
+        ];
         let out = bench.run(name, &sets, &[]);
         assert_finite(&out, name);
         metrics(&out).last().unwrap()["kl/reference"].as_f64().unwrap()
@@ -85,9 +92,15 @@ fn a_filter_that_never_finds_enough_says_so_or_trains_on_what_there_is() {
     let bench = Bench::train();
     let short = ["run.steps=1", "eval.every=0", "rollout.prompts=24", "rollout.max_batches=1"];
     let parts = [" of 24 prompts after 1 batches", "rollout.max_batches", "rollout.when_short"];
-    failure_last(&mut bench.command("error", &short, &[]), &[&["the filter left "], &parts[..]].concat());
-    let said =
-        succeed(&mut bench.command("train", &[&short[..], &["rollout.when_short=train"]].concat(), &[]));
+    failure_last(
+        &mut bench.command("error", &short, &[]),
+        &[&["the filter left "], &parts[..]].concat(),
+    );
+    let said = succeed(&mut bench.command(
+        "train",
+        &[&short[..], &["rollout.when_short=train"]].concat(),
+        &[],
+    ));
     assert!(said.contains("training on ") && said.contains(" of 24 prompts"), "{said}");
     assert_finite(&bench.out("train"), "train");
     // Nothing at all to train on is an error all the same.
@@ -95,7 +108,8 @@ fn a_filter_that_never_finds_enough_says_so_or_trains_on_what_there_is() {
         .map(|i| serde_json::json!({"problem": format!("{i} {i} {i}>{i}:"), "answer": "987654321"}))
         .collect();
     let set = format!("data.files=[{:?}]", bench.scratch.lines("impossible.jsonl", &impossible));
-    let sets = ["run.steps=1", "eval.every=0", "rollout.max_batches=2", "rollout.when_short=train", &set];
+    let sets =
+        ["run.steps=1", "eval.every=0", "rollout.max_batches=2", "rollout.when_short=train", &set];
     let parts = ["0 of 4 prompts after 2 batches", "data of another difficulty"];
     failure_last(&mut bench.command("nothing", &sets, &[]), &parts);
 }
@@ -105,14 +119,23 @@ fn without_the_filter_groups_that_teach_nothing_are_kept() {
     let bench = Bench::train();
     let out = bench.run("run", &["run.steps=1", "eval.every=0", "rollout.filter=false"], &[]);
     assert_finite(&out, "without the filter");
-    assert!(metrics(&out)[1..].iter().all(|m| m["rollout/groups"] == 4.0 && m["rollout/carried"] == 0.0));
+    assert!(
+        metrics(&out)[1..]
+            .iter()
+            .all(|m| m["rollout/groups"] == 4.0 && m["rollout/carried"] == 0.0)
+    );
 }
 
 #[test]
 fn truncated_responses_are_masked_and_long_ones_cost() {
     let bench = Bench::train();
-    let sets =
-        ["run.steps=1", "eval.every=0", "rollout.max_tokens=13", "rollout.filter=false", "update.epochs=1"];
+    let sets = [
+        "run.steps=1",
+        "eval.every=0",
+        "rollout.max_tokens=13",
+        "rollout.filter=false",
+        "update.epochs=1",
+    ];
     let plain = bench.run("plain", &sets, &[]);
     let masked = bench.run("masked", &[&sets[..], &["reward.mask_truncated=true"]].concat(), &[]);
     for out in [&plain, &masked] {
@@ -121,7 +144,11 @@ fn truncated_responses_are_masked_and_long_ones_cost() {
     let truncated = |line: &&Value| line["truncated"] == true;
     let (of_plain, of_masked) = (rollouts(&plain, 1), rollouts(&masked, 1));
     let count = of_plain.iter().filter(truncated).count();
-    assert!(0 < count && count < of_plain.len(), "{count} of {} responses are truncated", of_plain.len());
+    assert!(
+        0 < count && count < of_plain.len(),
+        "{count} of {} responses are truncated",
+        of_plain.len()
+    );
     assert_eq!(of_plain, of_masked, "the first rollout is the same");
     assert_ne!(weights(&plain, 1), weights(&masked, 1));
 
@@ -173,16 +200,23 @@ fn five_gradients_in_a_row_that_are_no_numbers_end_the_run() {
 fn truncated_rollouts_are_learnt_from_as_they_were_drawn() {
     let bench = Bench::train();
     let truncated = ["rollout.top_p=0.8", "rollout.top_k=6", "rollout.min_p=0.01"];
-    let run = |name: &str, sets: &[&str]| bench.run(name, &[&ALWAYS[..], &truncated, sets].concat(), &[]);
+    let run =
+        |name: &str, sets: &[&str]| bench.run(name, &[&ALWAYS[..], &truncated, sets].concat(), &[]);
     let on_policy = ["rollout.filter=false", "update.prompts=6", "update.epochs=1"];
     let out = run("on-policy", &on_policy);
     assert_finite(&out, "truncated");
     for line in &metrics(&out)[1..] {
-        assert_eq!((&line["policy/log_ratio_abs"], &line["policy/ratio_max"]), (&0.0.into(), &1.0.into()));
+        assert_eq!(
+            (&line["policy/log_ratio_abs"], &line["policy/ratio_max"]),
+            (&0.0.into(), &1.0.into())
+        );
         let number = |name: &str| line[name].as_f64().unwrap();
         let (mean, least) = (number("rollout/kept_mass_mean"), number("rollout/kept_mass_min"));
         assert!(0.1 < least && least < mean && mean < 0.999, "{least} {mean}");
-        assert!((1.0..=6.0).contains(&number("rollout/kept_tokens")) && number("rollout/kept_whole") == 0.0);
+        assert!(
+            (1.0..=6.0).contains(&number("rollout/kept_tokens"))
+                && number("rollout/kept_whole") == 0.0
+        );
     }
     let masses = rollouts(&out, 1).into_iter().map(|line| line["kept_mass"].as_f64().unwrap());
     assert!(masses.clone().count() == 24 && masses.clone().all(|mass| 0.1 < mass && mass < 1.0));

@@ -74,14 +74,20 @@ fn before_it_has_learnt_a_process_model_adds_nothing() {
         lines.filter_map(|line| Some(line.get("advantages")?.is_array())).collect()
     };
     let (first, second) = (advantages(1), advantages(2));
-    assert!(!first.is_empty() && !first.contains(&true), "one number where all tokens have the same");
+    assert!(
+        !first.is_empty() && !first.contains(&true),
+        "one number where all tokens have the same"
+    );
     assert!(second.contains(&true), "an array where they differ");
     let page = bench.scratch.path("page.html");
     stdout_of(&mut isentrope(&["inspect", &text(&out), "--step", "2", "--out", &page]));
     assert!(fs::read_to_string(page).unwrap().len() > 1000);
 
     let before = bench.run("before", &with(&["run.steps=1", "eval.every=0"]), &[]);
-    assert!(number(&metrics(&before)[1], "prime/process_share") > 0.01, "it has learnt before it scores");
+    assert!(
+        number(&metrics(&before)[1], "prime/process_share") > 0.01,
+        "it has learnt before it scores"
+    );
 }
 
 /// Everything that reads advantages, and everything that the gradient is made of.
@@ -110,7 +116,10 @@ fn prime_goes_with_every_other_setting() {
             }
         }
         let last = metrics(&out).pop().unwrap();
-        assert_eq!(last.get("kl/reference").is_some(), sets.iter().any(|set| set.contains("reference_kl")));
+        assert_eq!(
+            last.get("kl/reference").is_some(),
+            sets.iter().any(|set| set.contains("reference_kl"))
+        );
         all.push(weights(&out, 2));
     }
     for (i, a) in all.iter().enumerate() {
@@ -126,11 +135,15 @@ fn a_process_model_that_was_trained_elsewhere_is_begun_with() {
     let model = process_model(&first, 2);
     let set = format!("prime.model={model:?}");
     let second = bench.run("second", &with(&[&sets[..], &[&set]].concat()), &[]);
-    assert!(number(&metrics(&second)[1], "prime/process_share") > 0.01, "it knows something already");
+    assert!(
+        number(&metrics(&second)[1], "prime/process_share") > 0.01,
+        "it knows something already"
+    );
     // It is a model like any other, and a policy may begin with it too.
-    let generated = isentrope(&["generate", &text(&model), "--prompt", "1 2 3>6:", "--max-tokens", "4"])
-        .output()
-        .unwrap();
+    let generated =
+        isentrope(&["generate", &text(&model), "--prompt", "1 2 3>6:", "--max-tokens", "4"])
+            .output()
+            .unwrap();
     assert!(generated.status.success());
     let tiny = crate::text_model::text_model(&bench.scratch, "other");
     let set = format!("prime.model={tiny:?}");
@@ -142,7 +155,8 @@ fn a_process_model_that_was_trained_elsewhere_is_begun_with() {
 fn a_run_without_a_process_model_does_not_go_on_with_one() {
     let bench = Bench::train();
     bench.run("run", &["run.steps=2", "eval.every=0"], &[]);
-    let parts = ["objective.advantage is \"prime\"", "the checkpoint has no process model", "model.path"];
+    let parts =
+        ["objective.advantage is \"prime\"", "the checkpoint has no process model", "model.path"];
     failure_last(&mut bench.command("run", &with(&["run.steps=4"]), &["--resume"]), &parts);
 }
 
@@ -152,7 +166,8 @@ fn a_process_model_is_not_lost_on_resuming_without_it() {
     let sets = with(&["run.steps=2", "eval.every=0"]);
     let out = bench.run("run", &sets, &[]);
     let sets = with(&["run.steps=4", "eval.every=0", "objective.advantage=rloo"]);
-    let parts = ["objective.advantage was \"prime\" until there", "the run's process model would be lost"];
+    let parts =
+        ["objective.advantage was \"prime\" until there", "the run's process model would be lost"];
     failure_last(&mut bench.command("run", &sets, &["--resume"]), &parts);
     assert!(process_model(&out, 2).is_dir());
 }

@@ -24,7 +24,8 @@ impl Launcher {
     /// By Debian's names, with which both can be installed. Where there are none, the tests of
     /// `crates/ranks` say so.
     pub fn installed() -> Vec<Self> {
-        let paths: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+        let paths: Vec<PathBuf> =
+            std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
         let find = |name: &str, is_open_mpi| {
             let program = paths.iter().map(|path| path.join(name)).find(|path| path.is_file())?;
             Some(Self { program, is_open_mpi })
@@ -93,16 +94,23 @@ pub fn assert_failed_once(output: &Output, part: &str) {
 
 /// Everything that a run may measure and score, beside the filter, the surplus, the bonus and the
 /// covariance of the bench.
-const ALL: [&str; 5] =
-    ["update.shards=4", "lab.track_theory=true", "lab.track_states=true", "rollout.top_p=0.9", "run.steps=4"];
+const ALL: [&str; 5] = [
+    "update.shards=4",
+    "lab.track_theory=true",
+    "lab.track_states=true",
+    "rollout.top_p=0.9",
+    "run.steps=4",
+];
 
 #[test]
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
     let prime =
-        [&ALL[..], &["objective.advantage=prime", "objective.entropy_bonus={}", "prime.prompts=3"]].concat();
+        [&ALL[..], &["objective.advantage=prime", "objective.entropy_bonus={}", "prime.prompts=3"]]
+            .concat();
     let reference =
-        [&ALL[..], &["objective.reference_kl={coefficient=0.1}", "objective.advantage=remax"]].concat();
+        [&ALL[..], &["objective.reference_kl={coefficient=0.1}", "objective.advantage=remax"]]
+            .concat();
     let fine_tuned = ["sft.shards=4", "run.steps=4"];
     let cases: [&[&str]; 4] = [&ALL, &prime, &reference, &fine_tuned];
     for (case, sets) in cases.into_iter().enumerate() {
@@ -113,7 +121,10 @@ fn a_run_has_the_same_bytes_on_any_number_of_ranks() {
             for count in if case == 0 { vec![2, 4] } else { vec![2] } {
                 let out = format!("ranks-{count}-{}", launcher.is_open_mpi);
                 let said = succeed(&mut launcher.ranks(count, &bench.command(&out, sets, &[])));
-                assert!(!said.contains("sampled before"), "of another rank, at the same time: {said}");
+                assert!(
+                    !said.contains("sampled before"),
+                    "of another rank, at the same time: {said}"
+                );
                 assert_same_results(&alone, &bench.out(&out));
                 let timings = fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap();
                 for name in ["time/wait_s", "throughput/sent_mb", "throughput/moved_responses"] {
@@ -150,7 +161,8 @@ fn responses_that_go_to_another_rank_change_no_byte() {
         let out = format!("moved-{}", launcher.is_open_mpi);
         succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &[])));
         assert_same_results(&alone, &bench.out(&out));
-        let timings = parse_lines(&fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap());
+        let timings =
+            parse_lines(&fs::read_to_string(bench.out(&out).join("timings.jsonl")).unwrap());
         let timing = |name: &str| timings.last().unwrap()[name].as_f64().unwrap();
         let (moved, took) = (timing("throughput/moved_responses"), timing("time/rollout_s"));
         // A machine on which it takes less than ranks need to hear of each other tries nothing
@@ -195,7 +207,8 @@ fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
         let metrics = bench.out(&out).join("metrics.jsonl");
         let fails = format!("[ -z \"$FAULTY\" ] || [ $(wc -l < {metrics:?}) -le 3 ] || exit 1");
         let fails = worker(&bench.scratch, &fails);
-        let output = ended(launcher.jobs(&[(1, "SOUND=1"), (1, "FAULTY=1")], &run(&out, &fails, &[])));
+        let output =
+            ended(launcher.jobs(&[(1, "SOUND=1"), (1, "FAULTY=1")], &run(&out, &fails, &[])));
         let said = stderr(&output);
         assert!(!output.status.success(), "{said}");
         let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();
@@ -204,7 +217,10 @@ fn an_error_of_one_rank_ends_all_and_costs_no_step_that_was_made() {
             assert!(errors[0].contains(part), "{part:?} is not in: {said}");
         }
         let steps = lines(&bench.out(&out)) as u64 - 1;
-        assert!((3..6).contains(&steps) && said.contains(&format!("step {steps} is saved")), "{said}");
+        assert!(
+            (3..6).contains(&steps) && said.contains(&format!("step {steps} is saved")),
+            "{said}"
+        );
         assert!(checkpoint(&bench.out(&out), steps).is_dir());
         succeed(&mut run(&out, &works, &["--resume"]));
         fs::remove_dir_all(checkpoint(&bench.out(&out), steps)).unwrap(); // the one that nobody asked for
@@ -275,7 +291,8 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
             let count = [1, 2, 4][random(3) as usize];
             let flags = if start == 0 { &[][..] } else { &["--resume"] };
             let mut child = start_heard(launcher.ranks(count, &bench.command(&out, &sets, flags)));
-            let (moment, which) = (Duration::from_millis(random(2500)), random(count as u64) as usize);
+            let (moment, which) =
+                (Duration::from_millis(random(2500)), random(count as u64) as usize);
             let begun = Instant::now();
             while begun.elapsed() < moment && child.try_wait().unwrap().is_none() {
                 std::thread::sleep(Duration::from_millis(1));
@@ -283,7 +300,10 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
             let ranks = ranks_of(&bench.scratch.path(&out));
             if ranks.len() == count {
                 // One that has ended in the meantime is not there to be killed.
-                let _ = Command::new("kill").args(["-KILL", &ranks[which]]).stderr(Stdio::null()).status();
+                let _ = Command::new("kill")
+                    .args(["-KILL", &ranks[which]])
+                    .stderr(Stdio::null())
+                    .status();
             }
             let output = end_of(child);
             if output.status.success() {
@@ -295,7 +315,9 @@ fn a_job_that_is_killed_at_random_moments_ends_with_the_same_bytes() {
         }
         assert_same_results(&whole, &bench.out(&out));
     }
-    println!("{kills} kills {of_each_rank:?} of ranks, {completed} runs completed with the same bytes");
+    println!(
+        "{kills} kills {of_each_rank:?} of ranks, {completed} runs completed with the same bytes"
+    );
 }
 
 #[test]
@@ -397,7 +419,8 @@ fn a_disk_that_is_full_ends_all_in_one_sentence() {
         for kilobytes in [64, 400] {
             let out = format!("disk-{kilobytes}-{}", launcher.is_open_mpi);
             fs::create_dir(bench.scratch.path(&out)).unwrap();
-            let Some(disk) = SmallDisk::new(bench.scratch.path(&out), &format!("{kilobytes}k")) else {
+            let Some(disk) = SmallDisk::new(bench.scratch.path(&out), &format!("{kilobytes}k"))
+            else {
                 skipped("mounting a small disk needs root");
                 return;
             };
@@ -430,12 +453,19 @@ fn a_disk_that_is_full_for_one_rank_ends_all_in_one_sentence() {
             wait_for_lines(&mut child, &bench.out(&out), 2);
             let rank = &ranks_of(&bench.scratch.path(&out))[which];
             assert!(
-                Command::new("prlimit").args(["--fsize=2048", "--pid", rank]).status().unwrap().success()
+                Command::new("prlimit")
+                    .args(["--fsize=2048", "--pid", rank])
+                    .status()
+                    .unwrap()
+                    .success()
             );
             let output = end_of(child);
             assert_failed_once(&output, "too large");
             let kept = names(&bench.out(&out).join("checkpoints"));
-            assert!(kept.iter().all(|name| name.starts_with("step-")), "half a checkpoint is left: {kept:?}");
+            assert!(
+                kept.iter().all(|name| name.starts_with("step-")),
+                "half a checkpoint is left: {kept:?}"
+            );
             succeed(&mut launcher.ranks(2, &bench.command(&out, &sets, &["--resume"])));
             assert_same_results(&whole, &bench.out(&out));
         }

@@ -69,13 +69,18 @@ fn ranks_that_have_other_data_are_found() {
     let own = own_directories(&bench, ["first", "second"]);
     bench.scratch.lines("first/held-out.jsonl", &[problem(6), problem(5)]);
     bench.scratch.lines("second/held-out.jsonl", &[problem(6), problem(4)]);
-    let cases =
-        [("data.files", "another held-out.jsonl of the data"), ("eval.files", "the problems of held-out")];
+    let cases = [
+        ("data.files", "another held-out.jsonl of the data"),
+        ("eval.files", "the problems of held-out"),
+    ];
     for launcher in Launcher::installed() {
         for (key, part) in cases {
             let sets = ["update.shards=2", &format!("{key}=['held-out.jsonl']")];
             let command = bench.command(key, &sets, &[]);
-            assert_failed_once(&ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command)), part);
+            assert_failed_once(
+                &ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command)),
+                part,
+            );
             assert!(lines(&bench.out(key)) == 0, "a step was made");
         }
     }
@@ -89,7 +94,8 @@ fn what_only_another_rank_lacks_is_not_tried_again() {
     let answer = json!({"numbers": [1, 2, 3], "target": 6});
     bench.scratch.lines("with/held-out.jsonl", &[json!({"problem": "1 2 3>6:", "answer": answer})]);
     for launcher in Launcher::installed() {
-        let command = bench.command("unused", &["update.shards=2", "eval.files=['held-out.jsonl']"], &[]);
+        let command =
+            bench.command("unused", &["update.shards=2", "eval.files=['held-out.jsonl']"], &[]);
         let output = ended(launcher.jobs(&[(1, &own[0]), (1, &own[1])], &command));
         assert_failed_once(&output, "held-out.jsonl");
         assert!(stderr(&output).contains("rank 1 ("), "{}", stderr(&output));
@@ -167,7 +173,8 @@ exec unshare --mount sh -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro "
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
     let bench = Bench::train();
-    let is_allowed = Command::new("unshare").args(["--mount", "true"]).output().unwrap().status.success();
+    let is_allowed =
+        Command::new("unshare").args(["--mount", "true"]).output().unwrap().status.success();
     if !is_allowed {
         skipped("a rank that cannot write is played in a mount namespace, which needs root");
         return;
@@ -183,7 +190,10 @@ fn a_directory_to_which_a_rank_cannot_write_is_refused_before_any_work() {
         let output = ended(launcher.jobs(&[(1, "WRITES=1"), (1, "READS=1")], &command));
         assert_failed_once(&output, "rank 1 (");
         let said = stderr(&output);
-        assert!(said.contains("cannot write to the directory") && said.contains("run.out"), "{said}");
+        assert!(
+            said.contains("cannot write to the directory") && said.contains("run.out"),
+            "{said}"
+        );
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(fs::read_dir(&dir).unwrap().next().is_none(), "something was written");
     }

@@ -3,8 +3,8 @@
 use crate::processes::{kill, send, start, start_heard, until_reached};
 use crate::program::{assert_parts, failure, failure_last, isentrope, names, stderr};
 use crate::training::{
-    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, lines, metrics, results,
-    state, succeed, tree,
+    Bench, assert_resumes, assert_same_results, base, checkpoint, differences, lines, metrics,
+    results, state, succeed, tree,
 };
 use std::fs;
 use std::path::Path;
@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// Whether a checkpoint is being written or removed.
 fn is_saving(out: &Path) -> bool {
-    fs::read_dir(out.join("checkpoints"))
-        .is_ok_and(|entries| entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with('.')))
+    fs::read_dir(out.join("checkpoints")).is_ok_and(|entries| {
+        entries.flatten().any(|e| e.file_name().to_string_lossy().starts_with('.'))
+    })
 }
 
 #[test]
@@ -104,16 +105,20 @@ fn a_run_that_is_resumed_before_its_first_checkpoint_starts_at_the_beginning() {
 fn a_run_that_was_hardly_begun_is_resumed() {
     let bench = Bench::sft();
     let whole = bench.run("whole", &["run.steps=2"], &[]);
-    for (i, left) in [&[][..], &[".recipe.partial"], &[".recipe.json"], &[".recipe.json", "recipe.partial"]]
-        .iter()
-        .enumerate()
+    for (i, left) in
+        [&[][..], &[".recipe.partial"], &[".recipe.json"], &[".recipe.json", "recipe.partial"]]
+            .iter()
+            .enumerate()
     {
         let name = format!("begun-{i}");
         let dir = bench.out(&name);
         fs::create_dir(&dir).unwrap();
         for file in *left {
-            let whole =
-                if *file == ".recipe.json" { fs::read(whole.join(file)).unwrap() } else { b"{".to_vec() };
+            let whole = if *file == ".recipe.json" {
+                fs::read(whole.join(file)).unwrap()
+            } else {
+                b"{".to_vec()
+            };
             fs::write(dir.join(file), whole).unwrap();
         }
         succeed(&mut bench.command(&name, &["run.steps=2"], &["--resume"]));
@@ -143,7 +148,10 @@ fn whatever_a_run_learns_by_goes_on() {
     for (name, sets) in [
         ("remax", &["objective.advantage=remax", "objective.reference_kl.coefficient=0.1"][..]),
         ("clip-cov", &["objective.loss=clip", clip_cov, "checkpoint.dtype=float16"]),
-        ("reinforce++", &["objective.advantage=reinforce++", "reward.overlong={buffer=4, factor=0.3}"]),
+        (
+            "reinforce++",
+            &["objective.advantage=reinforce++", "reward.overlong={buffer=4, factor=0.3}"],
+        ),
     ] {
         assert_resumes(&bench, name, sets, 1, 2);
     }
@@ -184,7 +192,10 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
         damage(&checkpoint(&run, 2));
         LEFT_OVER.iter().for_each(|name| fs::write(run.join(name), "").unwrap());
         let said = succeed(&mut bench.command("run", &sets, &["--resume"]));
-        assert_parts(&said, &["passing over a damaged checkpoint", "step-000002", "resuming after step 1"]);
+        assert_parts(
+            &said,
+            &["passing over a damaged checkpoint", "step-000002", "resuming after step 1"],
+        );
         // What was damaged is made again, and responses of later steps are gone.
         assert_eq!(differences(&whole, &results(&run)), [""; 0], "{what}");
     }
@@ -196,9 +207,13 @@ fn with_every_checkpoint_damaged_the_run_says_what_to_do_and_loses_nothing() {
     let whole = bench.run("whole", &["run.steps=2", "eval.every=0"], &[]);
     truncate(&checkpoint(&whole, 2).join("model.safetensors"));
     let before = tree(&whole);
-    let output = bench.command("whole", &["run.steps=3", "eval.every=0"], &["--resume"]).output().unwrap();
+    let output =
+        bench.command("whole", &["run.steps=3", "eval.every=0"], &["--resume"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert_parts(&stderr(&output), &["every checkpoint is damaged", "--overwrite", "run.steps 2 -> 3"]);
+    assert_parts(
+        &stderr(&output),
+        &["every checkpoint is damaged", "--overwrite", "run.steps 2 -> 3"],
+    );
     assert_eq!(differences(&before, &tree(&whole)), [""; 0]);
 }
 
@@ -288,8 +303,9 @@ fn the_last_checkpoints_and_the_best_are_kept() {
     let out = bench.run("run", &sets, &[]);
     let accuracy = |line: &serde_json::Value| line["eval/problems/mean@2"].as_f64().unwrap();
     let lines = metrics(&out);
-    let best =
-        lines[1..].iter().fold(&lines[1], |best, m| if accuracy(m) > accuracy(best) { m } else { best });
+    let best = lines[1..]
+        .iter()
+        .fold(&lines[1], |best, m| if accuracy(m) > accuracy(best) { m } else { best });
     let best = best["step"].as_u64().unwrap();
     let mut kept: Vec<u64> = vec![best, 4, 5];
     kept.sort_unstable();
@@ -303,8 +319,11 @@ fn the_last_checkpoints_and_the_best_are_kept() {
     fs::rename(checkpoint(&older, gone), checkpoint(&out, gone)).unwrap();
     succeed(&mut bench.command("run", &sets, &["--resume"]));
     assert_eq!(names(&out.join("checkpoints")), kept);
-    let one =
-        bench.run("one", &["run.steps=2", "checkpoint.every=1", "checkpoint.keep=1", "eval.every=0"], &[]);
+    let one = bench.run(
+        "one",
+        &["run.steps=2", "checkpoint.every=1", "checkpoint.keep=1", "eval.every=0"],
+        &[],
+    );
     assert_eq!(names(&one.join("checkpoints")), ["step-000002"]);
 }
 
@@ -321,7 +340,11 @@ fn a_full_disk_is_one_sentence_and_the_run_goes_on_when_there_is_room() {
     limited.args(["-c", "trap '' XFSZ; ulimit -f 128; exec \"$@\"", "sh"]);
     limited.arg(command.get_program()).args(command.get_args()).env("HF_HUB_OFFLINE", "1");
     failure_last(&mut limited, &["safetensors", "too large"]);
-    assert_eq!(names(&bench.out("full").join("checkpoints")), ["step-000001"], "something is left behind");
+    assert_eq!(
+        names(&bench.out("full").join("checkpoints")),
+        ["step-000001"],
+        "something is left behind"
+    );
     assert_eq!(differences(&before, &tree(&checkpoint(&bench.out("full"), 1))), [""; 0]);
     succeed(&mut bench.command("full", &sets, &["--resume"]));
     assert_same_results(&whole, &bench.out("full"));
@@ -341,9 +364,15 @@ fn a_step_whose_token_records_cannot_be_written_is_saved_and_goes_on_to_the_same
     fs::rename(&tokens, &aside).unwrap();
     std::os::unix::fs::symlink("/proc/self/fdinfo", &tokens).unwrap();
     for _ in 0..2 {
-        failure_last(&mut bench.command("parts", &sets, &["--resume"]), &["tokens/step-000002.jsonl"]);
+        failure_last(
+            &mut bench.command("parts", &sets, &["--resume"]),
+            &["tokens/step-000002.jsonl"],
+        );
         assert_eq!(lines(&out), 2, "steps 0 and 1 are recorded");
-        assert_eq!(state(&out, 2)["unrecorded"]["update/count"], metrics(&whole)[2]["update/count"]);
+        assert_eq!(
+            state(&out, 2)["unrecorded"]["update/count"],
+            metrics(&whole)[2]["update/count"]
+        );
     }
     fs::remove_file(&tokens).unwrap();
     fs::rename(&aside, &tokens).unwrap();
@@ -412,7 +441,8 @@ fn a_run_names_its_model_and_its_recipe() {
     for dir in [&run, &checkpoints] {
         let sentence = failure(&mut isentrope(&["generate", dir, "--prompt", "x"]));
         assert!(sentence.contains(&format!("its latest model is {model}")), "{sentence}");
-        let sentence = failure(&mut bench.command("other", &[&format!("model.path={dir}")], &["--dry-run"]));
+        let sentence =
+            failure(&mut bench.command("other", &[&format!("model.path={dir}")], &["--dry-run"]));
         assert!(sentence.contains("model.path: ") && sentence.contains(&model), "{sentence}");
     }
     let sentence = failure(&mut isentrope(&["train", &run, "--resume"]));
@@ -431,7 +461,8 @@ fn a_run_is_overwritten_only_when_the_new_one_can_start() {
 
     let broken = bench.out("broken");
     fs::create_dir(&broken).unwrap();
-    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"]
+    {
         fs::copy(checkpoint(&out, 1).join(name), broken.join(name)).unwrap();
     }
     let set = format!("model.path={}", broken.display());
@@ -442,14 +473,22 @@ fn a_run_is_overwritten_only_when_the_new_one_can_start() {
 #[test]
 fn weights_that_are_not_finite_are_not_saved_over_a_good_checkpoint() {
     for bench in [Bench::train(), Bench::sft()] {
-        let sets = ["optimizer.schedule=constant", "checkpoint.every=1", "checkpoint.keep=1", "eval.every=0"];
+        let sets = [
+            "optimizer.schedule=constant",
+            "checkpoint.every=1",
+            "checkpoint.keep=1",
+            "eval.every=0",
+        ];
         let out = bench.run("run", &[&sets[..], &["run.steps=1"]].concat(), &[]);
         let before = tree(&checkpoint(&out, 1));
         let more = [&sets[..], &["run.steps=4", "optimizer.learning_rate=1e37"]].concat();
         let output = bench.command("run", &more, &["--resume"]).output().unwrap();
         let message = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{message}");
-        assert_parts(&message, &["step 2 is not saved: after it the model's numbers are not finite"]);
+        assert_parts(
+            &message,
+            &["step 2 is not saved: after it the model's numbers are not finite"],
+        );
         assert_eq!(names(&out.join("checkpoints")), ["step-000001"], "{message}");
         assert_eq!(differences(&before, &tree(&checkpoint(&out, 1))), [""; 0]);
         succeed(&mut bench.command("run", &[&sets[..], &["run.steps=2"]].concat(), &["--resume"]));
@@ -483,8 +522,10 @@ fn a_resume_that_makes_no_step_leaves_the_recipe_of_those_that_were_made() {
     let bench = Bench::train();
     let out = bench.run("run", &["run.steps=1"], &[]);
     let before = tree(&out);
-    let said = succeed(&mut bench.command("run", &["run.steps=1", "rollout.responses=8"], &["--resume"]));
-    for part in ["than the run was last started with", "rollout.responses", "has made 1 of 1 steps"] {
+    let said =
+        succeed(&mut bench.command("run", &["run.steps=1", "rollout.responses=8"], &["--resume"]));
+    for part in ["than the run was last started with", "rollout.responses", "has made 1 of 1 steps"]
+    {
         assert!(said.contains(part), "{said}");
     }
     let mut changed = differences(&before, &tree(&out));
@@ -505,7 +546,12 @@ fn a_resume_with_another_kind_of_model_is_refused() {
     let tokenizer = other.join("tokenizer.json");
     fs::write(&tokenizer, [&fs::read(&tokenizer).unwrap()[..], b"\n"].concat()).unwrap();
     let set = format!("model.path={}", other.display());
-    let parts = ["model.path is ", "whose tokenizer.json is another than that of ", "step-000001", "run.out"];
+    let parts = [
+        "model.path is ",
+        "whose tokenizer.json is another than that of ",
+        "step-000001",
+        "run.out",
+    ];
     failure_last(&mut bench.command("run", &[&set, "run.steps=2"], &["--resume"]), &parts);
     assert_eq!(differences(&before, &tree(&out)), [""; 0]);
     succeed(&mut bench.command("run", &["run.steps=2"], &["--resume"]));
@@ -545,13 +591,16 @@ fn a_run_that_failed_before_its_first_step_can_be_overwritten() {
     let bench = Bench::train();
     let whole = bench.run("whole", &["run.steps=2"], &[]);
     let worker = |then: &str| {
-        let script = format!("while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done");
+        let script =
+            format!("while read -r line; do id=${{line#*:}}; id=${{id%%,*}}; {then}; done");
         format!("reward.verifier={{ command = [\"sh\", \"-c\", {script:?}] }}")
     };
     // It fails in the evaluation before the first step, then in the first step itself.
     for eval in ["eval.every=2", "eval.every=0"] {
-        let message =
-            failure_last(&mut bench.command("run", &[&worker("exit 1"), eval], &["--overwrite"]), &[]);
+        let message = failure_last(
+            &mut bench.command("run", &[&worker("exit 1"), eval], &["--overwrite"]),
+            &[],
+        );
         assert!(!message.contains("holds a run"), "{message}");
         assert!(bench.out("run").join(".recipe.json").exists(), "it failed before it had begun");
         fs::write(bench.out("run").join("notes.txt"), "mine").unwrap();

@@ -37,7 +37,11 @@ pub fn command(script: &str, more: &str) -> String {
 }
 
 fn pids(scratch: &Scratch) -> Vec<String> {
-    fs::read_to_string(scratch.path("pids")).unwrap_or_default().lines().map(str::to_owned).collect()
+    fs::read_to_string(scratch.path("pids"))
+        .unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn assert_nothing_is_left(scratch: &Scratch) {
@@ -61,8 +65,9 @@ fn a_run_does_not_depend_on_how_many_workers_judge_it() {
     let lines = metrics(&one);
     for (step, line) in lines.iter().enumerate().skip(1) {
         let responses = rollouts(&one, step as u64);
-        let mean =
-            |value: &dyn Fn(&Value) -> f64| responses.iter().map(value).sum::<f64>() / responses.len() as f64;
+        let mean = |value: &dyn Fn(&Value) -> f64| {
+            responses.iter().map(value).sum::<f64>() / responses.len() as f64
+        };
         let length = |r: &Value| r["metrics"]["length"].as_f64().unwrap();
         assert!((line["reward/length"].as_f64().unwrap() - mean(&length)).abs() < 1e-9);
         let score = mean(&|r| f64::from(u8::from(length(r) % 2.0 == 0.0)));
@@ -121,18 +126,24 @@ fn a_command_that_cannot_work_ends_the_run_with_what_it_said() {
     let bench = Bench::train();
     let message = failure_of(&bench, &command("no/such/reward.sh", ""));
     let before = ["before it was asked anything", "standard error ends with"];
-    assert_parts(&message, &[&["reward.verifier.command", "no/such/reward.sh"], &before[..]].concat());
+    assert_parts(
+        &message,
+        &[&["reward.verifier.command", "no/such/reward.sh"], &before[..]].concat(),
+    );
     assert!(!bench.out("out").exists(), "something was written");
     let message = failure_of(&bench, "reward.verifier={ command = [\"no-such-program\"] }");
     assert!(
-        message.contains("reward.verifier.command = [\"no-such-program\"]: the command cannot be started"),
+        message.contains(
+            "reward.verifier.command = [\"no-such-program\"]: the command cannot be started"
+        ),
         "{message}"
     );
 
     let script = worker(&bench.scratch, "echo 'KeyError: numbers' >&2; exit 1");
     let message = failure_of(&bench, &command(&script, ""));
     assert!(
-        message.contains("fresh workers in a row failed") && message.contains("\n  KeyError: numbers\n"),
+        message.contains("fresh workers in a row failed")
+            && message.contains("\n  KeyError: numbers\n"),
         "{message}"
     );
     assert_nothing_is_left(&bench.scratch);
@@ -151,8 +162,11 @@ fn a_command_that_fails_in_mid_run_costs_no_step_that_was_made() {
     let whole = bench.out("whole");
     // The first step that takes groups over from the one before is the first that nobody judges.
     let lines = metrics(&whole);
-    let takes_over = |line: &&Value| line["rollout/carried"].as_f64().is_some_and(|groups| groups > 0.0);
-    let step = lines.iter().find(takes_over).expect("no step has left groups over")["step"].as_u64().unwrap();
+    let takes_over =
+        |line: &&Value| line["rollout/carried"].as_f64().is_some_and(|groups| groups > 0.0);
+    let step = lines.iter().find(takes_over).expect("no step has left groups over")["step"]
+        .as_u64()
+        .unwrap();
     let judged: usize = (1..step).map(|step| rollouts(&whole, step).len()).sum();
     let (asked, mended) = (bench.scratch.path("asked"), bench.scratch.path("mended"));
     let failing = format!(
@@ -165,8 +179,10 @@ fn a_command_that_fails_in_mid_run_costs_no_step_that_was_made() {
     assert_eq!(output.status.code(), Some(1), "{message}");
     let out = bench.out("out");
     let saved = checkpoint(&out, step - 1);
-    for part in ["fresh workers in a row failed", &format!("step {} is saved in {}", step - 1, text(&saved))]
-    {
+    for part in [
+        "fresh workers in a row failed",
+        &format!("step {} is saved in {}", step - 1, text(&saved)),
+    ] {
         assert!(message.contains(part), "{part:?} is not in: {message}");
     }
     assert_eq!(metrics(&out).last().unwrap()["step"], step - 1);
@@ -186,7 +202,8 @@ fn a_command_that_fails_in_an_evaluation_costs_no_step_that_was_made() {
     let sets = ["eval.every=3", "checkpoint.keep=1", "run.steps=4"];
     let (asked, limit) = (bench.scratch.path("asked"), bench.scratch.path("limit"));
     let count = || fs::metadata(&asked).map_or(0, |file| file.len() as usize);
-    let check = format!("printf x >> '{asked}'; [ $(wc -c < '{asked}') -le $(cat '{limit}') ] || exit 1");
+    let check =
+        format!("printf x >> '{asked}'; [ $(wc -c < '{asked}') -le $(cat '{limit}') ] || exit 1");
     let judged = command(&worker(&bench.scratch, &check), ", workers = 1");
     let evaluated = 12; // responses: 2 to each of 6 problems
     for every in ["checkpoint.every=0", "checkpoint.every=2"] {
@@ -211,8 +228,15 @@ fn a_command_that_fails_in_an_evaluation_costs_no_step_that_was_made() {
             message
         };
         let message = fails(evaluated + sampled, 2);
-        assert!(message.contains(&format!("step 3 is saved in {}", text(&checkpoint(&out, 3)))), "{message}");
-        assert_eq!(checkpoint(&out, 2).is_dir(), every == "checkpoint.every=2", "it is removed for this one");
+        assert!(
+            message.contains(&format!("step 3 is saved in {}", text(&checkpoint(&out, 3)))),
+            "{message}"
+        );
+        assert_eq!(
+            checkpoint(&out, 2).is_dir(),
+            every == "checkpoint.every=2",
+            "it is removed for this one"
+        );
         assert!(fails(0, 2).contains("resuming after step 3"));
         fails(evaluated, 3); // in the step after
         succeed(&mut run(&name, 1 << 30, &flags));
@@ -242,7 +266,9 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
     let sets = [command(&script, ""), "run.steps=100000".to_owned(), "eval.every=0".to_owned()];
     let mut command = bench.command("out", &[&sets[0], &sets[1], &sets[2]], &[]);
     let mut child = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
-    until(PATIENCE, "no step was made", || bench.out("out").join("rollouts/step-000002.jsonl").exists());
+    until(PATIENCE, "no step was made", || {
+        bench.out("out").join("rollouts/step-000002.jsonl").exists()
+    });
     send_to("INT", &format!("-{}", child.id()));
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_nothing_is_left(&bench.scratch);
@@ -254,10 +280,13 @@ fn the_step_that_ctrl_c_finishes_is_still_judged() {
 #[test]
 fn a_data_source_without_a_verifier_is_named() {
     let bench = Bench::train();
-    let problem = |text: &str, source: &str| json!({"problem": text, "answer": "6", "data_source": source});
-    let file = bench.scratch.lines("sources.jsonl", &[problem("1 2 3>6:", "a"), problem("1 1 4>6:", "b")]);
+    let problem =
+        |text: &str, source: &str| json!({"problem": text, "answer": "6", "data_source": source});
+    let file =
+        bench.scratch.lines("sources.jsonl", &[problem("1 2 3>6:", "a"), problem("1 1 4>6:", "b")]);
     let files = format!("data.files=[{file:?}]");
-    let sets = [&files[..], "eval.every=0", "reward.verifier={ by_data_source = { a = \"math\" } }"];
+    let sets =
+        [&files[..], "eval.every=0", "reward.verifier={ by_data_source = { a = \"math\" } }"];
     let unnamed = "sources.jsonl line 2: its data source \"b\" has no verifier";
     failure_last(&mut bench.command("strict", &sets, &[]), &[unnamed, "reward.verifier.otherwise"]);
 }
@@ -268,7 +297,8 @@ fn a_verifier_of_another_task_is_refused_before_the_first_step() {
     let set = ["data.files=[]", "eval.files=[]", "data.task=countdown", "reward.verifier=math"];
     let message = failure_of_sets(&bench, &set);
     assert!(
-        message.contains("countdown train 0: the ground truth") && message.contains("reward.verifier"),
+        message.contains("countdown train 0: the ground truth")
+            && message.contains("reward.verifier"),
         "{message}"
     );
 }
@@ -290,7 +320,10 @@ fn the_example_runs_where_there_is_python() {
     succeed(isentrope(&arguments).current_dir(&root).env("ISENTROPE_THREADS", "1"));
     let lines = metrics(Path::new(&out));
     for line in &lines[1..] {
-        assert_eq!((&line["verdict/fault"], &line["verdict/timed_out"]), (&json!(0.0), &json!(0.0)));
+        assert_eq!(
+            (&line["verdict/fault"], &line["verdict/timed_out"]),
+            (&json!(0.0), &json!(0.0))
+        );
         assert!(line["reward/attempts"].as_f64().unwrap() >= 1.0);
         let score = line["reward/score"].as_f64().unwrap();
         assert!(score > 0.05 && score < 1.0, "{score}");

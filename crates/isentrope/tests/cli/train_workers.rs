@@ -44,7 +44,8 @@ fn pids(bench: &Bench) -> Vec<String> {
 fn start(bench: &Bench, then: &str) -> Child {
     let set = verifier(&worker(bench, then), ", timeout_s = 1000");
     let mut command = bench.command("out", &[&set, "eval.every=0", "run.steps=100000"], &[]);
-    let child = command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let child =
+        command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until(PATIENCE, "the worker has not started", || pids(bench).len() >= 5);
     assert!(pids(bench).iter().all(|pid| runs(pid)));
     child
@@ -104,17 +105,24 @@ fn how_a_worker_ended_is_said_as_it_was() {
     for (script, said) in [
         ("read -r line; exec >&-; sleep 1000", "the worker closed its standard output"),
         ("read -r line; exec >&-; sleep 0.1; exit 7", "the worker ended (exit status: 7)"),
-        ("read -r line; echo last words >&2; exit 3", "the worker ended (exit status: 3): last words"),
+        (
+            "read -r line; echo last words >&2; exit 3",
+            "the worker ended (exit status: 3): last words",
+        ),
         ("read -r line; kill -SEGV $$", "the worker ended (signal: 11 (SIGSEGV))"),
         ("read -r line; kill -TERM $$", "the worker ended (signal: 15 (SIGTERM))"),
         ("read -r line; kill -PIPE $$", "the worker ended (signal: 13 (SIGPIPE))"),
         ("read -r line; kill -KILL $$", "the worker ended (signal: 9 (SIGKILL))"),
     ] {
         let verifier = format!("{{ command = [\"sh\", \"-c\", {script:?}], workers = 1 }}");
-        let output = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();
+        let output =
+            isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();
         let lines = parse_lines(&String::from_utf8(output.stdout.clone()).unwrap());
         let reason = lines[0]["reason"].as_str().unwrap();
-        assert!(reason.starts_with(said) && !reason.contains("core dumped)("), "{script}: {reason}");
+        assert!(
+            reason.starts_with(said) && !reason.contains("core dumped)("),
+            "{script}: {reason}"
+        );
         assert!(output.status.success(), "{}", stderr(&output));
     }
 }
@@ -129,9 +137,13 @@ fn a_worker_ignores_what_the_program_was_started_to_ignore() {
     let run = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]);
     let ignored = |trap: &str| {
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{trap} exec \"$0\" \"$@\"")]).arg(run.get_program()).args(run.get_args());
+        shell
+            .args(["-c", &format!("{trap} exec \"$0\" \"$@\"")])
+            .arg(run.get_program())
+            .args(run.get_args());
         let output = shell.output().unwrap();
-        let reason = parse_lines(&String::from_utf8(output.stdout.clone()).unwrap())[0]["reason"].clone();
+        let reason =
+            parse_lines(&String::from_utf8(output.stdout.clone()).unwrap())[0]["reason"].clone();
         let (_, bits) = reason.as_str().unwrap().rsplit_once(' ').unwrap();
         u64::from_str_radix(bits, 16).unwrap() & 0b101 // 1 is SIGHUP, 3 SIGQUIT
     };
@@ -159,7 +171,8 @@ fn a_command_that_cannot_be_started_is_named() {
         (&broken, "cannot be started: No such file or directory"),
     ] {
         let verifier = format!("{{ command = [{program:?}] }}");
-        let output = isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();
+        let output =
+            isentrope(&["grade", "--in", &answers, "--verifier", &verifier]).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         assert!(stderr(&output).contains(said), "{program}: {}", stderr(&output));
     }

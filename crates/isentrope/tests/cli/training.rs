@@ -231,7 +231,13 @@ pub fn differences(a: &BTreeMap<String, Vec<u8>>, b: &BTreeMap<String, Vec<u8>>)
 
 /// The two runs have the same results, byte for byte.
 pub fn assert_same_results(a: &Path, b: &Path) {
-    assert_eq!(differences(&results(a), &results(b)), [""; 0], "{} and {}", a.display(), b.display());
+    assert_eq!(
+        differences(&results(a), &results(b)),
+        [""; 0],
+        "{} and {}",
+        a.display(),
+        b.display()
+    );
 }
 
 /// A run's metrics, a line per step.

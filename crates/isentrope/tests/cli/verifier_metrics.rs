@@ -28,7 +28,10 @@ fn assert_written(line: &Value, prefix: &str, rows: &[Value], names: &[&str]) {
     assert_eq!(want.keys().collect::<Vec<_>>(), names, "{prefix}");
     for (name, want) in want {
         let got = line[&format!("{prefix}/{name}")].as_f64();
-        assert!(got.is_some_and(|got| (got - want).abs() < 1e-12), "{prefix}/{name} is {got:?}, not {want}");
+        assert!(
+            got.is_some_and(|got| (got - want).abs() < 1e-12),
+            "{prefix}/{name} is {got:?}, not {want}"
+        );
     }
 }
 
@@ -57,7 +60,11 @@ fn attempts_giving_up_and_false_steps_are_told_of_rollouts_and_evaluations() {
                 assert!(measured.is_null() || measured["gave_up"] == 0.0);
                 continue;
             }
-            assert_eq!(measured["attempts"], json!(response.split(';').count() as f64), "{response}");
+            assert_eq!(
+                measured["attempts"],
+                json!(response.split(';').count() as f64),
+                "{response}"
+            );
             assert_eq!(
                 measured["gave_up"],
                 json!(f64::from(u8::from(response.ends_with('?')))),
@@ -73,7 +80,10 @@ fn attempts_giving_up_and_false_steps_are_told_of_rollouts_and_evaluations() {
             assert!(!is_right || measured["false_steps"] == 0.0, "{response}");
         }
     }
-    assert!(falsehoods > 0 && unread > 0, "{falsehoods} false, {unread} not read: nothing was tried");
+    assert!(
+        falsehoods > 0 && unread > 0,
+        "{falsehoods} false, {unread} not read: nothing was tried"
+    );
 }
 
 #[test]
@@ -81,16 +91,23 @@ fn the_command_eval_has_them_with_intervals() {
     let scratch = Scratch::new();
     let file = scratch.lines("problems.jsonl", &problems());
     let out = scratch.path("out");
-    let arguments = ["eval", base(), "--bench", &format!("mine={file}"), "--n", "4", "--temperature", "1.2"];
-    let table = stdout_of(&mut isentrope(&[&arguments[..], &["--max-tokens", "16", "--out", &out]].concat()));
+    let arguments =
+        ["eval", base(), "--bench", &format!("mine={file}"), "--n", "4", "--temperature", "1.2"];
+    let table = stdout_of(&mut isentrope(
+        &[&arguments[..], &["--max-tokens", "16", "--out", &out]].concat(),
+    ));
     assert!(table.contains("false_steps") && table.contains("attempts"), "{table}");
     let want = means(&rows(&Path::new(&out).join("responses/mine.jsonl")));
     let results = json_of(&Path::new(&out).join("results.json"));
     let told = results["benchmarks"]["mine"]["metrics"].as_object().unwrap();
     assert_eq!(told.keys().collect::<Vec<_>>(), ["attempts", "false_steps", "gave_up"]);
     for (name, estimate) in told {
-        let [value, low, high] = ["value", "low", "high"].map(|key| estimate[key].as_f64().unwrap());
-        assert!((value - want[name]).abs() < 1e-12 && low <= value && value <= high, "{name}: {estimate}");
+        let [value, low, high] =
+            ["value", "low", "high"].map(|key| estimate[key].as_f64().unwrap());
+        assert!(
+            (value - want[name]).abs() < 1e-12 && low <= value && value <= high,
+            "{name}: {estimate}"
+        );
     }
     let falsehoods = &told["false_steps"];
     assert!(falsehoods["low"].as_f64() < falsehoods["high"].as_f64(), "{falsehoods}");

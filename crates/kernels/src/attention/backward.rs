@@ -106,8 +106,16 @@ impl Kernel for Family<'_> {
                 // SAFETY: `backward` checked that the run's rows of d_qkv are there.
                 unsafe {
                     let to = self.d_qkv.add((run.row + i) * row);
-                    std::ptr::copy_nonoverlapping(d_k[from..from + dim].as_ptr(), to.add(k_at), dim);
-                    std::ptr::copy_nonoverlapping(d_v[from..from + dim].as_ptr(), to.add(v_at), dim);
+                    std::ptr::copy_nonoverlapping(
+                        d_k[from..from + dim].as_ptr(),
+                        to.add(k_at),
+                        dim,
+                    );
+                    std::ptr::copy_nonoverlapping(
+                        d_v[from..from + dim].as_ptr(),
+                        to.add(v_at),
+                        dim,
+                    );
                 }
             }
         };
@@ -160,11 +168,16 @@ impl Kernel for Family<'_> {
                         end: End::Store,
                     };
                     product.run::<S>();
-                    Product { a: d_o.as_ptr(), b: v_t.as_ptr().add(from), c: d_p.as_mut_ptr(), ..product }
-                        .run::<S>();
+                    Product {
+                        a: d_o.as_ptr(),
+                        b: v_t.as_ptr().add(from),
+                        c: d_p.as_mut_ptr(),
+                        ..product
+                    }
+                    .run::<S>();
                     for i in 0..count {
-                        let visible =
-                            shape.first_visible(position + i).saturating_sub(from)..position + i + 1 - from;
+                        let visible = shape.first_visible(position + i).saturating_sub(from)
+                            ..position + i + 1 - from;
                         let p = &mut p[i * keys..][..width];
                         let sum = exponentials::<S>(p, shape.scale, visible.start, visible.end);
                         softmax_gradient::<S>(p, sum, shape.scale, &mut d_p[i * keys..][..width]);

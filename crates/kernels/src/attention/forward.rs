@@ -47,20 +47,27 @@ pub(crate) fn forward(
         })
         .collect();
     let out = Shared::of(out);
-    workers.threads.ranges(tiles.len() * shape.kv_heads, 1, jobs_of_a_task(shape, &tiles), |range| {
-        let jobs = range.map(|i| Job { kv_head: i % shape.kv_heads, ..tiles[i / shape.kv_heads] }).collect();
-        // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows;
-        // extents were checked above.
-        unsafe {
-            workers.isa.run(Tiles {
-                shape,
-                qkv: qkv.as_ptr(),
-                cache: cache.as_ptr(),
-                out: out.start(),
-                jobs,
-            });
-        }
-    });
+    workers.threads.ranges(
+        tiles.len() * shape.kv_heads,
+        1,
+        jobs_of_a_task(shape, &tiles),
+        |range| {
+            let jobs = range
+                .map(|i| Job { kv_head: i % shape.kv_heads, ..tiles[i / shape.kv_heads] })
+                .collect();
+            // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows;
+            // extents were checked above.
+            unsafe {
+                workers.isa.run(Tiles {
+                    shape,
+                    qkv: qkv.as_ptr(),
+                    cache: cache.as_ptr(),
+                    out: out.start(),
+                    jobs,
+                });
+            }
+        },
+    );
 }
 
 /// How many jobs a task has at the least: as many as are worth it, so that even one response with a
@@ -149,7 +156,8 @@ impl Kernel for Tiles<'_> {
                 let first = first_page * PAGE;
                 for (r, row) in scores.chunks_exact_mut(stride).enumerate() {
                     let position = job.position + r / group;
-                    let visible = shape.first_visible(position).saturating_sub(first)..position + 1 - first;
+                    let visible =
+                        shape.first_visible(position).saturating_sub(first)..position + 1 - first;
                     sums[r] = exponentials::<S>(row, shape.scale, visible.start, visible.end);
                 }
                 accumulate::<S>(&scores, stride, end - first, &values, padded, &mut result, rows);
@@ -172,7 +180,13 @@ impl Kernel for Tiles<'_> {
 
 /// `scores[r][16 p + j] = queries[r] . key j of page p`, one chain over the features each.
 #[inline(always)]
-unsafe fn score<S: Simd>(queries: &[f32], dim: usize, keys: &[*const f32], scores: &mut [f32], rows: usize) {
+unsafe fn score<S: Simd>(
+    queries: &[f32],
+    dim: usize,
+    keys: &[*const f32],
+    scores: &mut [f32],
+    rows: usize,
+) {
     let stride = keys.len() * PAGE;
     let mut page = 0;
     while page < keys.len() {
@@ -187,9 +201,15 @@ unsafe fn score<S: Simd>(queries: &[f32], dim: usize, keys: &[*const f32], score
                 let out = scores.as_mut_ptr().add(row * stride + page * PAGE);
                 let keys = &keys[page..];
                 match pages {
-                    4 if S::TILE_VECTORS >= 4 => score_rows::<S, 4>(count, q, dim, keys, out, stride),
-                    3 if S::TILE_VECTORS >= 4 => score_rows::<S, 3>(count, q, dim, keys, out, stride),
-                    2 if S::TILE_VECTORS >= 4 => score_rows::<S, 2>(count, q, dim, keys, out, stride),
+                    4 if S::TILE_VECTORS >= 4 => {
+                        score_rows::<S, 4>(count, q, dim, keys, out, stride)
+                    }
+                    3 if S::TILE_VECTORS >= 4 => {
+                        score_rows::<S, 3>(count, q, dim, keys, out, stride)
+                    }
+                    2 if S::TILE_VECTORS >= 4 => {
+                        score_rows::<S, 2>(count, q, dim, keys, out, stride)
+                    }
                     _ => score_rows::<S, 1>(count, q, dim, keys, out, stride),
                 }
             }
@@ -257,7 +277,12 @@ unsafe fn score_tile<S: Simd, const ROWS: usize, const PAGES: usize>(
 /// Replaces scores by `exp(scale * score - max)` over the visible keys `from..to` and by 0
 /// elsewhere; returns their sum. The row starts at a multiple of 16 positions.
 #[inline(always)]
-pub(super) unsafe fn exponentials<S: Simd>(row: &mut [f32], scale: f32, from: usize, to: usize) -> f32 {
+pub(super) unsafe fn exponentials<S: Simd>(
+    row: &mut [f32],
+    scale: f32,
+    from: usize,
+    to: usize,
+) -> f32 {
     let x = row.as_mut_ptr();
     let len = row.len();
     // SAFETY: accesses stay within the row, whose length is a multiple of 16.
@@ -416,7 +441,11 @@ mod tests {
         ] {
             let shape = Attention { heads, kv_heads, head_dim, window: None, scale: 1.0 };
             let job = Job { row: 0, tokens: 1, position: context - 1, pages: &pages, kv_head: 0 };
-            assert_eq!(jobs_of_a_task(shape, &[job]), jobs, "{heads} heads, a context of {context}");
+            assert_eq!(
+                jobs_of_a_task(shape, &[job]),
+                jobs,
+                "{heads} heads, a context of {context}"
+            );
         }
     }
 }

@@ -105,7 +105,13 @@ impl Attention {
 
 /// Copies the keys and values of every row of the batch into its places in one layer of the cache,
 /// `[pages, page]`.
-pub(crate) fn store(workers: &Workers, shape: Attention, qkv: &[f32], batch: &CpuBatch, cache: &mut [f32]) {
+pub(crate) fn store(
+    workers: &Workers,
+    shape: Attention,
+    qkv: &[f32],
+    batch: &CpuBatch,
+    cache: &mut [f32],
+) {
     check(shape);
     batch.check_pages(cache.len() / shape.page_len());
     assert!(qkv.len() >= batch.tokens().len() * shape.row());
@@ -115,7 +121,8 @@ pub(crate) fn store(workers: &Workers, shape: Attention, qkv: &[f32], batch: &Cp
         for run in range.map(|i| batch.stored(i)) {
             for i in 0..run.len {
                 let position = run.position + i;
-                let page = batch.pages()[run.pages.start + position / PAGE] as usize * shape.page_len();
+                let page =
+                    batch.pages()[run.pages.start + position / PAGE] as usize * shape.page_len();
                 let lane = position % PAGE;
                 let row = &qkv[(run.row + i) * shape.row() + shape.heads * dim..];
                 for head in 0..shape.kv_heads {

@@ -109,7 +109,11 @@ impl Kernel for BackwardInputBlock<'_> {
                         steps,
                         rows: self.rows,
                         columns,
-                        start: if p > self.panels.start || self.resume { Start::Load } else { Start::Zero },
+                        start: if p > self.panels.start || self.resume {
+                            Start::Load
+                        } else {
+                            Start::Zero
+                        },
                         end: End::Store,
                     }
                     .run::<S>();
@@ -130,8 +134,12 @@ unsafe fn transpose<S: Simd>(source: &[f32], width: usize, target: &mut [f32], o
     for output in (0..outputs).step_by(LANES) {
         for input in (0..inputs).step_by(LANES) {
             if outputs - output >= LANES && inputs - input >= LANES {
-                let (from, to) = (&source[input * width + output..], &mut target[output * PANEL + input..]);
-                assert!(from.len() >= (LANES - 1) * width + LANES && to.len() >= (LANES - 1) * PANEL + LANES);
+                let (from, to) =
+                    (&source[input * width + output..], &mut target[output * PANEL + input..]);
+                assert!(
+                    from.len() >= (LANES - 1) * width + LANES
+                        && to.len() >= (LANES - 1) * PANEL + LANES
+                );
                 // SAFETY: 16 rows of 16 lanes are there on both sides.
                 unsafe { S::transpose(from.as_ptr(), width, to.as_mut_ptr(), PANEL) };
                 continue;

@@ -73,7 +73,10 @@ impl Linear {
     /// When the rows do not fit the shape.
     pub(crate) fn pack(self, first: usize, rows: &[f32], packed: &mut [f32]) {
         assert_eq!(packed.len(), self.packed_len());
-        assert!(rows.len().is_multiple_of(self.inputs) && first + rows.len() / self.inputs <= self.outputs);
+        assert!(
+            rows.len().is_multiple_of(self.inputs)
+                && first + rows.len() / self.inputs <= self.outputs
+        );
         for (i, row) in rows.chunks_exact(self.inputs).enumerate() {
             let (start, stride) = self.row(first + i);
             for (&w, p) in row.iter().zip(packed[start..].iter_mut().step_by(stride)) {
@@ -88,7 +91,10 @@ impl Linear {
     /// When the rows do not fit the shape.
     pub(crate) fn unpack(self, first: usize, packed: &[f32], rows: &mut [f32]) {
         assert_eq!(packed.len(), self.packed_len());
-        assert!(rows.len().is_multiple_of(self.inputs) && first + rows.len() / self.inputs <= self.outputs);
+        assert!(
+            rows.len().is_multiple_of(self.inputs)
+                && first + rows.len() / self.inputs <= self.outputs
+        );
         for (i, row) in rows.chunks_exact_mut(self.inputs).enumerate() {
             let (start, stride) = self.row(first + i);
             for (w, &p) in row.iter_mut().zip(packed[start..].iter().step_by(stride)) {

@@ -81,7 +81,8 @@ impl Kernel for BackwardWeightBlock<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // A block of x made contiguous: `[tiles of inputs, tokens, 8]`.
-        let mut tiles = Scratch::new(TOKEN_BLOCK * TILE_SLOT * self.inputs.len().div_ceil(TILE_ROWS));
+        let mut tiles =
+            Scratch::new(TOKEN_BLOCK * TILE_SLOT * self.inputs.len().div_ceil(TILE_ROWS));
         // A block of dy's columns made contiguous: `[tokens, 64]`.
         let mut block = Scratch::new(TOKEN_BLOCK * PANEL);
         for first in (0..self.tokens).step_by(TOKEN_BLOCK) {
@@ -136,7 +137,8 @@ fn pack_tiles(x: &[f32], stride: usize, inputs: usize, steps: usize, tiles: &mut
     for first in (0..steps).step_by(LANES) {
         let count = LANES.min(steps - first);
         for (tile, input) in (0..inputs).step_by(TILE_ROWS).enumerate() {
-            let slots = tiles[(tile * steps + first) * TILE_SLOT..].chunks_exact_mut(TILE_SLOT).take(count);
+            let slots =
+                tiles[(tile * steps + first) * TILE_SLOT..].chunks_exact_mut(TILE_SLOT).take(count);
             for (t, slot) in slots.enumerate() {
                 let from = (first + t) * stride + input;
                 match x.get(from..from + TILE_SLOT) {
@@ -154,7 +156,13 @@ fn pack_tiles(x: &[f32], stride: usize, inputs: usize, steps: usize, tiles: &mut
 }
 
 /// `db += sum over tokens of dy`, token by token in order. `dy: [tokens, outputs]`.
-pub(crate) fn backward_bias(workers: &Workers, outputs: usize, dy: &[f32], db: &mut [f32], tokens: usize) {
+pub(crate) fn backward_bias(
+    workers: &Workers,
+    outputs: usize,
+    dy: &[f32],
+    db: &mut [f32],
+    tokens: usize,
+) {
     assert!(dy.len() >= tokens * outputs && db.len() >= outputs);
     let db = Shared::of(&mut db[..outputs]);
     workers.threads.ranges(outputs, LANES, 256, |range| {

@@ -99,7 +99,8 @@ impl Simd for Avx2 {
         unsafe {
             let one = _mm256_set1_epi32(0x3f80_0000);
             let low = _mm256_add_epi32(_mm256_slli_epi32::<23>(_mm256_castps_si256(magic[0])), one);
-            let high = _mm256_add_epi32(_mm256_slli_epi32::<23>(_mm256_castps_si256(magic[1])), one);
+            let high =
+                _mm256_add_epi32(_mm256_slli_epi32::<23>(_mm256_castps_si256(magic[1])), one);
             [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
         }
     }

@@ -111,8 +111,10 @@ impl Simd for Avx512 {
             // Transposes 4 by 4 within each quarter.
             for (quarter, first) in [0, 8, 4, 12].into_iter().enumerate() {
                 let [a, b, c, d] = [rows[first], rows[first + 1], rows[first + 2], rows[first + 3]];
-                let pairs =
-                    |x, y| [_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y)].map(|v| _mm512_castps_pd(v));
+                let pairs = |x, y| {
+                    [_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y)]
+                        .map(|v| _mm512_castps_pd(v))
+                };
                 let (ab, cd) = (pairs(a, b), pairs(c, d));
                 for half in 0..2 {
                     let to = to.add((4 * quarter + 2 * half) * to_stride);

@@ -313,7 +313,8 @@ mod tests {
     #[test]
     fn rows_become_columns() {
         let from: Vec<f32> = (0..16 * 19).map(|i| i as f32).collect();
-        let want = (0..16 * 21).map(|i| if i % 21 < 16 { from[(i % 21) * 19 + i / 21] } else { -1.0 });
+        let want =
+            (0..16 * 21).map(|i| if i % 21 < 16 { from[(i % 21) * 19 + i / 21] } else { -1.0 });
         let want: Vec<f32> = want.collect();
         for isa in Isa::available() {
             // SAFETY: the instruction set is available.
@@ -324,7 +325,8 @@ mod tests {
     #[test]
     fn what_cannot_be_pinned_is_explained() {
         for name in ["", "AVX2", "sse", "avx512 "] {
-            let expected = format!("ISENTROPE_ISA: \"{name}\" is not one of avx512, avx2, neon, scalar");
+            let expected =
+                format!("ISENTROPE_ISA: \"{name}\" is not one of avx512, avx2, neon, scalar");
             assert_eq!(Isa::pinned(name), Err(expected));
         }
         let foreign = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };

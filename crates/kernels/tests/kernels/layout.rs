@@ -56,7 +56,8 @@ fn pages_of_a_cache() {
         let shape = Attention { heads: 2 * kv_heads, kv_heads, head_dim, window: None, scale: 1.0 };
         let rows = 50;
         let qkv = noise(3, rows * shape.row());
-        let runs = stretches.clone().map(|(row, len, position, pages)| Run { row, len, position, pages });
+        let runs =
+            stretches.clone().map(|(row, len, position, pages)| Run { row, len, position, pages });
         let mut cache = cpu().buffer(Role::Cache { shape, layers: LAYER + 1, pages: 9 });
         cpu().fill(&mut cache, unfilled);
         let host = HostBatch {
@@ -84,7 +85,8 @@ fn pages_of_a_cache() {
                     let value = kv_heads * head_dim * PAGE + (head * PAGE + slot) * padded;
                     page[value..value + padded].fill(0.0);
                     for d in 0..head_dim {
-                        page[(head * head_dim + d) * PAGE + slot] = row[(2 * kv_heads + head) * head_dim + d];
+                        page[(head * head_dim + d) * PAGE + slot] =
+                            row[(2 * kv_heads + head) * head_dim + d];
                         page[value + d] = row[(3 * kv_heads + head) * head_dim + d];
                     }
                 }

@@ -2,7 +2,8 @@
 
 use crate::support::{cpu, no_weights, zeros};
 use isentrope_kernels::{
-    Attention, Backend, DeviceBatch, Grouped, HostBatch, Kind, Linear, Role, Run, SamplingMasks, Turn,
+    Attention, Backend, DeviceBatch, Grouped, HostBatch, Kind, Linear, Role, Run, SamplingMasks,
+    Turn,
 };
 use std::ops::Range;
 
@@ -40,7 +41,14 @@ fn rows_of_a_norm_that_overlap() {
 fn a_position_beyond_the_tables() {
     let angles = cpu().allocate(Role::Exact(3, 4)).unwrap();
     let run = Run { row: 0, len: 1, position: 3, pages: 0..0 };
-    cpu().rope(Grouped::rows(8), &mut zeros(1, 8), &angles, &angles, &batch(1, &[run], &[]), Turn::Forward);
+    cpu().rope(
+        Grouped::rows(8),
+        &mut zeros(1, 8),
+        &angles,
+        &angles,
+        &batch(1, &[run], &[]),
+        Turn::Forward,
+    );
 }
 
 #[test]
@@ -71,12 +79,17 @@ fn run(row: usize, len: usize, pages: Range<usize>) -> Run {
 }
 
 fn batch(rows: usize, runs: &[Run], pages: &[u32]) -> DeviceBatch {
-    let host =
-        HostBatch { tokens: vec![0; rows], runs: runs.to_vec(), pages: pages.to_vec(), copied: Vec::new() };
+    let host = HostBatch {
+        tokens: vec![0; rows],
+        runs: runs.to_vec(),
+        pages: pages.to_vec(),
+        copied: Vec::new(),
+    };
     cpu().batch(&host)
 }
 
-const ONE_HEAD: Attention = Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
+const ONE_HEAD: Attention =
+    Attention { heads: 1, kv_heads: 1, head_dim: 16, window: None, scale: 1.0 };
 
 fn attend(runs: &[Run], pages: &[u32]) {
     let cache = cpu().allocate(Role::Cache { shape: ONE_HEAD, layers: 1, pages: 4 }).unwrap();

@@ -38,7 +38,9 @@ impl FromStr for StepChoice {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "last" => Ok(Self::Last),
-            number => number.parse().map(Self::Step).map_err(|_| "a step's number, or last".to_owned()),
+            number => {
+                number.parse().map(Self::Step).map_err(|_| "a step's number, or last".to_owned())
+            }
         }
     }
 }
@@ -94,7 +96,9 @@ impl Inspection {
                 file.records.len()
             ));
         }
-        if let Some((at, record)) = file.records.iter().enumerate().find(|(_, record)| record.step != step) {
+        if let Some((at, record)) =
+            file.records.iter().enumerate().find(|(_, record)| record.step != step)
+        {
             let what = format!(
                 "response {}: \"step\" is {}, and the file is that of step {step}",
                 at + 1,
@@ -123,12 +127,17 @@ impl Inspection {
 
     /// All tokens of its responses, in order.
     pub fn tokens(&self) -> Vec<Token<'_>> {
-        self.records.iter().enumerate().flat_map(|(index, record)| Token::all(index, record)).collect()
+        self.records
+            .iter()
+            .enumerate()
+            .flat_map(|(index, record)| Token::all(index, record))
+            .collect()
     }
 
     /// The number of recorded responses and tokens, in a sentence.
     pub fn summary(&self) -> String {
-        let of = |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {}", number(all)));
+        let of =
+            |all: Option<f64>| all.map_or_else(String::new, |all| format!(" of {}", number(all)));
         let (responses, tokens) = self.sampled.unzip();
         let learnt = self.records.iter().filter(|record| record.is_learnt()).count();
         let trained = match self.records.len() {
@@ -150,11 +159,15 @@ impl Inspection {
 fn no_records(files: &RunFiles) -> Result<Error> {
     let shown = files.dir.display();
     if !files.dir.is_dir() {
-        return Ok(Error::Refused(format!("{shown}: there is no such directory; name that of a run")));
+        return Ok(Error::Refused(format!(
+            "{shown}: there is no such directory; name that of a run"
+        )));
     }
     let recipe = files.recipe()?;
     if recipe.is_none() && !files.dir.join(METRICS).exists() {
-        return Ok(Error::Refused(format!("{shown} is not the directory of a run: it has no metrics.jsonl")));
+        return Ok(Error::Refused(format!(
+            "{shown} is not the directory of a run: it has no metrics.jsonl"
+        )));
     }
     let recipe = recipe.unwrap_or_default();
     let recorded = recipe.pointer("/lab/record_tokens").and_then(serde_json::Value::as_u64);

@@ -44,7 +44,8 @@ pub struct Table {
 /// All tables of a step, in the order in which they are shown.
 pub fn tables(inspection: &Inspection) -> Vec<Table> {
     let tokens = inspection.tokens();
-    let mut ranked: Vec<&Token<'_>> = tokens.iter().filter(|token| token.covariance.is_finite()).collect();
+    let mut ranked: Vec<&Token<'_>> =
+        tokens.iter().filter(|token| token.covariance.is_finite()).collect();
     ranked.sort_by(|a, b| b.covariance.total_cmp(&a.covariance));
     vec![
         covariances(inspection, &ranked),
@@ -88,13 +89,17 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 fn covariances(inspection: &Inspection, ranked: &[&Token<'_>]) -> Table {
     let top = |fraction| &ranked[..count(fraction, ranked.len())];
-    let recorded = TOP_FRACTIONS.map(|fraction| nats(mean(top(fraction).iter().map(|t| t.covariance))));
+    let recorded =
+        TOP_FRACTIONS.map(|fraction| nats(mean(top(fraction).iter().map(|t| t.covariance))));
     Table {
         title: "Mean covariance of the top tokens by covariance, in nats".into(),
         columns: TOP_FRACTIONS.map(percent).to_vec(),
         rows: vec![
             ("recorded tokens".into(), recorded.to_vec()),
-            ("how many".into(), TOP_FRACTIONS.map(|fraction| top(fraction).len().to_string()).to_vec()),
+            (
+                "how many".into(),
+                TOP_FRACTIONS.map(|fraction| top(fraction).len().to_string()).to_vec(),
+            ),
             ("the whole step".into(), inspection.whole_step.map(nats).to_vec()),
             ("Qwen2.5-7B, step 1".into(), PAPER.map(|value| nats(Some(value))).to_vec()),
         ],
@@ -121,7 +126,8 @@ fn who(ranked: &[&Token<'_>]) -> Table {
         title: "Who the top tokens are, in percent of them".into(),
         columns: CLOSER.map(|at| percent(TOP_FRACTIONS[at])).to_vec(),
         rows,
-        note: "Unlikely: log-prob below the mean of the update; worse: advantage below the mean.".into(),
+        note: "Unlikely: log-prob below the mean of the update; worse: advantage below the mean."
+            .into(),
     }
 }
 
@@ -152,7 +158,9 @@ fn by_token(ranked: &[&Token<'_>]) -> Table {
     let top = count(TOP, ranked.len());
     let mut same: HashMap<(&str, u32), Same> = HashMap::new();
     for (rank, token) in ranked.iter().enumerate() {
-        let of = same.entry((token.piece, if token.piece.is_empty() { token.id } else { 0 })).or_default();
+        let of = same
+            .entry((token.piece, if token.piece.is_empty() { token.id } else { 0 }))
+            .or_default();
         of.count += 1;
         of.top += usize::from(rank < top);
         of.covariance += token.covariance;

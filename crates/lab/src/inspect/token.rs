@@ -69,8 +69,10 @@ impl<'a> Token<'a> {
         let length = from.len();
         (0..length).map(move |at| {
             let logprob = f64::from(from.logprobs[at]);
-            let advantage = from.advantages.as_ref().map_or(f64::NAN, |advantages| advantages.at(at));
-            let covariance = from.covariances.get(at).map_or(f64::NAN, |&covariance| covariance.into());
+            let advantage =
+                from.advantages.as_ref().map_or(f64::NAN, |advantages| advantages.at(at));
+            let covariance =
+                from.covariances.get(at).map_or(f64::NAN, |&covariance| covariance.into());
             Self {
                 record,
                 place: (at, length),
@@ -98,7 +100,12 @@ impl<'a> Token<'a> {
 
 /// The log-prob that counts is that under the policy in training: where it had moved on since it
 /// sampled, the signs of covariance and advantage tell on which side of the mean it was.
-fn quadrant(record: &TokenRecord, logprob: f64, advantage: f64, covariance: f64) -> Option<Quadrant> {
+fn quadrant(
+    record: &TokenRecord,
+    logprob: f64,
+    advantage: f64,
+    covariance: f64,
+) -> Option<Quadrant> {
     let centred_advantage = advantage - record.mean_advantage?;
     let centred_logprob = match covariance * centred_advantage {
         sign if sign != 0.0 => sign,

@@ -117,7 +117,10 @@ impl Inspection {
             let _ = writeln!(body, "<p class=\"note\">{}</p>", escaped(&visible(note)));
         }
         let tables: String = tables(self).iter().map(Table::html).collect();
-        let _ = write!(body, "<h2>Tokens of large covariance</h2>\n<div class=\"tables\">\n{tables}</div>\n");
+        let _ = write!(
+            body,
+            "<h2>Tokens of large covariance</h2>\n<div class=\"tables\">\n{tables}</div>\n"
+        );
         body.push_str(include_str!("inspect.html"));
         body
     }
@@ -182,7 +185,8 @@ fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 
 fn response(index: usize, record: &TokenRecord) -> Response<'_> {
     let tokens: Vec<Token<'_>> = Token::all(index, record).collect();
-    let each = |value: fn(&Token<'_>) -> f64| tokens.iter().map(|token| short(value(token))).collect();
+    let each =
+        |value: fn(&Token<'_>) -> f64| tokens.iter().map(|token| short(value(token))).collect();
     Response {
         origin: shortened(&record.origin, MOST_PIECE),
         sample: record.sample,

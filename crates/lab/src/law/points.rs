@@ -65,13 +65,21 @@ fn with_parts(log: &RunLog) -> Vec<Measured> {
 ///
 /// # Errors
 /// When a metric was never measured, with the names of those like it.
-pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -> Result<Vec<Measured>> {
+pub fn of_metrics(
+    log: &RunLog,
+    accuracy: Option<&str>,
+    entropy: Option<&str>,
+) -> Result<Vec<Measured>> {
     // Users of another trainer know the metric by that trainer's name.
     let ours = |name: Option<&str>| {
         let name = name?;
         let named = [VERL, TRL].into_iter().filter_map(|table| counterpart(table, name));
         let all = std::iter::once(name.to_owned()).chain(named);
-        Some(all.into_iter().find(|name| log.series(name).is_some()).unwrap_or_else(|| name.to_owned()))
+        Some(
+            all.into_iter()
+                .find(|name| log.series(name).is_some())
+                .unwrap_or_else(|| name.to_owned()),
+        )
     };
     let (accuracy, entropy) = (ours(accuracy), ours(entropy));
     let (accuracy, entropy) = (accuracy.as_deref(), entropy.as_deref());
@@ -83,14 +91,18 @@ pub fn of_metrics(log: &RunLog, accuracy: Option<&str>, entropy: Option<&str>) -
             };
             let like = near(&|name| name.split('/').next() == Some(family));
             let like = if like.is_empty() { near(&|_| true) } else { like };
-            Error::invalid(&log.path, format!("has no metric {name:?}; there are: {}", like.join(", ")))
+            Error::invalid(
+                &log.path,
+                format!("has no metric {name:?}; there are: {}", like.join(", ")),
+            )
         })
     };
     let Some(accuracy) = accuracy else {
         let Some(entropy) = entropy else { return Ok(with_parts(log)) };
         let entropies = find(entropy)?;
         let all = with_parts(log).into_iter().filter_map(|m| {
-            let (points, notes) = beside([&m.accuracy, entropy], log.series(&m.accuracy)?, entropies);
+            let (points, notes) =
+                beside([&m.accuracy, entropy], log.series(&m.accuracy)?, entropies);
             Some(Measured { entropy: entropy.to_owned(), points, notes, ..m })
         });
         return Ok(all.collect());
@@ -158,14 +170,17 @@ fn left_out(evaluations: usize) -> Option<String> {
     match evaluations {
         0 => None,
         1 => Some(format!("1 evaluation is left out: no rollout is within {FARTHEST} steps of it")),
-        n => Some(format!("{n} evaluations are left out: no rollout is within {FARTHEST} steps of them")),
+        n => Some(format!(
+            "{n} evaluations are left out: no rollout is within {FARTHEST} steps of them"
+        )),
     }
 }
 
 /// The points of a run's rollouts: responses sampled for training, before the step's updates.
 pub fn of_rollout(log: &RunLog) -> Option<Measured> {
     let (entropy, entropies) = log.entropy()?;
-    let (accuracy, accuracies) = REWARDS.into_iter().find_map(|name| Some((name, log.series(name)?)))?;
+    let (accuracy, accuracies) =
+        REWARDS.into_iter().find_map(|name| Some((name, log.series(name)?)))?;
     let (points, lost) = of_same_steps(accuracies, entropies, "rollouts");
     let note = "both are of the rollout, on what is trained on: there, not on held-out problems, \
                 does this law hold";
@@ -180,11 +195,16 @@ pub fn of_rollout(log: &RunLog) -> Option<Measured> {
 }
 
 /// Accuracies with the entropies of the same steps, and a note if some have none.
-fn of_same_steps(accuracies: &Series, entropies: &Series, what: &str) -> (Vec<Point>, Option<String>) {
+fn of_same_steps(
+    accuracies: &Series,
+    entropies: &Series,
+    what: &str,
+) -> (Vec<Point>, Option<String>) {
     let at = |(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy });
     let points: Vec<Point> = accuracies.iter().filter_map(at).collect();
     let (all, without) = (accuracies.steps.len(), accuracies.steps.len() - points.len());
-    let note = (without > 0).then(|| format!("{without} of {all} {what} have no entropy and are left out"));
+    let note = (without > 0)
+        .then(|| format!("{without} of {all} {what} have no entropy and are left out"));
     (points, note)
 }
 
@@ -193,7 +213,9 @@ fn of_set(log: &RunLog, set: &str, metric: SetMetric<'_>) -> Option<Measured> {
     let accuracies = log.series(&accuracy)?;
     let mut notes = Vec::new();
     if metric.samples().is_none() {
-        notes.push("accuracy is the mean score, as no share of correct responses was measured".to_owned());
+        notes.push(
+            "accuracy is the mean score, as no share of correct responses was measured".to_owned(),
+        );
     }
     let own = log::of_set(set, "entropy");
     let (entropy, points) = match log.series(&own) {

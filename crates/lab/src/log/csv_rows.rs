@@ -67,8 +67,11 @@ pub(crate) fn short(cell: &str) -> String {
 /// The line on which a row begins: the library's is that of the empty lines before it.
 fn first_line(text: &[u8], position: &csv::Position) -> u64 {
     let behind = text.get(position.byte() as usize..).unwrap_or_default();
-    let empty =
-        behind.iter().take_while(|byte| byte.is_ascii_whitespace()).filter(|byte| **byte == b'\n').count();
+    let empty = behind
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace())
+        .filter(|byte| **byte == b'\n')
+        .count();
     position.line() + empty as u64
 }
 

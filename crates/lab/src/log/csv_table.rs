@@ -46,11 +46,16 @@ enum Column {
 /// When it cannot be read, or has no column of steps; malformed rows are named by file and line.
 pub(super) fn read(path: &Path, runs: &mut BTreeMap<String, Points>) -> Result<Option<String>> {
     let heads = |headers: &StringRecord| Ok((headers.clone(), columns(headers)?));
-    let (headers, columns) =
-        csv_rows::read(path, heads, |(headers, columns), row, _| take(row, headers, columns, runs))?;
+    let (headers, columns) = csv_rows::read(path, heads, |(headers, columns), row, _| {
+        take(row, headers, columns, runs)
+    })?;
     let is_text = |column: &Column| matches!(column, Column::Metric { is_text: Some(true), .. });
-    let texts: Vec<&str> =
-        headers.iter().zip(&columns).filter(|(_, column)| is_text(column)).map(|(head, _)| head).collect();
+    let texts: Vec<&str> = headers
+        .iter()
+        .zip(&columns)
+        .filter(|(_, column)| is_text(column))
+        .map(|(head, _)| head)
+        .collect();
     let [first, ..] = texts[..] else { return Ok(None) };
     let what = match texts.len() {
         1 => format!("column \"{}\" begins with text, and is", short(first)),
@@ -69,11 +74,12 @@ fn columns(headers: &StringRecord) -> Result<Vec<Column>, String> {
     }
     // W&B's own count of calls to `log` is the step only where the trainer has said no other.
     let is_step = |name: &str| headers.iter().position(|head| head.eq_ignore_ascii_case(name));
-    let step = ["train/global_step"].into_iter().chain(STEPS).find_map(is_step).ok_or_else(|| {
-        "no column of steps, such as Step or _step; in W&B, choose Step as the x-axis of the \
+    let step =
+        ["train/global_step"].into_iter().chain(STEPS).find_map(is_step).ok_or_else(|| {
+            "no column of steps, such as Step or _step; in W&B, choose Step as the x-axis of the \
          chart before you export it"
-            .to_owned()
-    })?;
+                .to_owned()
+        })?;
     let run = RUNS.into_iter().find_map(is_step);
     let known: BTreeSet<&str> = headers.iter().collect();
     let column = |(place, head): (usize, &str)| {
@@ -136,7 +142,11 @@ fn take(
             continue; // histograms, texts, tables
         }
         let Ok(number) = number else {
-            return Err(format!("column \"{}\" must have a number, not \"{}\"", short(head), short(cell)));
+            return Err(format!(
+                "column \"{}\" must have a number, not \"{}\"",
+                short(head),
+                short(cell)
+            ));
         };
         let run = run.as_deref().unwrap_or(of_row);
         if !runs.contains_key(run) {

@@ -45,12 +45,16 @@ pub(super) fn each_event(
         })?;
         match next {
             Next::Record => {
-                let done = events(&record, &mut below, take).ok_or_else(|| invalid("not an event".into()))?;
+                let done = events(&record, &mut below, take)
+                    .ok_or_else(|| invalid("not an event".into()))?;
                 done.map_err(invalid)?;
             }
             Next::Passed => {}
             Next::CutOff => {
-                notes.push(format!("{}: record {number} is cut off and is left out", path.display()));
+                notes.push(format!(
+                    "{}: record {number} is cut off and is left out",
+                    path.display()
+                ));
                 break;
             }
             Next::End => break,
@@ -127,7 +131,10 @@ enum Field<'a> {
 }
 
 /// Calls `take` with the fields of a message; none if the message is malformed.
-fn fields<'a>(mut message: &'a [u8], mut take: impl FnMut(u64, Field<'a>) -> Option<()>) -> Option<()> {
+fn fields<'a>(
+    mut message: &'a [u8],
+    mut take: impl FnMut(u64, Field<'a>) -> Option<()>,
+) -> Option<()> {
     while !message.is_empty() {
         let key = varint(&mut message)?;
         let field = match key & 7 {
@@ -216,15 +223,17 @@ fn scalar(message: &[u8]) -> Option<Option<(&str, f64)>> {
             (2, Field::Number(bits)) => value = Some(f64::from(f32::from_bits(bits as u32))),
             (8, Field::Bytes(tensor)) => value = value.or(tensor_scalar(tensor)?),
             // SummaryMetadata.plugin_data.plugin_name
-            (9, Field::Bytes(metadata)) => fields(metadata, |number, field| match (number, field) {
-                (1, Field::Bytes(plugin)) => fields(plugin, |number, field| {
-                    if let (1, Field::Bytes(name)) = (number, field) {
-                        is_scalar &= name == b"scalars";
-                    }
-                    Some(())
-                }),
-                _ => Some(()),
-            })?,
+            (9, Field::Bytes(metadata)) => {
+                fields(metadata, |number, field| match (number, field) {
+                    (1, Field::Bytes(plugin)) => fields(plugin, |number, field| {
+                        if let (1, Field::Bytes(name)) = (number, field) {
+                            is_scalar &= name == b"scalars";
+                        }
+                        Some(())
+                    }),
+                    _ => Some(()),
+                })?
+            }
             _ => {}
         }
         Some(())

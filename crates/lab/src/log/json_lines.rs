@@ -36,7 +36,8 @@ pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
     let Some((of_step, step)) = STEPS.iter().find_map(|name| Some((*name, row.get(*name)?))) else {
         return Err("no \"step\"".into());
     };
-    let step = lines::whole(step).ok_or_else(|| format!("\"{of_step}\" must be a whole number from 0"))?;
+    let step =
+        lines::whole(step).ok_or_else(|| format!("\"{of_step}\" must be a whole number from 0"))?;
     // verl keeps the numbers in an object of their own.
     let numbers = row.get("data").and_then(Value::as_object).unwrap_or(row);
     // "_runtime", "_timestamp" and the like are W&B's.
@@ -50,7 +51,13 @@ pub(super) fn take(row: &Row, points: &mut Points) -> Result<(), String> {
 /// Takes in a number, or the numbers of an object. Texts, lists, truth values and `null` are no
 /// measurements: an evaluation's row may share a step with a training row, with `null` for its
 /// metrics.
-fn take_value(name: &str, value: &Value, step: u64, depth: usize, points: &mut Points) -> Result<(), String> {
+fn take_value(
+    name: &str,
+    value: &Value,
+    step: u64,
+    depth: usize,
+    points: &mut Points,
+) -> Result<(), String> {
     match value {
         Value::Object(inner) if depth < MAX_DEPTH => inner.iter().try_for_each(|(key, value)| {
             take_value(&format!("{name}/{key}"), value, step, depth + 1, points)

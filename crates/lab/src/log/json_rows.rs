@@ -7,7 +7,9 @@ use super::lines::{self, Row};
 use super::points::Points;
 use crate::{Error, Result};
 use isentrope_files::{names, read_regular};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -101,7 +103,10 @@ impl<'de> Visitor<'de> for Rows<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "an array of objects with a step, or an object with such an array as \"{HISTORY}\"")
+        write!(
+            f,
+            "an array of objects with a step, or an object with such an array as \"{HISTORY}\""
+        )
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut rows: A) -> Result<(), A::Error> {

@@ -54,7 +54,8 @@ impl Table {
         let cell = |place: usize| row.get(place).unwrap_or_default();
         let [group, run, step] = self.keys.map(cell);
         let number = step.parse().ok().and_then(lines::whole_f64);
-        let step = number.ok_or_else(|| format!("the step must be a whole number, not {:?}", short(step)))?;
+        let step = number
+            .ok_or_else(|| format!("the step must be a whole number, not {:?}", short(step)))?;
         let place = self.runs.iter().position(|(name, _)| name == group).unwrap_or_else(|| {
             self.runs.push((group.to_owned(), BTreeMap::new()));
             self.runs.len() - 1
@@ -67,9 +68,9 @@ impl Table {
             if self.keys.contains(&i) || is_missing(text) {
                 continue;
             }
-            let number = text
-                .parse()
-                .map_err(|_| format!("column {:?} must have a number, not {:?}", short(head), short(text)))?;
+            let number = text.parse().map_err(|_| {
+                format!("column {:?} must have a number, not {:?}", short(head), short(text))
+            })?;
             points.add(head, step, number)?;
         }
         Ok(())

@@ -40,7 +40,8 @@ pub(super) fn each_line(
     loop {
         line.clear();
         number += 1;
-        let read = reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line).map_err(failed)?;
+        let read =
+            reader.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line).map_err(failed)?;
         if read == 0 {
             return Ok(passed);
         }
@@ -87,7 +88,8 @@ pub(crate) fn each_numbered_row(
         match serde_json::from_slice(&python_numbers(line)) {
             Ok(row) => take(number, row)?,
             Err(_) if !is_whole => {
-                note = Some(format!("{}: line {number} is cut off and is left out", path.display()));
+                note =
+                    Some(format!("{}: line {number} is cut off and is left out", path.display()));
             }
             Err(error) => return Err(without_line(&error)),
         }
@@ -104,7 +106,9 @@ pub(super) fn first_rows(path: &Path, count: usize) -> Vec<Row> {
     for _ in 0..count {
         let mut line = Vec::new();
         let read = reader.read_until(b'\n', &mut line);
-        let row = read.ok().and_then(|_| serde_json::from_slice(&python_numbers(without_mark(&line))).ok());
+        let row = read
+            .ok()
+            .and_then(|_| serde_json::from_slice(&python_numbers(without_mark(&line))).ok());
         let Some(row) = row else { break };
         rows.push(row);
     }

@@ -129,12 +129,19 @@ impl RunLog {
             (Some(run), 0) => Ok(run),
             (last, _) => {
                 let runs: Vec<Self> = runs.into_iter().chain(last).collect();
-                let names: Vec<String> = runs.iter().take(5).map(|run| run.name_below(path)).collect();
+                let names: Vec<String> =
+                    runs.iter().take(5).map(|run| run.name_below(path)).collect();
                 let (count, some) = (runs.len(), names.join(", "));
                 // Runs of a table have no path of their own.
-                let remedy =
-                    if runs.iter().all(|run| run.path != path) { "; give the path of one" } else { "" };
-                Err(Error::invalid(path, format!("holds {count} runs, where one is wanted: {some}{remedy}")))
+                let remedy = if runs.iter().all(|run| run.path != path) {
+                    "; give the path of one"
+                } else {
+                    ""
+                };
+                Err(Error::invalid(
+                    path,
+                    format!("holds {count} runs, where one is wanted: {some}{remedy}"),
+                ))
             }
         }
     }
@@ -179,7 +186,8 @@ impl RunLog {
             return Some((series.values.iter().sum(), true));
         }
         let before = std::iter::once(0).chain(series.steps.iter().copied());
-        let seconds = series.iter().zip(before).map(|((step, mean), before)| mean * (step - before) as f64);
+        let seconds =
+            series.iter().zip(before).map(|((step, mean), before)| mean * (step - before) as f64);
         Some((seconds.sum(), false))
     }
 
@@ -234,7 +242,9 @@ impl RunLog {
         let mut best: BTreeMap<&str, SetMetric<'_>> = BTreeMap::new();
         for metric in self.series.keys().filter_map(|name| SetMetric::of(name)) {
             let is_accuracy = metric.samples().is_some() || metric.what == "score";
-            if is_accuracy && best.get(metric.set).is_none_or(|best| metric.samples() >= best.samples()) {
+            if is_accuracy
+                && best.get(metric.set).is_none_or(|best| metric.samples() >= best.samples())
+            {
                 best.insert(metric.set, metric);
             }
         }

@@ -162,8 +162,9 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
             let name = trl(name);
             match functions.iter().position(|function| *function == name) {
                 Some(place) if functions.len() > 1 => Some(format!("reward/part_{}", place + 1)),
-                _ => counterpart(TRL, &name)
-                    .or_else(|| counterpart(TRL, &format!("eval_{ONE_SET}_{}", name.strip_prefix("eval_")?))),
+                _ => counterpart(TRL, &name).or_else(|| {
+                    counterpart(TRL, &format!("eval_{ONE_SET}_{}", name.strip_prefix("eval_")?))
+                }),
             }
         }
         Origin::Trl => {
@@ -182,7 +183,9 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
             _ => kept.push((name, values)),
         }
     }
-    if origin == Origin::Verl && translated.series.contains_key("policy/entropy_token_mean_filtered") {
+    if origin == Origin::Verl
+        && translated.series.contains_key("policy/entropy_token_mean_filtered")
+    {
         translated.notes.push(
             "the entropy is verl's actor/entropy, taken for a mean over tokens, which it is with \
              the default loss_agg_mode, \
@@ -191,9 +194,13 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
         );
     }
     if let (Origin::Verl | Origin::Trl, [(first, _), ..]) = (origin, &kept[..]) {
-        let (count, verb) =
-            (kept.len(), if kept.len() == 1 { "metric keeps its name" } else { "metrics keep their names" });
-        translated.notes.push(format!("{count} {verb}, such as {first}: there is none of ours for it"));
+        let (count, verb) = (
+            kept.len(),
+            if kept.len() == 1 { "metric keeps its name" } else { "metrics keep their names" },
+        );
+        translated
+            .notes
+            .push(format!("{count} {verb}, such as {first}: there is none of ours for it"));
     }
     let mut left_out = Vec::new();
     for (name, values) in kept {
@@ -203,7 +210,8 @@ pub(super) fn translate(series: Vec<(String, Series)>) -> Translated {
         }
     }
     if let [first, ..] = &left_out[..] {
-        let (count, verb) = (left_out.len(), if left_out.len() == 1 { "metric is" } else { "metrics are" });
+        let (count, verb) =
+            (left_out.len(), if left_out.len() == 1 { "metric is" } else { "metrics are" });
         translated.notes.push(format!(
             "{count} {verb} left out, such as {first}: another one has become what goes by that \
              name here"
@@ -222,8 +230,9 @@ fn origin(series: &[(String, Series)]) -> Origin {
         return Origin::Verl;
     }
     // The Trainer's callbacks for TensorBoard and W&B put train/ before its names.
-    let has =
-        |wanted: &str| names().any(|name| name == wanted || name.strip_prefix("train/") == Some(wanted));
+    let has = |wanted: &str| {
+        names().any(|name| name == wanted || name.strip_prefix("train/") == Some(wanted))
+    };
     let of_trainer = has("epoch") && (has("loss") || has("eval_loss") || has("train_loss"));
     let is_there = |signs: &[&str]| signs.iter().any(|sign| names().any(|name| name == *sign));
     let of_callback =
@@ -273,7 +282,11 @@ fn trl(name: &str) -> String {
 pub fn counterpart(table: &[Pair], name: &str) -> Option<String> {
     table.iter().find_map(|(theirs, ours)| {
         let filled = filled(theirs, name)?;
-        Some(filled.into_iter().fold((*ours).to_owned(), |ours, (mark, text)| ours.replace(mark, text)))
+        Some(
+            filled
+                .into_iter()
+                .fold((*ours).to_owned(), |ours, (mark, text)| ours.replace(mark, text)),
+        )
     })
 }
 
@@ -288,7 +301,8 @@ fn filled<'a>(pattern: &'static str, name: &'a str) -> Option<Vec<(&'static str,
         let literal = behind.split('<').next().unwrap_or_default();
         let end = if literal.is_empty() { name.len() } else { name.rfind(literal)? };
         let (text, after) = name.split_at(end);
-        let is_right = !text.is_empty() && (mark != "<k>" || text.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_right =
+            !text.is_empty() && (mark != "<k>" || text.bytes().all(|byte| byte.is_ascii_digit()));
         is_right.then(|| found.push((mark, text)))?;
         (pattern, name) = (behind, after);
     }

@@ -36,7 +36,9 @@ fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
         let mut log = log(path, points, Vec::new());
         if let Some(events) = events.runs.keys().next() {
             let (state, events) = (state.display(), events.display());
-            log.notes.push(format!("read from {state}; the event files in {events} may have later steps"));
+            log.notes.push(format!(
+                "read from {state}; the event files in {events} may have later steps"
+            ));
         }
         return Ok(vec![log]);
     }
@@ -56,7 +58,8 @@ fn of_directory(path: &Path) -> Result<Vec<RunLog>> {
         }
         return Ok(logs);
     }
-    let mut files: Vec<PathBuf> = isentrope_files::names(path)?.iter().map(|name| path.join(name)).collect();
+    let mut files: Vec<PathBuf> =
+        isentrope_files::names(path)?.iter().map(|name| path.join(name)).collect();
     files.sort();
     let ending = |end: &str| -> Vec<PathBuf> {
         files
@@ -195,8 +198,16 @@ pub(super) fn name(path: &Path) -> String {
             .into_iter()
             .find(|end| name.ends_with(end));
         let name = end.and_then(|end| name.strip_suffix(end)).unwrap_or(&name).to_owned();
-        let usual =
-            ["metrics", "timings", "trainer_state", "log_history", "log", "logs", "tensorboard", "runs"];
+        let usual = [
+            "metrics",
+            "timings",
+            "trainer_state",
+            "log_history",
+            "log",
+            "logs",
+            "tensorboard",
+            "runs",
+        ];
         let is_usual = usual.contains(&&*name)
             || name.contains(tensorboard::MARK)
             || name.strip_prefix("checkpoint-").is_some_and(|step| step.parse::<u64>().is_ok())

@@ -76,8 +76,10 @@ impl Points {
             self.current = Some((step, self.numbers));
         }
         let is_again = |track: &Track| track.values.contains_key(&step);
-        let has_gone_on = |track: &Track| track.values.last_key_value().is_some_and(|(last, _)| *last > step);
-        if !self.is_table && self.tracks.get(name).is_some_and(|track| is_again(track) && has_gone_on(track))
+        let has_gone_on =
+            |track: &Track| track.values.last_key_value().is_some_and(|(last, _)| *last > step);
+        if !self.is_table
+            && self.tracks.get(name).is_some_and(|track| is_again(track) && has_gone_on(track))
         {
             self.restart_at(step)?;
         }
@@ -137,7 +139,9 @@ impl Points {
     pub(super) fn repeat_one_step(&self) -> bool {
         let mut steps = self.tracks.values().flat_map(|track| track.values.keys());
         let first = steps.next();
-        first.is_some() && steps.all(|step| Some(step) == first) && self.numbers > 2 * self.tracks.len()
+        first.is_some()
+            && steps.all(|step| Some(step) == first)
+            && self.numbers > 2 * self.tracks.len()
     }
 
     /// The series in the order of their first numbers, and notes: on names that were never finite,
@@ -161,16 +165,22 @@ impl Points {
             }
         }
         if let [first, ..] = &never[..] {
-            let (count, verb) = (never.len(), if never.len() == 1 { "metric was" } else { "metrics were" });
-            notes.push(format!("{count} {verb} never finite, such as {first}: nothing can be said of that"));
+            let (count, verb) =
+                (never.len(), if never.len() == 1 { "metric was" } else { "metrics were" });
+            notes.push(format!(
+                "{count} {verb} never finite, such as {first}: nothing can be said of that"
+            ));
         }
         (all, notes)
     }
 
     fn said_of_steps(&self) -> Option<String> {
         let (first, last) = (self.again.first()?, self.again.last()?);
-        let steps =
-            if first == last { format!("step {first} is") } else { format!("steps {first} to {last} are") };
+        let steps = if first == last {
+            format!("step {first} is")
+        } else {
+            format!("steps {first} to {last} are")
+        };
         let restart = if self.is_table { "" } else { ", as after a restart" };
         let lost = match self.lost {
             0 => String::new(),

@@ -52,7 +52,8 @@ fn read_file(path: &Path, points: &mut Points) -> Result<Option<String>> {
         before = Some(step);
         for (name, value) in row.iter().filter(|(name, _)| *name != "step") {
             let number = if value.is_null() { Some(f64::NAN) } else { lines::number(value) };
-            let what = || format!("\"{}\" must be a number", name.chars().take(100).collect::<String>());
+            let what =
+                || format!("\"{}\" must be a number", name.chars().take(100).collect::<String>());
             points.add(name, step, number.ok_or_else(what)?)?;
         }
         Ok(())

@@ -42,7 +42,9 @@ pub(super) fn find(dir: &Path) -> Result<Found> {
 impl Found {
     fn look(&mut self, dir: &Path, depth: usize) -> Result<()> {
         let limit = match () {
-            () if depth > MAX_DEPTH => Some(format!("directories more than {MAX_DEPTH} levels below it")),
+            () if depth > MAX_DEPTH => {
+                Some(format!("directories more than {MAX_DEPTH} levels below it"))
+            }
             () if self.directories == MAX_DIRECTORIES => {
                 Some(format!("directories after the first {MAX_DIRECTORIES}"))
             }
@@ -61,9 +63,11 @@ impl Found {
         self.directories += 1;
         let mut names = names(dir)?;
         names.sort();
-        let is_events =
-            |name: &&std::ffi::OsString| name.to_string_lossy().contains(MARK) && dir.join(name).is_file();
-        let files: Vec<PathBuf> = names.iter().filter(is_events).map(|name| dir.join(name)).collect();
+        let is_events = |name: &&std::ffi::OsString| {
+            name.to_string_lossy().contains(MARK) && dir.join(name).is_file()
+        };
+        let files: Vec<PathBuf> =
+            names.iter().filter(is_events).map(|name| dir.join(name)).collect();
         if !files.is_empty() {
             self.runs.insert(dir.to_owned(), in_order(files));
             return Ok(());
@@ -98,7 +102,8 @@ impl Found {
 /// Whether a directory is called like `Nov22_15-30-06_host`.
 pub(super) fn is_start_of_trainer(dir: &Path) -> bool {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let shape: String = name.chars().skip(3).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    let shape: String =
+        name.chars().skip(3).map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     shape.starts_with("00_00-00-00_")
 }
 

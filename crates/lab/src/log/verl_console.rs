@@ -27,7 +27,10 @@ pub(super) fn read(path: &Path, points: &mut Points) -> Result<Option<Vec<String
             cut_off = Some(step); // perhaps within a number
             return Ok(());
         }
-        numbers.split(BETWEEN).filter_map(number).try_for_each(|(name, value)| points.add(name, step, value))
+        numbers
+            .split(BETWEEN)
+            .filter_map(number)
+            .try_for_each(|(name, value)| points.add(name, step, value))
     })?;
     let note = match passed {
         0 => None,

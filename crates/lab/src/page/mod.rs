@@ -113,7 +113,10 @@ mod tests {
         let text = "a\u{202e}b\u{2066}<c>\u{1b}[31m\u{7}é";
         assert_eq!(legible(text), "a\\u{202e}b\\u{2066}&lt;c&gt;\\u{1b}[31m\\u{7}é");
         let page = Page { title: text.into(), ..Page::default() }.html();
-        assert!(!page.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{7}']) && page.contains("&lt;c&gt;"));
+        assert!(
+            !page.contains(['\u{202e}', '\u{2066}', '\u{1b}', '\u{7}'])
+                && page.contains("&lt;c&gt;")
+        );
     }
 
     #[test]

@@ -30,8 +30,8 @@ impl Packed {
     pub fn new(name: &'static str, text: &[u8]) -> Result<Self> {
         let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
         let packed = gzip.write_all(text).and_then(|()| gzip.finish());
-        let packed =
-            packed.map_err(|e| Error::Refused(format!("a part of the page cannot be compressed: {e}")))?;
+        let packed = packed
+            .map_err(|e| Error::Refused(format!("a part of the page cannot be compressed: {e}")))?;
         Ok(Self { name, base64: BASE64_STANDARD.encode(packed) })
     }
 

@@ -126,7 +126,10 @@ pub(super) const CHARTS: &[Declared] = &[
         reading: "Prompts whose responses are all right or all wrong say nothing about which is \
                   better. When these two come to \
                   most prompts, the step learns from few.",
-        lines: &[("reward/solved_all", "solved by all responses"), ("reward/solved_none", "solved by none")],
+        lines: &[
+            ("reward/solved_all", "solved by all responses"),
+            ("reward/solved_none", "solved by none"),
+        ],
     },
     Declared {
         id: "verdicts",
@@ -277,7 +280,11 @@ pub(super) const CHARTS: &[Declared] = &[
         unit: Unit::Named("loss"),
         reading: "In reinforcement learning it says little of progress; cross-entropy of \
                   fine-tuning does.",
-        lines: &[("policy/loss", "policy"), ("sft/loss", "examples"), ("eval/loss", "held-out examples")],
+        lines: &[
+            ("policy/loss", "policy"),
+            ("sft/loss", "examples"),
+            ("eval/loss", "held-out examples"),
+        ],
     },
     Declared {
         id: "throughput",
@@ -358,7 +365,9 @@ mod tests {
     fn signs_of_a_pattern_stand_for_sets_and_numbers() {
         let pattern = ("eval/*/mean@#", "* mean@#");
         assert_eq!(named(pattern, "eval/a/b/mean@8").as_deref(), Some("a/b mean@8"));
-        for other in ["eval/a/mean@8_3_numbers", "eval/a/mean@", "eval//mean@8", "eval/a/pass@8", "mean@8"] {
+        for other in
+            ["eval/a/mean@8_3_numbers", "eval/a/mean@", "eval//mean@8", "eval/a/pass@8", "mean@8"]
+        {
             assert_eq!(named(pattern, other), None, "{other}");
         }
         assert_eq!(named(("grad/norm", "mean"), "grad/norm").as_deref(), Some("mean"));
@@ -370,7 +379,8 @@ mod tests {
     #[test]
     fn no_metric_is_declared_twice_and_no_place_either() {
         let mut ids: Vec<&str> = CHARTS.iter().map(|chart| chart.id).collect();
-        let mut metrics: Vec<&str> = CHARTS.iter().flat_map(|chart| chart.lines).map(|line| line.0).collect();
+        let mut metrics: Vec<&str> =
+            CHARTS.iter().flat_map(|chart| chart.lines).map(|line| line.0).collect();
         for names in [&mut ids, &mut metrics] {
             let all = names.len();
             names.sort_unstable();

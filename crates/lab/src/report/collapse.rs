@@ -7,7 +7,9 @@ use super::methods::Methods;
 use super::number::{DRAWABLE, percent, plain};
 use super::run::{PageRun, place};
 use super::text::{listed, short_name, words};
-use crate::collapse::{GAINED, PAPER, Quantity, SPENT, TWELFTHS, at, growth, is_more, share, step_by};
+use crate::collapse::{
+    GAINED, PAPER, Quantity, SPENT, TWELFTHS, at, growth, is_more, share, step_by,
+};
 use crate::law::Point;
 use crate::page::scrolling;
 use crate::seeds::Members;
@@ -33,7 +35,8 @@ pub(super) fn html(runs: &[PageRun], methods: &Methods) -> String {
     }
     if sets.len() > MAX_SETS {
         let all = sets.len();
-        let _ = writeln!(html, "<p class=\"quiet\">These are {MAX_SETS} of {all} evaluation sets.</p>");
+        let _ =
+            writeln!(html, "<p class=\"quiet\">These are {MAX_SETS} of {all} evaluation sets.</p>");
     }
     html + "</section>\n"
 }
@@ -55,7 +58,8 @@ struct Column<'a> {
 impl Column<'_> {
     /// The mean over runs of the share that is reached by so many twelfths; none without shares.
     fn share(&self, quantity: Quantity, twelfth: u32) -> Option<f64> {
-        let of = |(_, points): &(usize, &[Point])| share(points, quantity, step_by(points, twelfth)?);
+        let of =
+            |(_, points): &(usize, &[Point])| share(points, quantity, step_by(points, twelfth)?);
         let shares: Vec<f64> = self.runs.iter().filter_map(of).collect();
         (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
     }
@@ -123,10 +127,14 @@ fn table(runs: &[PageRun], methods: &Methods, set: &str) -> String {
                 step if step < 1e15 => ((step * 10.0).round() / 10.0).to_string(),
                 step => plain(step),
             };
-            let _ = write!(html, "<td class=\"group\">{step}</td><td>{entropy}</td><td>{accuracy}</td>");
+            let _ = write!(
+                html,
+                "<td class=\"group\">{step}</td><td>{entropy}</td><td>{accuracy}</td>"
+            );
         }
         for column in &columns {
-            let [spent, gained] = [SPENT, GAINED].map(|quantity| cell(column.share(quantity, twelfth)));
+            let [spent, gained] =
+                [SPENT, GAINED].map(|quantity| cell(column.share(quantity, twelfth)));
             let _ = write!(html, "<td{group}>{spent}</td><td>{gained}</td>");
         }
         let [entropy, gain] = [paper.map(|row| row.1), paper.map(|row| row.2)]
@@ -144,8 +152,10 @@ fn table(runs: &[PageRun], methods: &Methods, set: &str) -> String {
 }
 
 /// The quantities, their names, and the verbs for one without shares.
-const QUANTITIES: [(Quantity, &str, &str, &str); 2] =
-    [(SPENT, "entropy", "hardly fell", "did not fall"), (GAINED, "accuracy", "hardly rose", "did not rise")];
+const QUANTITIES: [(Quantity, &str, &str, &str); 2] = [
+    (SPENT, "entropy", "hardly fell", "did not fall"),
+    (GAINED, "accuracy", "hardly rose", "did not rise"),
+];
 
 /// Why a run has no shares.
 fn without_shares(run: &PageRun, points: &[Point]) -> String {

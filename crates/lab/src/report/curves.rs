@@ -150,7 +150,9 @@ impl Curves {
     pub fn of(runs: &[PageRun], methods: &Methods, limits: Limits) -> Self {
         let mut names: BTreeSet<&str> = BTreeSet::new();
         for run in runs {
-            names.extend(run.data.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name));
+            names.extend(
+                run.data.log.all().filter(|(_, s)| !s.values.is_empty()).map(|(name, _)| name),
+            );
         }
         let (mut kept, mut zero) = (Vec::new(), Vec::new());
         for Frame { id, title, unit, reading, together, metrics } in frames(runs, &names) {
@@ -163,20 +165,29 @@ impl Curves {
                 continue;
             }
             let together = together && (runs.len() > 1 || metrics.len() <= MAX_IN_FRAME);
-            let (metrics, remarks) = told_apart(metrics, runs.len() == 1 && together, limits.metrics);
+            let (metrics, remarks) =
+                told_apart(metrics, runs.len() == 1 && together, limits.metrics);
             if !metrics.is_empty() {
                 let frame = Frame { id, title, unit, reading, together, metrics };
                 kept.push((frame, remarks));
             }
         }
-        let lines =
-            kept.iter().flat_map(|(frame, _)| &frame.metrics).map(|m| m.of_runs.iter().flatten().count());
+        let lines = kept
+            .iter()
+            .flat_map(|(frame, _)| &frame.metrics)
+            .map(|m| m.of_runs.iter().flatten().count());
         let lines: usize = lines.sum();
         // A mean has three numbers for each step, and is drawn of every metric.
-        let of_means: usize = kept.iter().map(|(frame, _)| 3 * methods.len() * frame.metrics.len()).sum();
+        let of_means: usize =
+            kept.iter().map(|(frame, _)| 3 * methods.len() * frame.metrics.len()).sum();
         let most = (limits.points / (lines + of_means).max(1)).clamp(8, MAX_OF_LINE);
-        let mut curves =
-            Self { shown: Vec::new(), charts: Vec::new(), zero, is_thinned: false, has_means: false };
+        let mut curves = Self {
+            shown: Vec::new(),
+            charts: Vec::new(),
+            zero,
+            is_thinned: false,
+            has_means: false,
+        };
         for (Frame { id, title, unit, reading, together, metrics }, remarks) in kept {
             let mut lines: Vec<Line> = metrics
                 .iter()
@@ -223,8 +234,11 @@ impl Curves {
         }
         let mut html = String::from("<section id=\"curves\">\n<h2>Curves</h2>\n");
         if !self.zero.is_empty() {
-            let _ =
-                writeln!(html, "<p>0 in every step, and so not drawn: {}.</p>", words(&listed(&self.zero)));
+            let _ = writeln!(
+                html,
+                "<p>0 in every step, and so not drawn: {}.</p>",
+                words(&listed(&self.zero))
+            );
         }
         if self.charts.is_empty() {
             return html + "</section>\n";
@@ -293,7 +307,8 @@ fn frames<'a>(runs: &'a [PageRun], names: &BTreeSet<&str>) -> Vec<Frame<'a>> {
             frames.extend(parts::frames(runs));
         }
     }
-    let drawn: BTreeSet<&str> = frames.iter().flat_map(|f| &f.metrics).map(|m| m.metric.as_str()).collect();
+    let drawn: BTreeSet<&str> =
+        frames.iter().flat_map(|f| &f.metrics).map(|m| m.metric.as_str()).collect();
     rest.retain(|metric| !drawn.contains(metric) && !is_mean_again(metric, names));
     let others = rest.iter().map(|metric| Metric::of(runs, metric, (*metric).to_owned())).collect();
     frames.push(Frame {
@@ -313,9 +328,14 @@ const BEFORE_PARTS: &str = "accuracy-of-several";
 impl<'a> Metric<'a> {
     /// A metric by its name in logs, and in legends.
     pub fn of(runs: &'a [PageRun], metric: &str, name: String) -> Self {
-        let series =
-            |run: &'a PageRun| run.data.log.series(metric).filter(|series| !series.values.is_empty());
-        Self { metric: metric.to_owned(), name: seen(&name), of_runs: runs.iter().map(series).collect() }
+        let series = |run: &'a PageRun| {
+            run.data.log.series(metric).filter(|series| !series.values.is_empty())
+        };
+        Self {
+            metric: metric.to_owned(),
+            name: seen(&name),
+            of_runs: runs.iter().map(series).collect(),
+        }
     }
 
     /// Its name in legends.
@@ -356,11 +376,19 @@ fn is_mean_again(metric: &str, names: &BTreeSet<&str>) -> bool {
 
 /// At most so many metrics that are worth a line, and sentences on the others: metrics that are 0
 /// throughout or too large, and, in a frame of one run, metrics equal to one before.
-fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool, most: usize) -> (Vec<Metric<'_>>, Vec<String>) {
+fn told_apart(
+    metrics: Vec<Metric<'_>>,
+    in_one_frame: bool,
+    most: usize,
+) -> (Vec<Metric<'_>>, Vec<String>) {
     let (mut kept, mut remarks): (Vec<Metric<'_>>, Vec<String>) = Default::default();
-    let (mut zero, mut large, mut more): (Vec<String>, Vec<String>, Vec<String>) = Default::default();
+    let (mut zero, mut large, mut more): (Vec<String>, Vec<String>, Vec<String>) =
+        Default::default();
     for metric in metrics {
-        let same = kept.iter().find(|m| in_one_frame && m.of_runs == metric.of_runs).map(|m| m.name.clone());
+        let same = kept
+            .iter()
+            .find(|m| in_one_frame && m.of_runs == metric.of_runs)
+            .map(|m| m.name.clone());
         let (too_large, has_others) = metric.too_large();
         if too_large > 0 {
             large.push(metric.name.clone());
@@ -377,8 +405,10 @@ fn told_apart(metrics: Vec<Metric<'_>>, in_one_frame: bool, most: usize) -> (Vec
         remarks.push(format!("0 in every step: {}.", listed(&zero)));
     }
     if !large.is_empty() {
-        remarks
-            .push(format!("Values of 1e30 and beyond are not drawn; there are such of {}.", listed(&large)));
+        remarks.push(format!(
+            "Values of 1e30 and beyond are not drawn; there are such of {}.",
+            listed(&large)
+        ));
     }
     if !more.is_empty() {
         remarks.push(format!("Not drawn are {} more metrics: {}.", more.len(), listed(&more)));
@@ -434,7 +464,10 @@ impl Shown {
             words(&self.title)
         );
         if self.metrics.len() > 1 && (runs > 1 || !chart.together) {
-            let _ = write!(html, "<select data-chart=\"{id}\" aria-label=\"metric\" autocomplete=\"off\">");
+            let _ = write!(
+                html,
+                "<select data-chart=\"{id}\" aria-label=\"metric\" autocomplete=\"off\">"
+            );
             for (i, (_, name)) in self.metrics.iter().enumerate() {
                 let _ = write!(
                     html,
@@ -462,9 +495,16 @@ impl Shown {
         for remark in &self.remarks {
             let _ = write!(html, " {}", words(remark));
         }
-        let names: Vec<String> =
-            self.metrics.iter().map(|(name, _)| format!("<code>{}</code>", short_name(name))).collect();
-        let _ = write!(html, " <span class=\"quiet\">{}</span></figcaption>\n</figure>\n", names.join(", "));
+        let names: Vec<String> = self
+            .metrics
+            .iter()
+            .map(|(name, _)| format!("<code>{}</code>", short_name(name)))
+            .collect();
+        let _ = write!(
+            html,
+            " <span class=\"quiet\">{}</span></figcaption>\n</figure>\n",
+            names.join(", ")
+        );
         html
     }
 }

@@ -135,7 +135,10 @@ fn table(runs: &[PageRun]) -> String {
         }
         let Some(fit) = study.holds() else {
             let why = words(&refusals(study));
-            let _ = writeln!(html, "<td colspan=\"7\" class=\"words\">No law to rely on: {why}</td></tr>");
+            let _ = writeln!(
+                html,
+                "<td colspan=\"7\" class=\"words\">No law to rely on: {why}</td></tr>"
+            );
             continue;
         };
         let last = measured.points.last().map_or(f64::NAN, |point| point.accuracy);
@@ -158,7 +161,8 @@ fn table(runs: &[PageRun]) -> String {
 fn names_of(measured: &Measured) -> String {
     let (accuracy, entropy) = (short_name(&measured.accuracy), short_name(&measured.entropy));
     let place = short_name(place(&measured.set));
-    let mut text = format!("{place}: accuracy is <code>{accuracy}</code>, entropy is <code>{entropy}</code>");
+    let mut text =
+        format!("{place}: accuracy is <code>{accuracy}</code>, entropy is <code>{entropy}</code>");
     if measured.notes.is_empty() && measured.set != ROLLOUT {
         text += ", of the same responses, at the temperature of the evaluation";
     }
@@ -234,7 +238,8 @@ fn every(evaluations: usize, most: usize) -> usize {
 
 /// Points, law and predictions of one run.
 fn lines(run: usize, study: &Study, most: usize) -> Vec<Line> {
-    let is_drawable = |point: &&Point| point.entropy.abs() < DRAWABLE && point.accuracy.abs() < DRAWABLE;
+    let is_drawable =
+        |point: &&Point| point.entropy.abs() < DRAWABLE && point.accuracy.abs() < DRAWABLE;
     let points: Vec<&Point> = study.points.iter().filter(is_drawable).collect();
     let line = |name: &str, style, x: Vec<f64>, y: Vec<f64>| Line {
         run,

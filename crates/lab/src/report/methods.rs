@@ -44,10 +44,18 @@ impl Methods {
 
     /// The mean curves of a metric in so many points at most: one line for each method with several
     /// seeds. `range` bounds the metric's numbers.
-    pub fn lines(&self, metric: &Metric<'_>, number: usize, range: [f64; 2], most: usize) -> Vec<Line> {
+    pub fn lines(
+        &self,
+        metric: &Metric<'_>,
+        number: usize,
+        range: [f64; 2],
+        most: usize,
+    ) -> Vec<Line> {
         let of = |(group, members): (usize, &Members)| {
-            let series: Vec<&Series> = members.counted.iter().filter_map(|run| metric.of_run(*run)).collect();
-            let MeanCurve { steps, mean, low, high } = MeanCurve::of(&series, range, most.min(MOST))?;
+            let series: Vec<&Series> =
+                members.counted.iter().filter_map(|run| metric.of_run(*run)).collect();
+            let MeanCurve { steps, mean, low, high } =
+                MeanCurve::of(&series, range, most.min(MOST))?;
             Some(Line {
                 run: members.counted[0],
                 group: Some(group),
@@ -76,7 +84,9 @@ impl Methods {
              them have measured.</p>\n\
              <div class=\"switch on-screen\" role=\"radiogroup\" aria-label=\"what is drawn\">",
         );
-        for (value, name) in [("means", "means over seeds"), ("runs", "single runs"), ("both", "both")] {
+        for (value, name) in
+            [("means", "means over seeds"), ("runs", "single runs"), ("both", "both")]
+        {
             let checked = if value == "means" { " checked" } else { "" };
             let _ = write!(
                 html,

@@ -68,7 +68,9 @@ impl Report {
     pub fn open(paths: &[PathBuf]) -> Result<Self> {
         if paths.is_empty() || paths.len() > MAX_RUNS {
             let runs = paths.len();
-            return Err(Error::Refused(format!("a report is on 1 to {MAX_RUNS} runs, and these are {runs}")));
+            return Err(Error::Refused(format!(
+                "a report is on 1 to {MAX_RUNS} runs, and these are {runs}"
+            )));
         }
         let (runs, left_out) = run::open(paths)?;
         Ok(Self { runs, left_out })
@@ -114,9 +116,18 @@ impl Report {
             let law_charts = law_section::charts(runs, limits.evaluations);
             let curves = Curves::of(runs, &methods, limits);
             let law_section = law_section::html(runs, &law_charts, limits.evaluations);
-            let body = [WITHOUT_SCRIPT, &before, &law_section, &early, &curves.html(runs, &methods), &after]
-                .concat();
-            let page = self.page(body, &methods, law_charts.iter().chain(curves.charts()).collect())?.html();
+            let body = [
+                WITHOUT_SCRIPT,
+                &before,
+                &law_section,
+                &early,
+                &curves.html(runs, &methods),
+                &after,
+            ]
+            .concat();
+            let page = self
+                .page(body, &methods, law_charts.iter().chain(curves.charts()).collect())?
+                .html();
             match limits.tighter() {
                 Some(tighter) if page.len() >= MAX_BYTES => limits = tighter,
                 _ => return Ok(page),
@@ -133,8 +144,9 @@ impl Report {
         if !drawn.is_empty() {
             let labels: Vec<&str> = self.runs.iter().map(|run| run.data.name.as_str()).collect();
             let methods = methods.data(labels.len());
-            let data =
-                script_value(&serde_json::json!({ "runs": labels, "methods": methods, "charts": drawn }));
+            let data = script_value(
+                &serde_json::json!({ "runs": labels, "methods": methods, "charts": drawn }),
+            );
             let data = data.map_err(|e| Error::Refused(format!("the report's data: {e}")))?;
             packed.push(Packed::plotly());
             packed.push(Packed::new("data", data.as_bytes())?);
@@ -148,7 +160,8 @@ impl Report {
         let mut items: Vec<String> = Vec::new();
         for run in &self.runs {
             let notes = &run.data.log.notes;
-            let said = notes.iter().take(MAX_NOTES).map(|note| format!("{}: {}", run.html(), words(note)));
+            let said =
+                notes.iter().take(MAX_NOTES).map(|note| format!("{}: {}", run.html(), words(note)));
             items.extend(said);
             if notes.len() > MAX_NOTES {
                 items.push(format!("{}: {} more such notes.", run.html(), notes.len() - MAX_NOTES));

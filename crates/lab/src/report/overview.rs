@@ -12,7 +12,8 @@ use std::fmt::Write;
 
 /// The best accuracy, the earliest of equal ones.
 pub(super) fn best(points: &[Point]) -> Option<Point> {
-    let better = |best: Point, point: Point| if point.accuracy > best.accuracy { point } else { best };
+    let better =
+        |best: Point, point: Point| if point.accuracy > best.accuracy { point } else { best };
     points.iter().copied().reduce(better)
 }
 
@@ -66,10 +67,12 @@ fn cells(run: &PageRun, set: &EvaluatedSet) -> String {
     let accuracies = run.accuracies(set);
     let accuracy = accuracies.first().zip(accuracies.last());
     let accuracy = accuracy.map(|(first, last)| from_to(first.accuracy, last.accuracy, percent));
-    let best = best(&accuracies)
-        .map(|best| format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step));
+    let best = best(&accuracies).map(|best| {
+        format!("{} <span class=\"quiet\">step {}</span>", percent(best.accuracy), best.step)
+    });
     let ceiling = set.study().holds().map_or("no law".into(), ceiling);
-    let [entropy, accuracy, best] = [entropy, accuracy, best].map(|cell| cell.unwrap_or("–".into()));
+    let [entropy, accuracy, best] =
+        [entropy, accuracy, best].map(|cell| cell.unwrap_or("–".into()));
     format!("<td>{name}</td><td>{entropy}</td><td>{accuracy}</td><td>{best}</td><td>{ceiling}</td>")
 }
 

@@ -30,7 +30,8 @@ pub(super) fn metrics(runs: &[PageRun]) -> BTreeSet<&str> {
     let mut all = BTreeSet::new();
     for run in runs {
         let parts = run.data.log.parts();
-        let of_part = |name: &&str| SetMetric::of(name).is_some_and(|metric| parts.contains_key(metric.set));
+        let of_part =
+            |name: &&str| SetMetric::of(name).is_some_and(|metric| parts.contains_key(metric.set));
         all.extend(run.data.log.all().map(|(name, _)| name).filter(of_part));
     }
     all
@@ -59,7 +60,8 @@ pub(super) fn frames(runs: &[PageRun]) -> Vec<Frame<'_>> {
             together: true,
             metrics,
         };
-        let accuracy = parts.values().map(|part| Metric::of(runs, part.accuracy, part.name.to_owned()));
+        let accuracy =
+            parts.values().map(|part| Metric::of(runs, part.accuracy, part.name.to_owned()));
         frames.push(frame("Accuracy", Unit::Share, ACCURACY, accuracy.collect()));
         let entropy = parts.values().filter_map(|part| Some((part.entropy?, part.name)));
         let entropy = entropy.map(|(metric, name)| Metric::of(runs, metric, name.to_owned()));
@@ -87,7 +89,11 @@ pub(super) fn sentence(run: &PageRun, set: &str) -> Option<String> {
         .filter_map(|part| ends(part))
         .take(MAX_NAMED)
         .map(|(name, first, last)| {
-            format!("<bdi>{name}</bdi> {} → <b>{}</b>", percent(first.accuracy), percent(last.accuracy))
+            format!(
+                "<bdi>{name}</bdi> {} → <b>{}</b>",
+                percent(first.accuracy),
+                percent(last.accuracy)
+            )
         })
         .collect();
     let more = match parts.len().saturating_sub(MAX_NAMED) {

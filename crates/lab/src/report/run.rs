@@ -138,8 +138,9 @@ fn labels(logs: &[&RunLog]) -> Vec<String> {
     };
     let needed = |i: usize| {
         let is_alone = |depth: usize| {
-            let differs =
-                |j: usize| j == i || logs[j].name != logs[i].name || label(j, depth) != label(i, depth);
+            let differs = |j: usize| {
+                j == i || logs[j].name != logs[i].name || label(j, depth) != label(i, depth)
+            };
             (0..logs.len()).all(differs)
         };
         let least = usize::from(logs[i].name.bytes().all(|byte| byte.is_ascii_digit()));

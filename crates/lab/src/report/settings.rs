@@ -22,7 +22,11 @@ fn flat(key: &str, value: &Value, all: &mut Vec<(String, String)>) {
     match value {
         Value::Object(table) if !table.is_empty() => {
             for (name, value) in table {
-                flat(&if key.is_empty() { name.clone() } else { format!("{key}.{name}") }, value, all);
+                flat(
+                    &if key.is_empty() { name.clone() } else { format!("{key}.{name}") },
+                    value,
+                    all,
+                );
             }
         }
         Value::String(text) => all.push((key.to_owned(), text.clone())),
@@ -57,8 +61,10 @@ pub(super) fn html(runs: &[PageRun]) -> String {
     }
     let flats: Vec<HashMap<&String, &String>> =
         flats.iter().map(|all| all.iter().map(|(key, value)| (key, value)).collect()).collect();
-    let rows: Vec<Row<'_>> =
-        keys.into_iter().map(|key| (key, flats.iter().map(|all| all.get(key).copied()).collect())).collect();
+    let rows: Vec<Row<'_>> = keys
+        .into_iter()
+        .map(|key| (key, flats.iter().map(|all| all.get(key).copied()).collect()))
+        .collect();
     match (with.len(), rows.len()) {
         (0, _) => {}
         (1, _) => {
@@ -69,14 +75,17 @@ pub(super) fn html(runs: &[PageRun]) -> String {
             html += "</details>\n";
         }
         (_, all) => {
-            let differing: Vec<_> =
-                rows.into_iter().filter(|(_, values)| values.iter().any(|v| *v != values[0])).collect();
+            let differing: Vec<_> = rows
+                .into_iter()
+                .filter(|(_, values)| values.iter().any(|v| *v != values[0]))
+                .collect();
             let equal = all - differing.len();
             if differing.is_empty() {
                 let _ = writeln!(html, "<p>The runs do not differ in any of {all} settings.</p>");
             } else {
                 html += &table(&with, &differing);
-                let _ = writeln!(html, "<p class=\"quiet\">The other {equal} settings are equal.</p>");
+                let _ =
+                    writeln!(html, "<p class=\"quiet\">The other {equal} settings are equal.</p>");
             }
         }
     }
@@ -95,14 +104,21 @@ fn table(runs: &[(usize, &PageRun)], rows: &[Row<'_>]) -> String {
     for (key, values) in &rows[..shown] {
         let _ = write!(html, "<tr><td><code>{}</code></td>", short_name(key));
         for value in values {
-            let _ =
-                write!(html, "<td>{}</td>", value.map_or("–".into(), |value| words(&shortened(value, most))));
+            let _ = write!(
+                html,
+                "<td>{}</td>",
+                value.map_or("–".into(), |value| words(&shortened(value, most)))
+            );
         }
         html += "</tr>\n";
     }
     html += "</tbody>\n</table></div>\n";
     if rows.len() > shown {
-        let _ = writeln!(html, "<p class=\"quiet\">{} more settings are not shown.</p>", rows.len() - shown);
+        let _ = writeln!(
+            html,
+            "<p class=\"quiet\">{} more settings are not shown.</p>",
+            rows.len() - shown
+        );
     }
     html
 }

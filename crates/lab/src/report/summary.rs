@@ -27,8 +27,12 @@ const MANY: usize = 4;
 /// Metrics beside entropies whose last finite value tells that a run diverged.
 const FINITE: [&str; 3] = ["policy/loss", "grad/norm", "sft/loss"];
 /// Entropies of runs without any accuracy.
-const ENTROPIES: [&str; 4] =
-    ["policy/entropy", "policy/entropy_token_mean", "policy/entropy_token_mean_filtered", "sft/entropy"];
+const ENTROPIES: [&str; 4] = [
+    "policy/entropy",
+    "policy/entropy_token_mean",
+    "policy/entropy_token_mean_filtered",
+    "sft/entropy",
+];
 
 /// The section.
 pub(super) fn html(runs: &[PageRun]) -> String {
@@ -102,7 +106,11 @@ fn sum_of(run: &PageRun, metric: &str) -> f64 {
 /// A difference of shares, in percentage points.
 fn points(difference: f64) -> String {
     let points = 100.0 * difference;
-    if points.abs() < 1e6 { format!("{points:.1} points") } else { format!("{} points", plain(points)) }
+    if points.abs() < 1e6 {
+        format!("{points:.1} points")
+    } else {
+        format!("{} points", plain(points))
+    }
 }
 
 fn code(metric: &str) -> String {
@@ -179,10 +187,9 @@ fn divergence(run: &PageRun, last: u64) -> Option<String> {
 /// The alarms that training gave, or would have given.
 fn alarms(run: &PageRun) -> Vec<String> {
     let alarms = run.data.alarms();
-    let shown = alarms
-        .iter()
-        .take(MAX_ALARMS)
-        .map(|(step, alarm)| format!("<strong>Alarm after step {step}</strong>: {}", words(&alarm.text)));
+    let shown = alarms.iter().take(MAX_ALARMS).map(|(step, alarm)| {
+        format!("<strong>Alarm after step {step}</strong>: {}", words(&alarm.text))
+    });
     let more = alarms.len().saturating_sub(MAX_ALARMS);
     let more = (more > 0).then(|| format!("There are {} more alarms.", count(more as f64)));
     shown.chain(more).collect()
@@ -236,7 +243,8 @@ fn accuracy(run: &PageRun, set: &EvaluatedSet) -> Option<String> {
         return Some(format!("{what}: {from} after step {step}, the only measurement."));
     }
     let half = growth(&points, GAINED).and_then(|_| half_way(&points, GAINED));
-    let half = half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
+    let half =
+        half.map_or(String::new(), |step| format!("; half of the gain was made by step {step:.0}"));
     let verb = match (last.accuracy - first.accuracy, from != to) {
         (change, true) if change > 0.0 => "rose",
         (change, false) if change > 0.0 => "hardly rose:",
@@ -286,7 +294,8 @@ fn the_law(set: &EvaluatedSet) -> String {
 
 /// The entropy of runs without any accuracy: fine-tuning, or logs that have none.
 fn sampled_entropy(run: &PageRun) -> Option<String> {
-    let (metric, series) = ENTROPIES.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
+    let (metric, series) =
+        ENTROPIES.into_iter().find_map(|metric| Some((metric, values(run, metric)?)))?;
     let (from, to) = ends(series)?;
     let verb = if to < from { "fell" } else { "did not fall: it went" };
     let (metric, from, to) = (code(metric), plain(from), plain(to));
@@ -301,9 +310,12 @@ fn length(run: &PageRun) -> Option<String> {
         _ => "stayed",
     };
     let longest = values(run, "response/length_max").and_then(Series::largest);
-    let longest = longest.map_or(String::new(), |(_, tokens)| format!("; the longest had {}", count(tokens)));
+    let longest =
+        longest.map_or(String::new(), |(_, tokens)| format!("; the longest had {}", count(tokens)));
     let (from, to) = (plain(from), plain(to));
-    Some(format!("Sampled responses {verb} from {from} to <b>{to}</b> tokens in the mean{longest}."))
+    Some(format!(
+        "Sampled responses {verb} from {from} to <b>{to}</b> tokens in the mean{longest}."
+    ))
 }
 
 fn truncation(run: &PageRun) -> Option<String> {
@@ -313,7 +325,9 @@ fn truncation(run: &PageRun) -> Option<String> {
     let limit = limit.map_or(String::new(), |limit| format!(" of {limit} tokens"));
     let at_most = percent(most);
     if most < TRUNCATED {
-        return Some(format!("At most {at_most} of a step’s responses were cut off at the limit{limit}."));
+        return Some(format!(
+            "At most {at_most} of a step’s responses were cut off at the limit{limit}."
+        ));
     }
     let (mean, last) = (percent(series.mean()), percent(ends(series)?.1));
     Some(format!(
@@ -355,7 +369,9 @@ fn covariance(run: &PageRun) -> Option<String> {
     };
     if picked == 0.0 {
         let steps = steps(run.data.log.last_step()?);
-        return Some(format!("<strong>{name} picked no token</strong> in {steps}: it had no effect."));
+        return Some(format!(
+            "<strong>{name} picked no token</strong> in {steps}: it had no effect."
+        ));
     }
     let eligible = sum_of(run, "cov/eligible");
     let of = if eligible > 0.0 {
@@ -366,7 +382,8 @@ fn covariance(run: &PageRun) -> Option<String> {
     let share = match values(run, "cov/gradient_share") {
         None => String::new(),
         Some(series) if series.largest().is_some_and(|(_, share)| share == 0.0) => {
-            "; its term was 0 in the gradient of every step: <strong>it had no effect</strong>".into()
+            "; its term was 0 in the gradient of every step: <strong>it had no effect</strong>"
+                .into()
         }
         Some(series) => {
             let verb = if method == Some("clip-cov") { "took away" } else { "was" };
@@ -395,13 +412,16 @@ fn updates(run: &PageRun) -> Option<String> {
     let largest = |metric| values(run, metric).and_then(Series::largest);
     let norm = largest("grad/norm_max").or_else(|| largest("grad/norm"));
     let parts = [
-        norm.map(|(step, norm)| format!("the largest gradient norm was {} (step {step})", plain(norm))),
+        norm.map(|(step, norm)| {
+            format!("the largest gradient norm was {} (step {step})", plain(norm))
+        }),
         mean_of(run, "policy/clip_fraction").map(|share| {
             let share = percent(share);
             format!("clipping took the gradient of {share} of the tokens in the mean over steps")
         }),
-        largest("policy/ratio_max")
-            .map(|(step, ratio)| format!("the largest ratio of a token was {} (step {step})", plain(ratio))),
+        largest("policy/ratio_max").map(|(step, ratio)| {
+            format!("the largest ratio of a token was {} (step {step})", plain(ratio))
+        }),
     ];
     let text = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let mut letters = text.chars();
@@ -457,9 +477,10 @@ fn ahead(
     match (first.len(), &names[..]) {
         (1, [name]) => (format!("{name} ends with"), format!("{most} (step {})", first[0].1.step)),
         (n, _) if n == of_set.len() => ("all end with".into(), format!("{most}: they are equal")),
-        (n, _) if n > MANY => {
-            (format!("{} and {} others end with", names.join(", "), n - MANY), format!("{most} each"))
-        }
+        (n, _) if n > MANY => (
+            format!("{} and {} others end with", names.join(", "), n - MANY),
+            format!("{most} each"),
+        ),
         (_, [others @ .., last]) => {
             (format!("{} and {last} end with", others.join(", ")), format!("{most} each"))
         }

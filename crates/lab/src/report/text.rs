@@ -41,7 +41,8 @@ pub(super) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 /// Names in quotation marks, and how many more there are where these are too many for a sentence,
 /// as text.
 pub(super) fn listed(names: &[String]) -> String {
-    let quoted: Vec<String> = names.iter().take(MOST_NAMES).map(|name| format!("“{}”", seen(name))).collect();
+    let quoted: Vec<String> =
+        names.iter().take(MOST_NAMES).map(|name| format!("“{}”", seen(name))).collect();
     match names.len().saturating_sub(MOST_NAMES) {
         0 => quoted.join(", "),
         more => format!("{} and {more} more", quoted.join(", ")),

@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn spikes_of_one_step_and_both_ends_stay() {
-        let mut points: Vec<(u64, f64)> = (0..10_000).map(|i| (i, (i as f64 / 900.0).sin())).collect();
+        let mut points: Vec<(u64, f64)> =
+            (0..10_000).map(|i| (i, (i as f64 / 900.0).sin())).collect();
         points[4321].1 = 50.0;
         points[7777].1 = -50.0;
         for most in [4, 10, 333, 1000] {

@@ -63,7 +63,8 @@ impl State {
         let times = log.series("time/step_s").into_iter().flat_map(crate::log::Series::iter);
         let times: Vec<f64> = times.filter(|(step, _)| *step > 0).map(|(_, s)| s).collect();
         let recent = &times[times.len().saturating_sub(RECENT)..];
-        let step_seconds = (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64);
+        let step_seconds =
+            (!recent.is_empty()).then(|| recent.iter().sum::<f64>() / recent.len() as f64);
         let silent = (condition == Condition::Training).then(|| age(&log.path)).flatten();
         let silent = silent.filter(|s| *s > SILENCE.0.max(SILENCE.1 * step_seconds.unwrap_or(0.0)));
         let (seconds, has_evaluation) = log.seconds().unwrap_or((0.0, true));

@@ -49,8 +49,10 @@ pub(super) fn cut_off(rows: &mut [Row]) -> Option<String> {
     for row in rows {
         let [least, most] = row.measure.range();
         row.means.iter_mut().flatten().for_each(|mean| changed |= mean.cut_off([least, most]));
-        let differences = row.against.iter_mut().flatten().map(|against| &mut against.test.difference);
-        differences.for_each(|difference| changed |= difference.cut_off([least - most, most - least]));
+        let differences =
+            row.against.iter_mut().flatten().map(|against| &mut against.test.difference);
+        differences
+            .for_each(|difference| changed |= difference.cut_off([least - most, most - least]));
     }
     changed.then(|| {
         "Intervals are cut off at what a number can be, such as shares at 0 and 100 %, their \
@@ -86,8 +88,10 @@ pub(super) fn caveats(groups: &[Group], rows: &[Row]) -> Vec<String> {
         );
     }
     let all = rows.iter().flat_map(|row| &row.against).flatten();
-    let tests: Vec<&Paired> =
-        all.map(|Against { test, .. }| test).filter(|test| test.difference.runs.len() > 1).collect();
+    let tests: Vec<&Paired> = all
+        .map(|Against { test, .. }| test)
+        .filter(|test| test.difference.runs.len() > 1)
+        .collect();
     let has_equal = |means: &[Option<Mean>]| means.iter().flatten().any(Mean::has_no_spread);
     if rows.iter().any(|row| !row.measure.is_count() && has_equal(&row.means))
         || tests.iter().any(|test| test.difference.has_no_spread())
@@ -129,6 +133,10 @@ fn least_exact(tests: &[&Paired]) -> Option<String> {
          normally distributed; exact: \
          sign-flip permutation test, which does not. With {pairs} seeds the exact p-value is \
          never below {least:.3}{beside}{}.",
-        if least > 0.05 { ", so it cannot tell anything at the level of 0.05 (6 seeds can)" } else { "" }
+        if least > 0.05 {
+            ", so it cannot tell anything at the level of 0.05 (6 seeds can)"
+        } else {
+            ""
+        }
     ))
 }

@@ -23,7 +23,8 @@ pub(super) fn controls(
                 return None;
             }
         };
-        (control != group && are_comparable(runs, places, named, [control, group], notes)).then_some(control)
+        (control != group && are_comparable(runs, places, named, [control, group], notes))
+            .then_some(control)
     };
     (0..places.len()).map(&mut control).collect()
 }
@@ -48,7 +49,11 @@ pub(super) fn are_comparable(
         ));
     } else if old.steps() != new.steps() {
         let steps = |run: &Entry<'_>| run.steps().unwrap_or_default();
-        notes.push(format!("{new_name} trains for {} steps, {old_name} for {}.", steps(new), steps(old)));
+        notes.push(format!(
+            "{new_name} trains for {} steps, {old_name} for {}.",
+            steps(new),
+            steps(old)
+        ));
     }
     changes.is_empty()
 }

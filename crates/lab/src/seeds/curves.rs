@@ -122,7 +122,8 @@ mod tests {
         let long = |add: f64| series(&(0..1000).map(|i| (i, i as f64 + add)).collect::<Vec<_>>());
         let curve = MeanCurve::of(&[&long(0.0), &long(2.0)], ANY, 100).unwrap();
         assert_eq!((curve.steps.len(), curve.steps[0], curve.mean[0]), (100, 4.5, 5.5));
-        let points: Vec<(u64, f64)> = (0..100).map(|i| (i, f64::from(1 + 2 * (i as u8 % 2)))).collect();
+        let points: Vec<(u64, f64)> =
+            (0..100).map(|i| (i, f64::from(1 + 2 * (i as u8 % 2)))).collect();
         for ((step, mean), expected) in stretches(&points, 2).into_iter().zip([24.5, 74.5]) {
             assert!((step - expected).abs() < 1e-9 && (mean - 2.0).abs() < 1e-9, "{step} {mean}");
         }

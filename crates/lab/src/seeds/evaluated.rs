@@ -2,7 +2,9 @@
 //! predictions from its beginning.
 
 use super::held;
-use super::measure::{Held, LawNumber, Measure, Nats, PredictionNumber, Taken, accuracies, measures};
+use super::measure::{
+    Held, LawNumber, Measure, Nats, PredictionNumber, Taken, accuracies, measures,
+};
 use super::section::Section;
 use crate::collapse::{GAINED, PAPER, Quantity, SPENT, growth, share, step_by};
 use crate::law::points::ROLLOUT;
@@ -76,7 +78,12 @@ impl<'a> Evaluated<'a> {
             recipe,
             end: recipe.and(log.last_step()),
             sets: sets.map(Predicted::of).collect(),
-            entropies: log.entropy().into_iter().flat_map(|(_, series)| series.iter()).map(point).collect(),
+            entropies: log
+                .entropy()
+                .into_iter()
+                .flat_map(|(_, series)| series.iter())
+                .map(point)
+                .collect(),
             ratios: held::ratios(log),
         }
     }
@@ -156,8 +163,10 @@ impl<'a> Evaluated<'a> {
             Taken::AtEntropy(target) => {
                 let set = SetMetric::of(&measure.metric)?.set;
                 let entropies = self.log.series(&of_set(set, "entropy"))?;
-                let point = |(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy });
-                let points: Vec<Point> = self.log.series(&measure.metric)?.iter().filter_map(point).collect();
+                let point =
+                    |(step, accuracy)| Some(Point { step, entropy: entropies.at(step)?, accuracy });
+                let points: Vec<Point> =
+                    self.log.series(&measure.metric)?.iter().filter_map(point).collect();
                 held::accuracy_at(&points, target.value())
             }
             Taken::ByTwelfth(twelfths) => match self.log.entropy() {
@@ -171,14 +180,20 @@ impl<'a> Evaluated<'a> {
             Taken::Law(number) => {
                 let study = studied()?.set.study();
                 let r_squared = |form: Form| {
-                    study.r_squared.iter().find(|(of, _)| *of == form).map(|(_, r_squared)| *r_squared)
+                    study
+                        .r_squared
+                        .iter()
+                        .find(|(of, _)| *of == form)
+                        .map(|(_, r_squared)| *r_squared)
                 };
                 match number {
                     LawNumber::A => study.holds().map(|fit| fit.a.value),
                     LawNumber::B => study.holds().map(|fit| fit.b.value),
                     LawNumber::Ceiling => study.holds().map(|fit| fit.ceiling.value),
                     LawNumber::RSquared(form) => r_squared(form),
-                    LawNumber::RSquaredOverLine => Some(r_squared(Form::Law)? - r_squared(Form::Linear)?),
+                    LawNumber::RSquaredOverLine => {
+                        Some(r_squared(Form::Law)? - r_squared(Form::Linear)?)
+                    }
                     LawNumber::Refused => Some(if study.holds().is_some() { 0.0 } else { 1.0 }),
                 }
             }
@@ -186,8 +201,11 @@ impl<'a> Evaluated<'a> {
                 let place = PREFIXES.iter().position(|prefix| *prefix == percent)?;
                 let prediction = studied()?.predictions[place].as_ref()?;
                 let to_the_end = self.to_the_end(studied()?);
-                let scored = |form: Form| prediction.scored.iter().find(|scored| scored.form == form);
-                let error = |form: Form| to_the_end.and(scored(form)).map(|scored| scored.error_at_end.abs());
+                let scored =
+                    |form: Form| prediction.scored.iter().find(|scored| scored.form == form);
+                let error = |form: Form| {
+                    to_the_end.and(scored(form)).map(|scored| scored.error_at_end.abs())
+                };
                 match number {
                     PredictionNumber::ErrorAtEnd(form) => error(form),
                     PredictionNumber::ErrorOver(form) => Some(error(Form::Law)? - error(form)?),
@@ -230,5 +248,7 @@ impl<'a> Evaluated<'a> {
 fn share_by(points: &[Point], quantity: Quantity, least: f64, twelfths: u32) -> Option<f64> {
     let grown = growth(points, quantity)?;
     // A growth that is equal but for rounding counts as equal.
-    (grown >= least * (1.0 - 1e-9)).then(|| share(points, quantity, step_by(points, twelfths)?)).flatten()
+    (grown >= least * (1.0 - 1e-9))
+        .then(|| share(points, quantity, step_by(points, twelfths)?))
+        .flatten()
 }

@@ -32,7 +32,8 @@ fn deciding_of_all_seeds(recipe: &Value) -> Value {
 /// Places of runs in groups that differ in nothing but the seed, in the order of their first runs.
 /// A run without a recipe is a group of its own.
 pub(super) fn grouped(runs: &[Entry<'_>]) -> Vec<Vec<usize>> {
-    let recipes: Vec<Option<Value>> = runs.iter().map(|run| run.recipe.map(deciding_of_all_seeds)).collect();
+    let recipes: Vec<Option<Value>> =
+        runs.iter().map(|run| run.recipe.map(deciding_of_all_seeds)).collect();
     let is_same = |i: usize, j: usize| {
         recipes[i].is_some() && recipes[i] == recipes[j] && runs[i].group == runs[j].group
     };
@@ -40,7 +41,8 @@ pub(super) fn grouped(runs: &[Entry<'_>]) -> Vec<Vec<usize>> {
     // One seed on several days was not begun late: the days were chosen.
     let by_day = |group: Vec<usize>| {
         let seeds: BTreeSet<_> = group.iter().map(|i| runs[*i].seed()).collect();
-        let with_days: BTreeSet<_> = group.iter().map(|i| (runs[*i].seed(), runs[*i].day())).collect();
+        let with_days: BTreeSet<_> =
+            group.iter().map(|i| (runs[*i].seed(), runs[*i].day())).collect();
         match with_days.len() > seeds.len() {
             true => parted(group, |i, j| runs[i].day() == runs[j].day()),
             false => vec![group],
@@ -90,7 +92,8 @@ pub(super) fn names(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
         names.iter().all(|name| !name.is_empty())
             && names.iter().collect::<BTreeSet<_>>().len() == names.len()
     };
-    let given: Option<Vec<String>> = groups.iter().map(|group| runs[group[0]].group.clone()).collect();
+    let given: Option<Vec<String>> =
+        groups.iter().map(|group| runs[group[0]].group.clone()).collect();
     let directories = || -> Option<Vec<String>> {
         let of = |group: &Vec<usize>| {
             let parents: BTreeSet<&Path> =
@@ -104,7 +107,9 @@ pub(super) fn names(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
         groups.iter().map(|group| (group.len() == 1).then(|| runs[group[0]].name.clone())).collect()
     };
     let found = given.or_else(|| directories().filter(|names| is_plain(names)));
-    found.or_else(|| alone().filter(|names| is_plain(names))).unwrap_or_else(|| by_settings(runs, groups))
+    found
+        .or_else(|| alone().filter(|names| is_plain(names)))
+        .unwrap_or_else(|| by_settings(runs, groups))
 }
 
 fn by_settings(runs: &[Entry<'_>], groups: &[Vec<usize>]) -> Vec<String> {
@@ -170,7 +175,10 @@ fn evaluated(recipe: &Value) -> Value {
         }
     };
     if has_files || !has_benchmarks {
-        or_as_trained("max_tokens", [&recipe["rollout"]["max_tokens"], &recipe["sft"]["max_tokens"]]);
+        or_as_trained(
+            "max_tokens",
+            [&recipe["rollout"]["max_tokens"], &recipe["sft"]["max_tokens"]],
+        );
     }
     or_as_trained("stop", [&recipe["rollout"]["stop"], &Value::Array(Vec::new())]);
     // Without sets of its own, a run is evaluated on the test problems of the built-in task.
@@ -185,6 +193,7 @@ fn evaluated(recipe: &Value) -> Value {
         decides.insert("data".into(), serde_json::json!({ "task": task, task: settings }));
     }
     decides.insert("eval".into(), eval);
-    decides.insert("reward".into(), serde_json::json!({ "verifier": recipe["reward"]["verifier"] }));
+    decides
+        .insert("reward".into(), serde_json::json!({ "verifier": recipe["reward"]["verifier"] }));
     Value::Object(decides)
 }

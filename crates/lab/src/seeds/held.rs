@@ -16,7 +16,8 @@ const REACHED: f64 = 0.1;
 
 /// Entropies of rollouts over their targets: (step, H / H*) of the steps that have both.
 pub(super) fn ratios(log: &RunLog) -> Vec<(u64, f64)> {
-    let (Some(targets), Some(entropies)) = (log.series("entropy/target"), log.series("policy/entropy"))
+    let (Some(targets), Some(entropies)) =
+        (log.series("entropy/target"), log.series("policy/entropy"))
     else {
         return Vec::new();
     };
@@ -32,7 +33,8 @@ fn over_last_half(steps: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
     let steps: Vec<(u64, f64)> = steps.collect();
     let (last, _) = steps.last()?;
     // Steps are far below 2^63.
-    let late: Vec<f64> = steps.iter().filter(|(step, _)| 2 * step > *last).map(|(_, x)| *x).collect();
+    let late: Vec<f64> =
+        steps.iter().filter(|(step, _)| 2 * step > *last).map(|(_, x)| *x).collect();
     (!late.is_empty()).then(|| late.iter().sum::<f64>() / late.len() as f64)
 }
 
@@ -47,7 +49,9 @@ pub(super) fn tracking_error(ratios: &[(u64, f64)]) -> Option<f64> {
 
 /// The share of the last half's steps at which |ln(H / H*)| is below [`HELD`].
 pub(super) fn share_held(ratios: &[(u64, f64)]) -> Option<f64> {
-    over_last_half(ratios.iter().map(|(step, ratio)| (*step, share(libm::log(*ratio).abs() < HELD))))
+    over_last_half(
+        ratios.iter().map(|(step, ratio)| (*step, share(libm::log(*ratio).abs() < HELD))),
+    )
 }
 
 /// The first step at which entropy is within 10 % of the target; none where there is none.
@@ -72,7 +76,10 @@ pub(super) fn steered(recipe: &Value) -> Option<(&'static str, [f64; 2])> {
     let settings = &covariance["controller"];
     let steer = settings["steer"].as_str().unwrap_or("fraction");
     let (_, metric, [min, max]) = STEERED.into_iter().find(|(name, ..)| *name == steer)?;
-    Some((metric, [settings["min"].as_f64().unwrap_or(min), settings["max"].as_f64().unwrap_or(max)]))
+    Some((
+        metric,
+        [settings["min"].as_f64().unwrap_or(min), settings["max"].as_f64().unwrap_or(max)],
+    ))
 }
 
 /// The share of the last half's steps at which what is steered is at a bound.

@@ -35,7 +35,9 @@ impl KeptRuns {
     /// As [`kept_table::read`]; if a group is not there.
     pub fn read(path: &Path, groups: &[String], target: Option<f64>) -> Result<Self> {
         let mut all = kept_table::read(path)?;
-        if let Some(missing) = groups.iter().find(|name| all.iter().all(|(group, _)| group != *name)) {
+        if let Some(missing) =
+            groups.iter().find(|name| all.iter().all(|(group, _)| group != *name))
+        {
             let names: BTreeSet<&str> = all.iter().map(|(group, _)| group.as_str()).collect();
             let names: Vec<&str> = names.into_iter().collect();
             let (path, names) = (path.display(), names.join(", "));
@@ -78,7 +80,8 @@ impl KeptRuns {
             let metrics: BTreeSet<&str> =
                 runs.iter().flat_map(|run| run.log.all()).map(|(name, _)| name).collect();
             let curve = |metric: &str| {
-                let series: Vec<&Series> = runs.iter().filter_map(|run| run.log.series(metric)).collect();
+                let series: Vec<&Series> =
+                    runs.iter().filter_map(|run| run.log.series(metric)).collect();
                 Some((metric.to_owned(), MeanCurve::of(&series, range_of(metric), MOST)?))
             };
             let sets: BTreeSet<&str> =

@@ -111,7 +111,9 @@ impl Measure {
             Taken::ByTwelfth(_) | Taken::Held(Held::Share | Held::AtBound) => return (100.0, 1),
             Taken::Held(Held::Reached) => return (1.0, 1),
             Taken::Held(Held::Error | Held::Least) => return (1.0, 3),
-            Taken::Law(LawNumber::Ceiling) | Taken::Predicted(..) | Taken::Change if self.is_of_shares() => {
+            Taken::Law(LawNumber::Ceiling) | Taken::Predicted(..) | Taken::Change
+                if self.is_of_shares() =>
+            {
                 return (100.0, 2);
             }
             Taken::Law(LawNumber::Refused) => return (1.0, 0),
@@ -137,15 +139,24 @@ impl Measure {
             Taken::Law(LawNumber::RSquaredOverLine) => SHARES_APART,
             Taken::Change if self.is_of_shares() => SHARES_APART,
             Taken::Held(Held::Error | Held::Reached | Held::Least) => FROM_0,
-            Taken::Predicted(_, PredictionNumber::ErrorAtEnd(_) | PredictionNumber::Rmse(_)) => FROM_0,
+            Taken::Predicted(_, PredictionNumber::ErrorAtEnd(_) | PredictionNumber::Rmse(_)) => {
+                FROM_0
+            }
             // Entropy may have fallen further by a twelfth than it has in the end.
             Taken::Change | Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => ANY,
             Taken::End | Taken::Best | Taken::LastTenth | Taken::Mean | Taken::AtEntropy(_) => {
                 match self.name() {
                     _ if self.is_of_shares() => SHARE,
                     // A policy's loss and the theory's changes have a sign.
-                    _ if ["policy/loss", "theory/"].iter().any(|of| self.metric.starts_with(of)) => ANY,
-                    name if ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of)) => FROM_0,
+                    _ if ["policy/loss", "theory/"]
+                        .iter()
+                        .any(|of| self.metric.starts_with(of)) =>
+                    {
+                        ANY
+                    }
+                    name if ["entropy", "length", "loss"].iter().any(|of| name.starts_with(of)) => {
+                        FROM_0
+                    }
                     _ => ANY,
                 }
             }
@@ -177,7 +188,8 @@ impl Measure {
     /// spread evenly on a logarithmic scale, as entropies of sets at their first temperature are.
     pub(super) fn has_ratio(&self, all: &HashSet<&str>) -> bool {
         let is_entropy = self.taken == Taken::End && self.section == Section::Main;
-        let set = SetMetric::of(&self.metric).filter(|metric| is_entropy && metric.what == "entropy");
+        let set =
+            SetMetric::of(&self.metric).filter(|metric| is_entropy && metric.what == "entropy");
         // The set `test` is `test_t0.6` at a further temperature.
         let first = |set: &str| {
             let (set, temperature) = set.rsplit_once("_t")?;
@@ -245,7 +257,8 @@ fn accuracies_of(log: &RunLog, set: &str) -> Vec<String> {
     };
     let k = |name: &String| name.rsplit('@').next().and_then(|k| k.parse::<u64>().ok());
     // With one response, pass@k and maj@k are mean@k again.
-    let largest = |prefix: &&str| names(prefix).into_iter().filter(|name| k(name) > Some(1)).max_by_key(k);
+    let largest =
+        |prefix: &&str| names(prefix).into_iter().filter(|name| k(name) > Some(1)).max_by_key(k);
     names("mean@").into_iter().chain(["pass@", "maj@"].iter().filter_map(largest)).collect()
 }
 
@@ -314,6 +327,7 @@ fn area(series: &Series) -> Option<f64> {
         return series.values.first().copied();
     }
     let points: Vec<(u64, f64)> = series.iter().collect();
-    let area: f64 = points.windows(2).map(|w| (w[1].0 - w[0].0) as f64 * 0.5 * (w[0].1 + w[1].1)).sum();
+    let area: f64 =
+        points.windows(2).map(|w| (w[1].0 - w[0].0) as f64 * 0.5 * (w[0].1 + w[1].1)).sum();
     Some(area / (last - first) as f64)
 }

@@ -159,7 +159,8 @@ impl Summary {
             group > 0 && contrasts::are_comparable(runs, &places, &groups, [0, group], unsaid)
         };
         let with_first: Vec<bool> = (0..groups.len()).map(is_like_first).collect();
-        let mut rows = rows(runs, &groups, &counted, &Comparisons { controls, with_first }, &mut notes);
+        let mut rows =
+            rows(runs, &groups, &counted, &Comparisons { controls, with_first }, &mut notes);
         notes.extend(caveats::cut_off(&mut rows));
         notes.extend(caveats::caveats(&groups, &rows));
         Self { groups, rows, notes }
@@ -201,8 +202,9 @@ fn taken_in(
     for (places, name) in places.iter().zip(&names) {
         let (finished, unfinished) = by_state(runs, places);
         let (once, again) = by_seed(runs, &finished);
-        let said =
-            |places: &[usize]| -> Vec<String> { places.iter().map(|i| runs[*i].name.clone()).collect() };
+        let said = |places: &[usize]| -> Vec<String> {
+            places.iter().map(|i| runs[*i].name.clone()).collect()
+        };
         notes.extend(unfinished.iter().map(|i| {
             let of = runs[*i].steps().map_or(String::new(), |steps| format!(" of {steps}"));
             let name = &runs[*i].name;
@@ -219,7 +221,12 @@ fn taken_in(
         }));
         notes.extend(groups::days(runs, &once, name));
         let seeds = once.iter().map(|i| runs[*i].seed()).collect();
-        groups.push(Group { name: name.clone(), runs: said(&once), seeds, unfinished: said(&unfinished) });
+        groups.push(Group {
+            name: name.clone(),
+            runs: said(&once),
+            seeds,
+            unfinished: said(&unfinished),
+        });
         counted.push(once);
     }
     (groups, counted)
@@ -263,7 +270,8 @@ fn rows(
     notes: &mut Vec<String>,
 ) -> Vec<Row> {
     let of = |group: &Vec<usize>| -> Vec<(Option<u64>, Evaluated<'_>)> {
-        let evaluated = |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].run?, runs[*i].recipe)));
+        let evaluated =
+            |i: &usize| Some((runs[*i].seed(), Evaluated::of(runs[*i].run?, runs[*i].recipe)));
         group.iter().filter_map(evaluated).collect()
     };
     let groups: Vec<Vec<(Option<u64>, Evaluated<'_>)>> = counted.iter().map(of).collect();
@@ -276,9 +284,13 @@ fn rows(
     }
     all.sort_by_key(|measure| Section::ALL.iter().position(|section| *section == measure.section));
     notes.extend(
-        named.iter().zip(&groups).flat_map(|(named, group)| caveats::without_end(named, group, &all)),
+        named
+            .iter()
+            .zip(&groups)
+            .flat_map(|(named, group)| caveats::without_end(named, group, &all)),
     );
-    let metrics: HashSet<&str> = all.iter().map(|measure: &Measure| measure.metric.as_str()).collect();
+    let metrics: HashSet<&str> =
+        all.iter().map(|measure: &Measure| measure.metric.as_str()).collect();
     let has_ratio: Vec<bool> = all.iter().map(|measure| measure.has_ratio(&metrics)).collect();
     let row = |(measure, has_ratio)| row(measure, named, &groups, comparisons, has_ratio);
     all.into_iter().zip(has_ratio).map(row).collect()
@@ -324,9 +336,13 @@ fn row(
     };
     let against = |group: usize| {
         let control = controls[group].filter(|_| measure.is_compared())?;
-        Some(Against { group: named[control].name.clone(), test: Paired::of(&pairs(control, group))? })
+        Some(Against {
+            group: named[control].name.clone(),
+            test: Paired::of(&pairs(control, group))?,
+        })
     };
-    let ratio = |group: usize| with_first[group].then(|| Mean::of_ratios(&pairs(0, group))).flatten();
+    let ratio =
+        |group: usize| with_first[group].then(|| Mean::of_ratios(&pairs(0, group))).flatten();
     Row {
         means: numbers.iter().map(mean).collect(),
         against: (0..groups.len()).map(against).collect(),

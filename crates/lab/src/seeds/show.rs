@@ -17,12 +17,21 @@ pub fn text(summary: &Summary) -> String {
         for (place, (group, (mean, against))) in of_groups.enumerate() {
             let name = shortened(&group.name, NAME);
             let Some(mean) = mean else {
-                let why = if group.runs.is_empty() { group.seeds_finished() } else { String::new() };
-                let _ = writeln!(text, "{}", format!("    {name:NAME$} {:>9}  {why}", "n/a").trim_end());
+                let why =
+                    if group.runs.is_empty() { group.seeds_finished() } else { String::new() };
+                let _ = writeln!(
+                    text,
+                    "{}",
+                    format!("    {name:NAME$} {:>9}  {why}", "n/a").trim_end()
+                );
                 continue;
             };
             let number = number(&row.measure, mean.value);
-            let _ = writeln!(text, "    {name:NAME$} {number:>9}  {}", spread(&row.measure, mean, group));
+            let _ = writeln!(
+                text,
+                "    {name:NAME$} {number:>9}  {}",
+                spread(&row.measure, mean, group)
+            );
             if let Some(against) = against {
                 let label = shortened(&format!("  against {}", against.group), NAME);
                 let against = &against.test;
@@ -41,7 +50,11 @@ pub fn text(summary: &Summary) -> String {
             if let Some(Some(ratio)) = row.ratio_to_first.get(place) {
                 let label = shortened(&format!("  times {baseline}"), NAME);
                 let (value, interval) = (times(ratio.value), ratio_between(ratio));
-                let _ = writeln!(text, "{}", format!("    {label:NAME$} {value:>9}  {interval}").trim_end());
+                let _ = writeln!(
+                    text,
+                    "{}",
+                    format!("    {label:NAME$} {value:>9}  {interval}").trim_end()
+                );
             }
         }
     }
@@ -58,7 +71,8 @@ pub fn text(summary: &Summary) -> String {
 pub fn markdown(summary: &Summary) -> String {
     let mut text = String::new();
     for section in Section::ALL {
-        let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.measure.section == section).collect();
+        let rows: Vec<&Row> =
+            summary.rows.iter().filter(|row| row.measure.section == section).collect();
         if let Some((heading, reading)) = section.heading().filter(|_| !rows.is_empty()) {
             let _ = writeln!(text, "## {heading}\n\n{reading}\n");
         }
@@ -91,8 +105,9 @@ fn titles(rows: &[&Row]) -> Vec<String> {
 /// A few measures of all groups: their means, and the differences.
 fn tables(summary: &Summary, rows: &[&Row]) -> String {
     let of_group = |(i, group): (usize, &Group)| {
-        let of =
-            |row: &&Row| row.means[i].as_ref().map_or("n/a".into(), |mean| said(&row.measure, mean, group));
+        let of = |row: &&Row| {
+            row.means[i].as_ref().map_or("n/a".into(), |mean| said(&row.measure, mean, group))
+        };
         let name = match group.unfinished.len() {
             0 => group.name.clone(),
             _ => format!("{} ({})", group.name, group.seeds_finished()),
@@ -136,7 +151,10 @@ fn ratios(summary: &Summary, rows: &[&Row]) -> String {
             })
         };
         let cells: Vec<String> = rows.iter().map(of).collect();
-        cells.iter().any(|cell| !cell.is_empty()).then(|| [vec![group.name.clone()], cells].concat())
+        cells
+            .iter()
+            .any(|cell| !cell.is_empty())
+            .then(|| [vec![group.name.clone()], cells].concat())
     };
     let lines: Vec<Vec<String>> = summary.groups.iter().enumerate().filter_map(line).collect();
     let first = format!("as a multiple of {}, over the same seeds", summary.groups[0].name);
@@ -190,7 +208,8 @@ pub fn section(summary: &Summary) -> String {
          and from which.</p>"
     );
     for part in Section::ALL {
-        let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.measure.section == part).collect();
+        let rows: Vec<&Row> =
+            summary.rows.iter().filter(|row| row.measure.section == part).collect();
         if rows.is_empty() {
             continue;
         }
@@ -199,7 +218,8 @@ pub fn section(summary: &Summary) -> String {
             let (heading, reading) = (legible(heading), with_code(&reading));
             let _ = writeln!(html, "<h3>{heading}</h3>\n<p class=\"quiet\">{reading}</p>");
         }
-        let label = part.heading().map_or("Means over seeds".to_owned(), |(heading, _)| legible(heading));
+        let label =
+            part.heading().map_or("Means over seeds".to_owned(), |(heading, _)| legible(heading));
         html += &table_of_page(summary, &rows, &label);
     }
     if !summary.notes.is_empty() {
@@ -213,7 +233,8 @@ pub fn section(summary: &Summary) -> String {
 /// A table of a page: a column for each group.
 fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
     let baseline = legible(&summary.groups[0].name);
-    let mut html = format!("{}<table class=\"seeds\">\n<thead><tr><th scope=\"col\"></th>", scrolling(label));
+    let mut html =
+        format!("{}<table class=\"seeds\">\n<thead><tr><th scope=\"col\"></th>", scrolling(label));
     for group in &summary.groups {
         let seeds = group.seeds_finished();
         let _ = write!(
@@ -227,22 +248,32 @@ fn table_of_page(summary: &Summary, rows: &[&Row], label: &str) -> String {
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", legible(&row.measure.title()));
         for (place, (mean, against)) in row.means.iter().zip(&row.against).enumerate() {
             let mean = mean.as_ref().map_or("n/a".into(), |mean| {
-                let of = mean.runs.iter().map(|x| number(&row.measure, *x)).collect::<Vec<_>>().join(", ");
-                format!("<span title=\"{of}\">{}</span>", said(&row.measure, mean, &summary.groups[place]))
+                let of = mean
+                    .runs
+                    .iter()
+                    .map(|x| number(&row.measure, *x))
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                format!(
+                    "<span title=\"{of}\">{}</span>",
+                    said(&row.measure, mean, &summary.groups[place])
+                )
             });
             let against = against.as_ref().map_or(String::new(), |against| {
                 let difference = with_interval(&row.measure, &against.test.difference, signed);
                 let (control, p) = (legible(&against.group), p_values(&against.test));
                 format!("<br><small class=\"quiet\">{difference} against {control}, {p}</small>")
             });
-            let ratio =
-                row.ratio_to_first.get(place).and_then(Option::as_ref).map_or(String::new(), |ratio| {
+            let ratio = row.ratio_to_first.get(place).and_then(Option::as_ref).map_or(
+                String::new(),
+                |ratio| {
                     let shown = format!("{} {}", times(ratio.value), ratio_between(ratio));
                     format!(
                         "<br><small class=\"quiet\">{} times that of {baseline}</small>",
                         shown.trim_end()
                     )
-                });
+                },
+            );
             let _ = write!(html, "<td>{mean}{against}{ratio}</td>");
         }
         html += "</tr>\n";

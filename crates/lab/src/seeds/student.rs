@@ -63,7 +63,8 @@ impl Mean {
     /// with the interval of the logarithms' mean. None without pairs, or where a number is not
     /// above 0.
     pub fn of_ratios(pairs: &[(f64, f64)]) -> Option<Self> {
-        let log = |(old, new): &(f64, f64)| (*old > 0.0 && *new > 0.0).then(|| libm::log(new / old));
+        let log =
+            |(old, new): &(f64, f64)| (*old > 0.0 && *new > 0.0).then(|| libm::log(new / old));
         let logs: Vec<f64> = pairs.iter().map(log).collect::<Option<_>>()?;
         // Ratios that are 1 but for rounding have no spread either.
         let Self { value, interval, runs } = Self::of_size(logs, 1.0)?;

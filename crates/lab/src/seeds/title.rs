@@ -71,7 +71,11 @@ impl Measure {
             Taken::Mean => "over all steps (area / steps)",
             Taken::Change => "since before the first step",
             Taken::AtEntropy(target) => {
-                return format!("{name} where entropy falls to {} nats{}", target.value(), self.unit());
+                return format!(
+                    "{name} where entropy falls to {} nats{}",
+                    target.value(),
+                    self.unit()
+                );
             }
             Taken::Held(number) => return format!("{name}: {}{}", number.title(), self.unit()),
             Taken::ByTwelfth(_) | Taken::Law(_) | Taken::Predicted(..) => {
@@ -104,7 +108,9 @@ impl Measure {
             Taken::Law(LawNumber::Ceiling) => "ceiling b - a".into(),
             Taken::Law(LawNumber::RSquared(form)) => format!("R^2 of {}", form.name()),
             Taken::Law(LawNumber::Refused) => "runs whose law is refused".into(),
-            Taken::Law(LawNumber::RSquaredOverLine) => "R^2 of the law less that of the line".into(),
+            Taken::Law(LawNumber::RSquaredOverLine) => {
+                "R^2 of the law less that of the line".into()
+            }
             Taken::Predicted(percent, PredictionNumber::ErrorAtEnd(form)) => {
                 format!("error at the end from the first {percent} %, {}", form.name())
             }
@@ -121,7 +127,9 @@ impl Measure {
 
     fn unit(&self) -> &'static str {
         match self.scale() {
-            (s, _) if s > 1.0 && matches!(self.taken, Taken::Predicted(..) | Taken::Change) => ", points",
+            (s, _) if s > 1.0 && matches!(self.taken, Taken::Predicted(..) | Taken::Change) => {
+                ", points"
+            }
             (s, _) if s > 1.0 => ", %",
             _ if matches!(self.taken, Taken::Law(_) | Taken::Predicted(..) | Taken::Held(_)) => "",
             _ if self.metric.contains("entropy") || self.metric.ends_with("loss") => ", nats",

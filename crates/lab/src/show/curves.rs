@@ -34,13 +34,17 @@ pub(super) fn panels(runs: &[Run], metrics: &[String], look: &Look) -> Vec<Panel
         losses(runs, look),
         of_metrics(runs, "response length, tokens".into(), &["response/length_mean"], look),
     ];
-    asked.chain(usual).filter(|panel| panel.curves.iter().any(|curve| !curve.points.is_empty())).collect()
+    asked
+        .chain(usual)
+        .filter(|panel| panel.curves.iter().any(|curve| !curve.points.is_empty()))
+        .collect()
 }
 
 /// Plots in rows of so many, each so many lines high.
 pub(super) fn lines(panels: &[Panel], beside: usize, height: usize, look: &Look) -> Vec<String> {
     let width = look.width.saturating_sub(GAP * (beside - 1)) / beside;
-    let blocks: Vec<Vec<String>> = panels.iter().map(|panel| panel.block(width, height, look)).collect();
+    let blocks: Vec<Vec<String>> =
+        panels.iter().map(|panel| panel.block(width, height, look)).collect();
     let mut lines = Vec::new();
     for row in blocks.chunks(beside) {
         if !lines.is_empty() {
@@ -73,7 +77,10 @@ impl Panel {
             [width, height.saturating_sub(1)].map(|size| u16::try_from(size).unwrap_or(u16::MAX));
         let mut lines = plot.lines_in(wide, high, look.colors, look.charset);
         let title: String = format!("{}{remark}", self.title);
-        lines.insert(0, look.paint(Paint::Heading, &super::text::wrapped(&title, width).swap_remove(0)));
+        lines.insert(
+            0,
+            look.paint(Paint::Heading, &super::text::wrapped(&title, width).swap_remove(0)),
+        );
         // Padding to the full width keeps plots side by side in columns.
         if let Some(first) = lines.first_mut() {
             let space = width.saturating_sub(super::text::shown_width(first));
@@ -89,13 +96,18 @@ impl Panel {
             return (self.curves.clone(), String::new());
         }
         let xs = || self.curves.iter().flat_map(|curve| &curve.points).map(|point| point.0);
-        let (first, last) = (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
+        let (first, last) =
+            (xs().fold(f64::INFINITY, f64::min), xs().fold(f64::NEG_INFINITY, f64::max));
         let steps = libm::ceil((last - first) / width as f64).max(1.0);
         let mean = |chunk: &[(f64, f64)]| {
             let count = chunk.len() as f64;
-            (chunk.iter().map(|p| p.0).sum::<f64>() / count, chunk.iter().map(|p| p.1).sum::<f64>() / count)
+            (
+                chunk.iter().map(|p| p.0).sum::<f64>() / count,
+                chunk.iter().map(|p| p.1).sum::<f64>() / count,
+            )
         };
-        let column = |point: &(f64, f64)| (libm::floor((point.0 - first) / steps), point.1.is_nan());
+        let column =
+            |point: &(f64, f64)| (libm::floor((point.0 - first) / steps), point.1.is_nan());
         let thin = |curve: &Curve| {
             let points = curve.points.chunk_by(|a, b| column(a) == column(b)).map(mean).collect();
             Curve { points, ..curve.clone() }
@@ -130,13 +142,18 @@ fn entropies(runs: &[Run], look: &Look) -> Panel {
         let own = rollout.or_else(|| run.log.series("sft/entropy"));
         if let Some(series) = own {
             let what = if rollout.is_some() { "rollouts" } else { "training examples" };
-            curves.push(curve(if runs.len() > 1 { look.clean(&run.name) } else { what.into() }, series));
+            curves.push(curve(
+                if runs.len() > 1 { look.clean(&run.name) } else { what.into() },
+                series,
+            ));
         }
         if runs.len() == 1 || own.is_none() {
             for set in &run.set_names {
                 if let Some(series) = set.series(&run.log, "entropy") {
-                    curves
-                        .push(curve(named(runs, run, &format!("evaluation of {}", set.name), look), series));
+                    curves.push(curve(
+                        named(runs, run, &format!("evaluation of {}", set.name), look),
+                        series,
+                    ));
                 }
             }
         }
@@ -158,7 +175,9 @@ fn accuracies(runs: &[Run], look: &Look) -> Panel {
             Some(curve(name, set.series(&run.log, &set.accuracy)?))
         }
     };
-    let curves = runs.iter().flat_map(|run| run.set_names.iter().filter_map(of_set(run)).collect::<Vec<_>>());
+    let curves = runs
+        .iter()
+        .flat_map(|run| run.set_names.iter().filter_map(of_set(run)).collect::<Vec<_>>());
     Panel { title: "accuracy of evaluations".into(), curves: curves.collect() }
 }
 
@@ -167,7 +186,9 @@ fn losses(runs: &[Run], look: &Look) -> Panel {
     let mut curves = Vec::new();
     for run in runs {
         for (metric, what) in [("sft/loss", "training"), ("eval/loss", "held-out")] {
-            curves.extend(run.log.series(metric).map(|series| curve(named(runs, run, what, look), series)));
+            curves.extend(
+                run.log.series(metric).map(|series| curve(named(runs, run, what, look), series)),
+            );
         }
     }
     Panel { title: "cross-entropy, nats per token".into(), curves }

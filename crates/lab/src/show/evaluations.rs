@@ -21,9 +21,11 @@ pub(super) fn lines(runs: &[Run], rows: usize, look: &Look) -> Vec<String> {
 
 fn of_set(run: &Run, set: &SetName, most: usize, look: &Look) -> Vec<String> {
     let columns = columns(run, set);
-    let mut steps: Vec<u64> = set.series(&run.log, &set.accuracy).map_or(Vec::new(), |s| s.steps.clone());
+    let mut steps: Vec<u64> =
+        set.series(&run.log, &set.accuracy).map_or(Vec::new(), |s| s.steps.clone());
     // The mark of skipped rows takes a row too.
-    let skipped = if steps.len() > most { (steps.len() + 1).saturating_sub(most.max(3)) } else { 0 };
+    let skipped =
+        if steps.len() > most { (steps.len() + 1).saturating_sub(most.max(3)) } else { 0 };
     if skipped > 0 {
         steps.drain(1..=skipped);
     }
@@ -50,7 +52,8 @@ fn of_set(run: &Run, set: &SetName, most: usize, look: &Look) -> Vec<String> {
 /// The table with as many columns as there is room for, from the left.
 pub(super) fn fitting(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     for count in (2..=names.len()).rev() {
-        let cut: Vec<Vec<String>> = rows.iter().map(|row| row[..count.min(row.len())].to_vec()).collect();
+        let cut: Vec<Vec<String>> =
+            rows.iter().map(|row| row[..count.min(row.len())].to_vec()).collect();
         let lines = table(look, &names[..count], &cut);
         if count == 2 || lines.iter().all(|line| super::text::shown_width(line) <= look.width) {
             return lines;
@@ -67,11 +70,14 @@ fn columns(run: &Run, set: &SetName) -> Vec<String> {
     let is_told = |what: &str| match what {
         "pass" | "maj" => samples > 1,
         // Shares that are always 0 say nothing.
-        _ => set.series(&run.log, what).is_some_and(|series| series.values.iter().any(|value| *value > 0.0)),
+        _ => set
+            .series(&run.log, what)
+            .is_some_and(|series| series.values.iter().any(|value| *value > 0.0)),
     };
     columns.extend(["entropy", "length_mean"].map(str::to_owned));
-    columns
-        .extend(["pass", "maj"].into_iter().filter(|w| is_told(w)).map(|what| format!("{what}@{samples}")));
+    columns.extend(
+        ["pass", "maj"].into_iter().filter(|w| is_told(w)).map(|what| format!("{what}@{samples}")),
+    );
     columns.extend(["truncated", "faults"].into_iter().filter(|w| is_told(w)).map(str::to_owned));
     columns.retain(|column| measured.contains(&column.as_str()));
     columns

@@ -91,7 +91,8 @@ fn warnings(run: &Run) -> Vec<String> {
     warnings.extend(run.skipped_updates().map(|skipped| {
         format!("{} updates were left out because their gradient was not finite", number(skipped))
     }));
-    warnings.extend(run.alarms().iter().map(|(step, alarm)| format!("step {step}: {}", alarm.text)));
+    warnings
+        .extend(run.alarms().iter().map(|(step, alarm)| format!("step {step}: {}", alarm.text)));
     match not_finite(run) {
         Ok(sentence) => warnings.extend(sentence),
         Err(error) => warnings.push(error.to_string()),
@@ -106,7 +107,8 @@ fn not_finite(run: &Run) -> Result<Option<String>> {
     let line = if path.exists() { last_lines(&path, 1)?.pop() } else { None };
     let Some(line) = line else { return Ok(None) };
     let row = row_of(&line, &path, "last line")?;
-    let names: Vec<&String> = row.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name).collect();
+    let names: Vec<&String> =
+        row.iter().filter(|(_, v)| v.is_null()).map(|(name, _)| name).collect();
     let [first, ..] = &names[..] else { return Ok(None) };
     let listed: Vec<&str> = names.iter().take(NAMED).map(|name| name.as_str()).collect();
     let more = match names.len().saturating_sub(NAMED) {

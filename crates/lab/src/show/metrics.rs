@@ -7,7 +7,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// A list per run, beside one another: name, first and last value, and at which step that was.
 pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
-    let blocks: Vec<Vec<String>> = runs.iter().map(|run| of_run(run, runs.len() > 1, look)).collect();
+    let blocks: Vec<Vec<String>> =
+        runs.iter().map(|run| of_run(run, runs.len() > 1, look)).collect();
     look.beside(&blocks)
 }
 

@@ -17,9 +17,17 @@ const TOLD: [(&str, &str); 7] = [
 
 /// The lines of a run's steps after one, or of all; with the run's name before each if asked for,
 /// and with more metrics.
-pub fn news(run: &Run, after: Option<u64>, is_named: bool, metrics: &[String], look: &Look) -> Vec<String> {
-    let told: Vec<(&str, &str)> =
-        TOLD.into_iter().chain(metrics.iter().map(|metric| (metric.as_str(), metric.as_str()))).collect();
+pub fn news(
+    run: &Run,
+    after: Option<u64>,
+    is_named: bool,
+    metrics: &[String],
+    look: &Look,
+) -> Vec<String> {
+    let told: Vec<(&str, &str)> = TOLD
+        .into_iter()
+        .chain(metrics.iter().map(|metric| (metric.as_str(), metric.as_str())))
+        .collect();
     let series = told.iter().filter_map(|(metric, _)| run.log.series(metric));
     let evaluated = run.set_names.iter().filter_map(|set| set.series(&run.log, &set.accuracy));
     let steps = series.chain(evaluated).flat_map(|series| {
@@ -32,7 +40,13 @@ pub fn news(run: &Run, after: Option<u64>, is_named: bool, metrics: &[String], l
     steps.into_iter().flat_map(|step| of_step(run, step, is_named, &told, look)).collect()
 }
 
-fn of_step(run: &Run, step: u64, is_named: bool, told: &[(&str, &str)], look: &Look) -> Vec<String> {
+fn of_step(
+    run: &Run,
+    step: u64,
+    is_named: bool,
+    told: &[(&str, &str)],
+    look: &Look,
+) -> Vec<String> {
     let of = run.state.steps.map_or(String::new(), |steps| format!("/{steps}"));
     let whose = if is_named { format!("{}: ", run.name) } else { String::new() };
     let head = look.clean(&format!("{whose}step {step}{of}"));

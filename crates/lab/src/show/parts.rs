@@ -16,8 +16,8 @@ pub(super) fn lines(runs: &[Run], look: &Look) -> Vec<String> {
         for set in &run.set_names {
             if let Some(parts) = parts.get(set.name.as_str()) {
                 let whose = if runs.len() > 1 { format!("{}, ", run.name) } else { String::new() };
-                let mut lines =
-                    look.heading(&format!("parts of {whose}{}: {}, entropy", set.name, set.accuracy));
+                let mut lines = look
+                    .heading(&format!("parts of {whose}{}: {}, entropy", set.name, set.accuracy));
                 lines.extend(table(run, set, parts, look));
                 blocks.push(lines);
             }
@@ -37,12 +37,15 @@ fn table(run: &Run, set: &SetName, parts: &[SetName], look: &Look) -> Vec<String
             let value = of.series(&run.log, what).and_then(|series| series.at(step));
             value.map_or_else(|| "-".to_owned(), |value| cell(what, value))
         };
-        let cells =
-            moments.iter().flat_map(|(_, step)| [value(&of.accuracy, *step), value("entropy", *step)]);
+        let cells = moments
+            .iter()
+            .flat_map(|(_, step)| [value(&of.accuracy, *step), value("entropy", *step)]);
         std::iter::once(name).chain(cells).collect::<Vec<String>>()
     };
-    let name = |part: &SetName| look.clean(part.name.get(set.name.len() + 1..).unwrap_or(&part.name));
-    let mut rows: Vec<Vec<String>> = parts.iter().take(MOST).map(|part| row(part, name(part))).collect();
+    let name =
+        |part: &SetName| look.clean(part.name.get(set.name.len() + 1..).unwrap_or(&part.name));
+    let mut rows: Vec<Vec<String>> =
+        parts.iter().take(MOST).map(|part| row(part, name(part))).collect();
     if parts.len() > MOST {
         rows.push(vec![format!("{} more", parts.len() - MOST)]);
     }

@@ -32,7 +32,9 @@ pub(super) fn lines(runs: &[Run], count: usize, look: &Look) -> Vec<String> {
             Ok(Some((place, rows))) => {
                 lines.extend(look.heading(&format!("last responses{whose}, {place}")));
                 if rows.is_empty() {
-                    lines.extend(look.paragraph("none that is whole in the last 4 MiB of its file", 2));
+                    lines.extend(
+                        look.paragraph("none that is whole in the last 4 MiB of its file", 2),
+                    );
                 }
                 lines.extend(shown(&rows, look));
             }
@@ -64,7 +66,9 @@ fn last_file(files: &RunFiles) -> Result<Option<(String, PathBuf)>> {
         Some((step.parse::<u64>().ok()?, set.to_owned(), name.to_owned()))
     };
     let last = names(&dir)?.iter().filter_map(|name| of(name.to_str()?)).max();
-    Ok(last.map(|(step, set, name)| (format!("evaluation of {set} after step {step}"), dir.join(name))))
+    Ok(last.map(|(step, set, name)| {
+        (format!("evaluation of {set} after step {step}"), dir.join(name))
+    }))
 }
 
 /// Responses; a prompt stands above the responses to it.
@@ -75,8 +79,10 @@ fn shown(rows: &[Row], look: &Look) -> Vec<String> {
         let prompt = (row.get("prompt"), row.get("ground_truth"));
         if before != Some(prompt) {
             before = Some(prompt);
-            let truth =
-                prompt.1.map(|truth| format!("  (ground truth: {})", plain(truth))).unwrap_or_default();
+            let truth = prompt
+                .1
+                .map(|truth| format!("  (ground truth: {})", plain(truth)))
+                .unwrap_or_default();
             let text = format!("{}{truth}", prompt.0.map(plain).unwrap_or_default());
             lines.extend(text_lines("> ", &text, look));
         }
@@ -119,7 +125,11 @@ fn verdict(row: &Row, look: &Look) -> Vec<String> {
     }
     let one_line = |text: &str| look.clean(&text.replace('\n', " "));
     let verdict = look.paint(paint, &one_line(verdict));
-    shortened(look.paragraph(&format!("{verdict}: {}", one_line(&details.join(", "))), 2), KEPT_REASON, look)
+    shortened(
+        look.paragraph(&format!("{verdict}: {}", one_line(&details.join(", "))), 2),
+        KEPT_REASON,
+        look,
+    )
 }
 
 /// Lines without their middle, if there are many.
@@ -128,7 +138,10 @@ fn shortened(mut lines: Vec<String>, [first, last]: [usize; 2], look: &Look) -> 
     if skipped > 1 {
         let dots = look.charset.of("⋯", "...");
         let indent = lines[0].len() - lines[0].trim_start().len();
-        lines.splice(first..first + skipped, [format!("{:indent$}{dots} {skipped} lines {dots}", "")]);
+        lines.splice(
+            first..first + skipped,
+            [format!("{:indent$}{dots} {skipped} lines {dots}", "")],
+        );
     }
     lines
 }
@@ -140,7 +153,9 @@ fn text_lines(mark: &str, text: &str, look: &Look) -> Vec<String> {
     shortened(lines, KEPT, look)
         .iter()
         .enumerate()
-        .map(|(i, line)| format!("{}{line}", if i == 0 { mark } else { &blank }).trim_end().to_owned())
+        .map(|(i, line)| {
+            format!("{}{line}", if i == 0 { mark } else { &blank }).trim_end().to_owned()
+        })
         .collect()
 }
 

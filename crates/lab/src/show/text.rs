@@ -133,7 +133,8 @@ fn width_of_block(block: &[String]) -> usize {
 pub(super) fn shown_width(line: &str) -> usize {
     let mut parts = line.split('\x1b');
     let first = parts.next().map_or(0, UnicodeWidthStr::width);
-    first + parts.map(|part| part.split_once('m').map_or(0, |(_, text)| text.width())).sum::<usize>()
+    first
+        + parts.map(|part| part.split_once('m').map_or(0, |(_, text)| text.width())).sum::<usize>()
 }
 
 /// A text in lines of so many columns: broken between words, and within words that are wider.
@@ -172,7 +173,13 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
 /// A table: names of columns, then rows, all to the right.
 pub(super) fn table(look: &Look, names: &[String], rows: &[Vec<String>]) -> Vec<String> {
     let widths: Vec<usize> = (0..names.len())
-        .map(|i| rows.iter().chain([&names.to_vec()]).filter_map(|row| row.get(i)).map(|c| c.width()).max())
+        .map(|i| {
+            rows.iter()
+                .chain([&names.to_vec()])
+                .filter_map(|row| row.get(i))
+                .map(|c| c.width())
+                .max()
+        })
         .map(|widest| widest.unwrap_or(0))
         .collect();
     let line = |cells: &[String]| {
@@ -206,14 +213,19 @@ mod tests {
 
     #[test]
     fn durations_are_said() {
-        let said: Vec<String> = [0.41, 42.0, 150.0, 7500.0, 200_000.0].into_iter().map(duration).collect();
+        let said: Vec<String> =
+            [0.41, 42.0, 150.0, 7500.0, 200_000.0].into_iter().map(duration).collect();
         assert_eq!(said, ["0.4 s", "42 s", "2 min 30 s", "2 h 05 min", "2 days 7 h"]);
     }
 
     #[test]
     fn blocks_stand_beside_one_another_where_there_is_room() {
-        let look =
-            |width| Look { width, colors: true, charset: Charset::Unicode, visible: |text| text.into() };
+        let look = |width| Look {
+            width,
+            colors: true,
+            charset: Charset::Unicode,
+            visible: |text| text.into(),
+        };
         let painted = look(0).paint(Paint::Good, "aa");
         let blocks = [vec![painted.clone(), "bbb".into()], vec!["c".into()]];
         assert_eq!(look(7).beside(&blocks), [format!("{painted}    c"), "bbb".into()]);

@@ -32,7 +32,11 @@ impl Axis {
         if high - low <= (largest * RESOLUTION).max(SMALLEST) {
             // One number, in the middle.
             let apart = if largest > SMALLEST { largest * 0.1 } else { 1.0 };
-            return Some(Self { low: low - apart, high: high + apart, ticks: vec![(low, exact(low))] });
+            return Some(Self {
+                low: low - apart,
+                high: high + apart,
+                ticks: vec![(low, exact(low))],
+            });
         }
         let ticks = round_ticks(low, high, most.max(2), whole);
         let ticks = if ticks.len() >= 2 { ticks } else { ends(low, high) };
@@ -84,7 +88,8 @@ fn shown(value: f64, largest: f64, exponent: i32) -> String {
     let text = if value == 0.0 {
         "0".to_owned()
     } else if largest >= 1e6 || exponent < -5 {
-        let digits = (libm::floor(libm::log10(value.abs())) as i32 - exponent).clamp(0, 15) as usize;
+        let digits =
+            (libm::floor(libm::log10(value.abs())) as i32 - exponent).clamp(0, 15) as usize;
         format!("{value:.digits$e}")
     } else {
         let digits = (-exponent).max(0) as usize;

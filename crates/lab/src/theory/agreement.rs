@@ -47,7 +47,12 @@ const PREDICTIONS: [Prediction; 4] = [
         sign: -1.0,
         change: OF_TOKENS,
     },
-    Prediction { name: "exact, token by token", metric: "theory/exact", sign: 1.0, change: OF_TOKENS },
+    Prediction {
+        name: "exact, token by token",
+        metric: "theory/exact",
+        sign: 1.0,
+        change: OF_TOKENS,
+    },
 ];
 
 /// The null of each change.
@@ -126,8 +131,9 @@ impl Agreement {
         let count = pairs.len() as f64;
         let mean = |i: usize| pairs.iter().map(|pair| pair[i]).sum::<f64>() / count;
         let means = [mean(0), mean(1)];
-        let centred =
-            |i: usize, j: usize| pairs.iter().map(|p| (p[i] - means[i]) * (p[j] - means[j])).sum::<f64>();
+        let centred = |i: usize, j: usize| {
+            pairs.iter().map(|p| (p[i] - means[i]) * (p[j] - means[j])).sum::<f64>()
+        };
         let product = |i: usize, j: usize| pairs.iter().map(|pair| pair[i] * pair[j]).sum::<f64>();
         let varying = |sum: f64| (sum > 0.0).then_some(sum);
         // A constant leaves nothing but rounding.
@@ -166,7 +172,8 @@ impl TheoryOfRun {
     pub fn of(log: &RunLog) -> Option<Self> {
         let changes = log.series(OF_RESPONSES).filter(|series| !series.steps.is_empty())?;
         let predictions = PREDICTIONS.iter().filter_map(|prediction| {
-            let (predicted, change) = (log.series(prediction.metric)?, log.series(prediction.change)?);
+            let (predicted, change) =
+                (log.series(prediction.metric)?, log.series(prediction.change)?);
             let pairs: Vec<[f64; 2]> = predicted
                 .iter()
                 .filter_map(|(step, value)| Some([prediction.sign * value, change.at(step)?]))

@@ -49,7 +49,8 @@ impl Case {
         let mut uniforms = stream(3);
         let sampled = probabilities.chunks(actions).enumerate();
         let sampled = sampled.map(|(state, p)| drawn(p, uniforms.uniform(state as u64))).collect();
-        let ratios = normals(4, states).iter().map(|x| libm::exp(RATIO_SPREAD / SPREAD * x)).collect();
+        let ratios =
+            normals(4, states).iter().map(|x| libm::exp(RATIO_SPREAD / SPREAD * x)).collect();
         Self { policy, advantages, direction: normals(5, states * actions), sampled, ratios }
     }
 }

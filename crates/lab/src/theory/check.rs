@@ -57,14 +57,16 @@ pub fn check(claim: &Claim, cases: &[Case]) -> Check {
                 [size * prediction, case.policy.entropy_change(size, direction)]
             })
             .collect();
-        let error = pairs.iter().map(|[p, a]| (a - p).abs()).sum::<f64>() / pairs.len().max(1) as f64;
+        let error =
+            pairs.iter().map(|[p, a]| (a - p).abs()).sum::<f64>() / pairs.len().max(1) as f64;
         let power = steps.last().map(|before| power([before.size, size], [before.error, error]));
         let [predicted, actual] = pairs.first().copied().unwrap_or([f64::NAN; 2]);
         steps.push(Step { size, predicted, actual, error, power });
     }
     let (first, last) = (&steps[0], &steps[steps.len() - 1]);
     let slope = power([first.size, last.size], [first.error, last.error]);
-    let holds = steps.iter().filter_map(|step| step.power).all(|power| (power - 2.0).abs() < TOLERANCE);
+    let holds =
+        steps.iter().filter_map(|step| step.power).all(|power| (power - 2.0).abs() < TOLERANCE);
     Check { name, update, formula, slope, holds, steps }
 }
 

@@ -57,7 +57,8 @@ fn covariance_with_logprob(case: &Case, change: &[f64]) -> f64 {
 /// The gradient of the expected reward by the logits, exactly: `d(s) pi(a|s) A(s, a)`.
 fn policy_gradient(case: &Case) -> Vec<f64> {
     let Case { policy, advantages, .. } = case;
-    let visits = policy.visits.iter().flat_map(|visits| std::iter::repeat_n(visits, policy.actions));
+    let visits =
+        policy.visits.iter().flat_map(|visits| std::iter::repeat_n(visits, policy.actions));
     let gradient = policy.probabilities().into_iter().zip(advantages).zip(visits);
     gradient.map(|((p, advantage), visits)| visits * p * advantage).collect()
 }

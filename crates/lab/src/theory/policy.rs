@@ -73,15 +73,23 @@ impl Policy {
     pub fn covariance(&self, x: &[f64], y: &[f64]) -> f64 {
         self.mean_over_states(|_, probabilities, range| {
             let (x, y) = (&x[range.clone()], &y[range]);
-            let mean = |of: &[f64]| -> f64 { probabilities.iter().zip(of).map(|(p, v)| p * v).sum() };
+            let mean =
+                |of: &[f64]| -> f64 { probabilities.iter().zip(of).map(|(p, v)| p * v).sum() };
             let (mx, my) = (mean(x), mean(y));
-            probabilities.iter().zip(x.iter().zip(y)).map(|(p, (x, y))| p * (x - mx) * (y - my)).sum()
+            probabilities
+                .iter()
+                .zip(x.iter().zip(y))
+                .map(|(p, (x, y))| p * (x - mx) * (y - my))
+                .sum()
         })
     }
 
     /// Mean over states, by their visits, of a function of the state's number, its probabilities
     /// and their range among all.
-    pub fn mean_over_states(&self, of: impl Fn(usize, &[f64], std::ops::Range<usize>) -> f64) -> f64 {
+    pub fn mean_over_states(
+        &self,
+        of: impl Fn(usize, &[f64], std::ops::Range<usize>) -> f64,
+    ) -> f64 {
         let probabilities = self.probabilities();
         let states = self.visits.iter().enumerate();
         states

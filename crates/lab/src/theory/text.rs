@@ -61,8 +61,11 @@ pub fn of_predictions(theory: &TheoryOfRun) -> String {
     };
     text += &line(["", "correlation, 95 %", "sign", "slope", "of c c"]);
     let named = predictions.iter().map(|(prediction, agreement)| (prediction.name, agreement));
-    for (name, agreement) in named.chain(unvarying.iter().map(|(name, agreement)| (*name, agreement))) {
-        let Agreement { correlation, correlation_interval, same_sign, slope, explained, .. } = agreement;
+    for (name, agreement) in
+        named.chain(unvarying.iter().map(|(name, agreement)| (*name, agreement)))
+    {
+        let Agreement { correlation, correlation_interval, same_sign, slope, explained, .. } =
+            agreement;
         let mut within = shown(*correlation, |x| format!("{x:+.2}"));
         if let Some([low, high]) = correlation_interval {
             let _ = write!(within, " [{low:+.2}, {high:+.2}]");
@@ -82,10 +85,14 @@ pub fn of_run(theory: &TheoryOfRun) -> String {
     let _ = writeln!(text, "  by the share of correct responses to the prompt");
     let _ = writeln!(text, "{}", row(["", "dH a step", "prompts", "Cov(pi A)", ""]).trim_end());
     for bucket in &theory.buckets {
-        let [change, covariance] =
-            [bucket.entropy_change, bucket.group_covariance].map(|x| shown(x, |x| format!("{x:+.2e}")));
+        let [change, covariance] = [bucket.entropy_change, bucket.group_covariance]
+            .map(|x| shown(x, |x| format!("{x:+.2e}")));
         let prompts = format!("{:.0}", bucket.groups);
-        let _ = writeln!(text, "{}", row([bucket.accuracy, &change, &prompts, &covariance, ""]).trim_end());
+        let _ = writeln!(
+            text,
+            "{}",
+            row([bucket.accuracy, &change, &prompts, &covariance, ""]).trim_end()
+        );
     }
     let _ = writeln!(
         text,

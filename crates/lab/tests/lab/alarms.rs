@@ -92,7 +92,8 @@ fn an_entropy_that_was_asked_for_is_no_collapse() {
     // Without a target it is named as a remedy.
     let text = &of_log(&log(&series("policy/entropy", &[2.0, 0.1])))[0].1.text;
     assert!(
-        text.contains("objective.covariance.target_entropy") && text.contains("docs/concepts/entropy.md"),
+        text.contains("objective.covariance.target_entropy")
+            && text.contains("docs/concepts/entropy.md"),
         "{text}"
     );
 }
@@ -113,7 +114,8 @@ fn most_groups_without_signal_are_said_after_five_steps_in_a_row() {
     assert_eq!(said(&series(name, &[0.9, 0.6, 0.7, 0.9, 1.0, 0.9, 0.9])), [(5, Kind::NoSignal)]);
     // Where it is not measured, by verdicts.
     let row = |all: f64, none: f64, responses: u64| {
-        let mut row = json!({"reward/solved_all": all, "reward/solved_none": none, "rollout/groups": 16});
+        let mut row =
+            json!({"reward/solved_all": all, "reward/solved_none": none, "rollout/groups": 16});
         row["rollout/responses"] = json!(responses);
         row
     };
@@ -132,7 +134,11 @@ fn most_groups_without_signal_are_said_after_five_steps_in_a_row() {
     );
     let easy = &of_log(&log(&vec![row(0.75, 0.0, 128); 8]))[0].1.text;
     assert!(easy.contains("75 % of them are solved by all responses"), "{easy}");
-    assert_eq!(said(&vec![row(0.5, 0.5, 16); 8]), [], "single responses are compared with other groups");
+    assert_eq!(
+        said(&vec![row(0.5, 0.5, 16); 8]),
+        [],
+        "single responses are compared with other groups"
+    );
 }
 
 #[test]
@@ -141,7 +147,8 @@ fn growing_responses_are_said_where_many_are_cut_off() {
         let length = 100.0 * growth.powf(step.into());
         json!({"response/length_mean": length, "response/truncated": truncated})
     };
-    let rows = |growth, truncated| (0..20).map(|step| row(step, growth, truncated)).collect::<Vec<_>>();
+    let rows =
+        |growth, truncated| (0..20).map(|step| row(step, growth, truncated)).collect::<Vec<_>>();
     assert_eq!(said(&rows(1.02, 0.3)), [(10, Kind::Length)]);
     let text = &of_log(&log(&rows(1.02, 0.3)))[0].1.text;
     assert!(text.contains("tokens in steps 6 to 10 from 104.1 in steps 1 to 5"), "{text}");
@@ -152,7 +159,9 @@ fn growing_responses_are_said_where_many_are_cut_off() {
     // Lengths that go up and down by chance: the fraction of a multiple is as good as chance here.
     let chance = |step: u32| 1.0 + 0.2 * ((f64::from(step) * 0.754_877_666).fract() - 0.5);
     let noisy: Vec<Value> = (0..300)
-        .map(|step| json!({"response/length_mean": 100.0 * chance(step), "response/truncated": 0.4}))
+        .map(
+            |step| json!({"response/length_mean": 100.0 * chance(step), "response/truncated": 0.4}),
+        )
         .collect();
     assert_eq!(said(&noisy), []);
 }
@@ -171,7 +180,10 @@ fn a_saved_state_goes_on() {
     let (mut whole, mut resumed) = (Alarms::default(), Alarms::default());
     for (step, row) in (1..).zip(&rows) {
         let expected = whole.after_step(Origin::Isentrope, step, &|name| measured(row, name));
-        assert_eq!(resumed.after_step(Origin::Isentrope, step, &|name| measured(row, name)), expected);
+        assert_eq!(
+            resumed.after_step(Origin::Isentrope, step, &|name| measured(row, name)),
+            expected
+        );
         resumed = serde_json::from_str(&serde_json::to_string(&resumed).unwrap()).unwrap();
         assert_eq!(resumed, whole);
     }
@@ -187,7 +199,8 @@ fn other_trainers_runs_are_told_in_their_settings() {
         json!({"step": step, "data": {"actor/entropy": entropy(step),
         "response_length/clip_ratio": 0.95}})
     };
-    let trl = |step: u64| json!({"step": step, "entropy": entropy(step), "frac_reward_zero_std": 0.75});
+    let trl =
+        |step: u64| json!({"step": step, "entropy": entropy(step), "frac_reward_zero_std": 0.75});
     for (row, keys) in [
         (
             &verl as &dyn Fn(u64) -> Value,
@@ -217,5 +230,8 @@ fn a_log_of_every_tenth_step_is_told_by_its_steps() {
     fs::write(&path, (1..=8).map(|row_of| row(10 * row_of)).collect::<String>()).unwrap();
     let alarms = of_log(&RunLog::open(&path).unwrap());
     assert!(alarms[0].1.text.contains("of the 1.000 it was in step 10."), "{alarms:?}");
-    assert!(alarms[1].1.text.contains("from step 10 to step 50, 5 measurements in a row"), "{alarms:?}");
+    assert!(
+        alarms[1].1.text.contains("from step 10 to step 50, 5 measurements in a row"),
+        "{alarms:?}"
+    );
 }

@@ -42,7 +42,8 @@ pub struct Browser {
 impl Browser {
     /// Opens a file, and waits until `ready`, an expression in JavaScript, is true.
     pub fn open(file: &Path, look: Look, ready: &str) -> Self {
-        let program = env::var("ISENTROPE_TEST_BROWSER").expect("ISENTROPE_TEST_BROWSER names a browser");
+        let program =
+            env::var("ISENTROPE_TEST_BROWSER").expect("ISENTROPE_TEST_BROWSER names a browser");
         let profile = tempfile::tempdir().unwrap();
         // The browser speaks over descriptors 3 and 4, which the shell makes of its own input and
         // output.
@@ -66,10 +67,13 @@ impl Browser {
         let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
         let (complaints, session) = (Vec::new(), String::new());
         let output = BufReader::new(output);
-        let mut browser = Self { process, input, output, last: 0, session, complaints, _profile: profile };
+        let mut browser =
+            Self { process, input, output, last: 0, session, complaints, _profile: profile };
         let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
-        let attached =
-            browser.call("Target.attachToTarget", json!({"targetId": target["targetId"], "flatten": true}));
+        let attached = browser.call(
+            "Target.attachToTarget",
+            json!({"targetId": target["targetId"], "flatten": true}),
+        );
         browser.session = attached["sessionId"].as_str().unwrap().to_owned();
         for domain in ["Page.enable", "Runtime.enable", "Log.enable", "Network.enable"] {
             browser.call(domain, json!({}));
@@ -100,7 +104,8 @@ impl Browser {
 
     /// The value of an expression, which may be a promise.
     pub fn value(&mut self, expression: &str) -> Value {
-        let parameters = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let parameters =
+            json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let reply = self.call("Runtime.evaluate", parameters);
         assert!(reply.get("exceptionDetails").is_none(), "{expression}: {reply}");
         reply["result"]["value"].clone()
@@ -110,7 +115,11 @@ impl Browser {
     pub fn wait(&mut self, expression: &str) {
         let begun = Instant::now();
         while self.value(expression) != json!(true) {
-            assert!(begun.elapsed() < PATIENCE, "not in {PATIENCE:?}: {expression}; {:?}", self.complaints);
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "not in {PATIENCE:?}: {expression}; {:?}",
+                self.complaints
+            );
             sleep(Duration::from_millis(50));
         }
     }
@@ -120,8 +129,10 @@ impl Browser {
         let Some(dir) = env::var_os("ISENTROPE_TEST_SCREENSHOTS").map(PathBuf::from) else {
             return;
         };
-        let reply =
-            self.call("Page.captureScreenshot", json!({"format": "png", "captureBeyondViewport": true}));
+        let reply = self.call(
+            "Page.captureScreenshot",
+            json!({"format": "png", "captureBeyondViewport": true}),
+        );
         let picture = BASE64_STANDARD.decode(reply["data"].as_str().unwrap()).unwrap();
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join(name), picture).unwrap();
@@ -151,7 +162,11 @@ impl Browser {
         loop {
             let mut bytes = Vec::new();
             self.output.read_until(0, &mut bytes).unwrap();
-            assert_eq!(bytes.pop(), Some(0), "the browser has gone; does it run as {method} was asked?");
+            assert_eq!(
+                bytes.pop(),
+                Some(0),
+                "the browser has gone; does it run as {method} was asked?"
+            );
             let message: Value = serde_json::from_slice(&bytes).unwrap();
             if message["id"] == json!(self.last) {
                 assert!(message.get("error").is_none(), "{method}: {message}");
@@ -165,7 +180,9 @@ impl Browser {
     fn heed(&mut self, message: &Value) {
         let parameters = &message["params"];
         match message["method"].as_str().unwrap_or_default() {
-            "Runtime.consoleAPICalled" => self.complaints.push(format!("console: {}", parameters["args"])),
+            "Runtime.consoleAPICalled" => {
+                self.complaints.push(format!("console: {}", parameters["args"]))
+            }
             "Runtime.exceptionThrown" => {
                 self.complaints.push(format!("exception: {}", parameters["exceptionDetails"]));
             }

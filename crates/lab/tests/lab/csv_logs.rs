@@ -24,7 +24,10 @@ fn a_chart_has_the_runs_that_it_shows() {
                 \"2\",\"0.25\",\"0.25\",\"0.25\",\"\",\"\",\"\",\"\"\n\
                 \"3\",\"NaN\",\"NaN\",\"NaN\",\"0.5\",\"0.5\",\"0.5\",\"3\"\n";
     let logs = open_all(text).unwrap();
-    assert_eq!(logs.iter().map(|log| &*log.name).collect::<Vec<_>>(), ["clip-cov", "grpo - seed 2"]);
+    assert_eq!(
+        logs.iter().map(|log| &*log.name).collect::<Vec<_>>(),
+        ["clip-cov", "grpo - seed 2"]
+    );
     assert!(logs.iter().all(|log| log.origin == Origin::Verl && log.all().count() == 1));
     let entropy = "policy/entropy_token_mean_filtered";
     assert_eq!(points(&logs[0], entropy), [(1, 0.75), (3, 0.5)]);
@@ -42,7 +45,11 @@ fn a_history_is_one_run() {
     let [log] = &open_all(text).unwrap()[..] else { panic!() };
     assert_eq!((log.origin, &*log.name), (Origin::Trl, "wandb_export"));
     assert_eq!(points(log, "policy/entropy_token_mean"), [(1, 2.0), (2, 1.5)]);
-    assert_eq!(points(log, "eval/held-out/score"), [(2, 0.75)], "by the trainer's step, not by W&B's");
+    assert_eq!(
+        points(log, "eval/held-out/score"),
+        [(2, 0.75)],
+        "by the trainer's step, not by W&B's"
+    );
     let names: Vec<&str> = log.all().map(|(name, _)| name).collect();
     assert_eq!(
         names,
@@ -52,7 +59,8 @@ fn a_history_is_one_run() {
 
 #[test]
 fn a_table_may_name_its_runs_in_a_column() {
-    let logs = open_all("run,step,entropy,accuracy\nb,1,1.0,0.1\na,1,2.0,0.2\nb,2,0.5,0.3\n").unwrap();
+    let logs =
+        open_all("run,step,entropy,accuracy\nb,1,1.0,0.1\na,1,2.0,0.2\nb,2,0.5,0.3\n").unwrap();
     assert_eq!(
         logs.iter().map(|log| (&*log.name, log.origin)).collect::<Vec<_>>(),
         [("a", Origin::Unknown), ("b", Origin::Unknown)]
@@ -98,13 +106,13 @@ fn rows_in_any_order_forget_nothing() {
 
 #[test]
 fn cells_may_say_that_nothing_was_measured() {
-    let text =
-        "Step,loss,kind,who\n1,None,,a\n2,0.5,train,b\n3,n/a,train,c\n4,-,,d\nnan,1,,\n5,NaN,,e\n6,0.25,,f\n";
+    let text = "Step,loss,kind,who\n1,None,,a\n2,0.5,train,b\n3,n/a,train,c\n4,-,,d\nnan,1,,\n5,NaN,,e\n6,0.25,,f\n";
     let log = &open_all(text).unwrap()[0];
     assert_eq!((points(log, "loss"), log.all().count()), (vec![(2, 0.5), (6, 0.25)], 1));
     assert!(
-        log.notes[0]
-            .contains("wandb_export.csv: 2 columns begin with text, such as kind, who, and are left out"),
+        log.notes[0].contains(
+            "wandb_export.csv: 2 columns begin with text, such as kind, who, and are left out"
+        ),
         "{:?}",
         log.notes
     );
@@ -114,10 +122,16 @@ fn cells_may_say_that_nothing_was_measured() {
 fn charts_in_one_directory_belong_together() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("1.csv"), "\"Step\",\"a - actor/entropy\"\n\"1\",\"0.5\"\n").unwrap();
-    fs::write(dir.path().join("2.csv"), "\"Step\",\"a - val-core/math/acc/mean@4\"\n\"1\",\"0.25\"\n")
-        .unwrap();
+    fs::write(
+        dir.path().join("2.csv"),
+        "\"Step\",\"a - val-core/math/acc/mean@4\"\n\"1\",\"0.25\"\n",
+    )
+    .unwrap();
     let log = RunLog::open(dir.path()).unwrap();
-    assert_eq!((&*log.name, points(&log, "eval/math/mean@4"), log.all().count()), ("a", vec![(1, 0.25)], 2));
+    assert_eq!(
+        (&*log.name, points(&log, "eval/math/mean@4"), log.all().count()),
+        ("a", vec![(1, 0.25)], 2)
+    );
 }
 
 #[test]
@@ -129,8 +143,10 @@ fn runs_of_several_tables_are_told_apart() {
     }
     let logs: Vec<RunLog> = paths.iter().flat_map(|path| RunLog::open_all(path).unwrap()).collect();
     let [first, second] = paths.map(|path| path.display().to_string());
-    let names: Vec<String> =
-        [&first, &second].iter().flat_map(|path| ["a", "b"].map(|run| format!("{path}: {run}"))).collect();
+    let names: Vec<String> = [&first, &second]
+        .iter()
+        .flat_map(|path| ["a", "b"].map(|run| format!("{path}: {run}")))
+        .collect();
     assert_eq!(told_apart(logs.iter()), names);
     assert_eq!(told_apart(logs[..2].iter()), ["a", "b"]);
 }

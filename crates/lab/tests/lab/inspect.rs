@@ -16,7 +16,8 @@ use tempfile::TempDir;
 pub fn record(step: u64, pieces: &[&str], advantage: f64) -> Value {
     let n = pieces.len();
     let logprobs: Vec<f64> = (0..n).map(|i| -1.0 - i as f64).collect();
-    let covariances: Vec<f64> = logprobs.iter().map(|logprob| (logprob + 2.0) * advantage).collect();
+    let covariances: Vec<f64> =
+        logprobs.iter().map(|logprob| (logprob + 2.0) * advantage).collect();
     json!({
         "step": step, "sampled_step": step, "position": 7, "origin": "problems.jsonl:8",
         "sample": 1, "verdict": "wrong",
@@ -77,22 +78,35 @@ fn planted_tokens_come_to_what_was_planted() {
     let dir = run(3, &[record(3, &["1", "+", " wait", "x"], -1.0), record(3, &["So", ""], 1.0)]);
     let inspection = open(&dir);
     assert_eq!((inspection.step, inspection.tokens().len()), (3, 6));
-    assert_eq!(inspection.summary(), "2 of 64 responses recorded, all trained on; 6 of 4096 tokens");
+    assert_eq!(
+        inspection.summary(),
+        "2 of 64 responses recorded, all trained on; 6 of 4096 tokens"
+    );
     assert_eq!(
         row(&inspection, 0, "recorded tokens"),
         ["2.000", "2.000", "2.000", "2.000", "1.333", "0.500"]
     );
     assert_eq!(row(&inspection, 0, "how many"), ["1", "1", "1", "1", "3", "6"]);
     assert_eq!(row(&inspection, 0, "the whole step"), ["-", "-", "1.250", "-", "-", "-"]);
-    assert_eq!(row(&inspection, 1, "unlikely, worse response"), ["100.0", "100.0", "100.0", "33.3"]);
+    assert_eq!(
+        row(&inspection, 1, "unlikely, worse response"),
+        ["100.0", "100.0", "100.0", "33.3"]
+    );
     assert_eq!(row(&inspection, 1, "likely, better response")[3], "33.3");
     assert_eq!(row(&inspection, 1, "forking words")[3], "33.3");
     assert_eq!(row(&inspection, 1, "digits and operators")[3], "33.3");
-    assert_eq!(row(&inspection, 1, "picked by the covariance method"), ["100.0", "100.0", "100.0", "33.3"]);
+    assert_eq!(
+        row(&inspection, 1, "picked by the covariance method"),
+        ["100.0", "100.0", "100.0", "33.3"]
+    );
     assert_eq!(row(&inspection, 2, "top 2 %")[7], "100.0");
     assert_eq!(row(&inspection, 3, "\"x\""), ["1", "1", "2.000", "0.500", "-0.250"]);
     assert_eq!(row(&inspection, 4, "0 to 10 %"), ["2", "0.000", "0.500", "-1.000", "-0.250"]);
-    assert!(inspection.text().lines().all(|line| line.chars().count() <= 80), "{}", inspection.text());
+    assert!(
+        inspection.text().lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        inspection.text()
+    );
 }
 
 #[test]
@@ -114,9 +128,15 @@ fn steps_without_numbers_are_shown_too() {
     assert!(data(&open(&dir).html().unwrap()).contains("\"responses\":[]"));
 
     let mut untrained = record(1, &["a", "b"], 1.0);
-    for key in
-        ["update", "advantages", "mean_advantage", "mean_logprob", "covariances", "selected", "clipped"]
-    {
+    for key in [
+        "update",
+        "advantages",
+        "mean_advantage",
+        "mean_logprob",
+        "covariances",
+        "selected",
+        "clipped",
+    ] {
         untrained.as_object_mut().unwrap().remove(key);
     }
     let dir = run(1, &[untrained]);
@@ -155,7 +175,8 @@ fn a_run_without_records_says_how_to_get_them() {
         fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
         assert!(refused(&dir).contains(what), "{}", refused(&dir));
     }
-    let nowhere = Inspection::open(&PathBuf::from("no/such/run"), StepChoice::Last).unwrap_err().to_string();
+    let nowhere =
+        Inspection::open(&PathBuf::from("no/such/run"), StepChoice::Last).unwrap_err().to_string();
     assert!(nowhere.starts_with("no/such/run: there is no such directory"), "{nowhere}");
     let dir = run(4, &[]);
     let other = Inspection::open(dir.path(), StepChoice::Step(5)).unwrap_err().to_string();
@@ -173,7 +194,10 @@ fn malformed_records_are_named_by_file_and_line() {
     for (line, what) in [
         (json!("x"), "line 2: invalid type"),
         (json!({"step": 2}), "line 2: missing field"),
-        (with("logprobs", json!([1.0])), "line 2: \"logprobs\" has 1 entries, and the response has 2 tokens"),
+        (
+            with("logprobs", json!([1.0])),
+            "line 2: \"logprobs\" has 1 entries, and the response has 2 tokens",
+        ),
         (with("pieces", json!([])), "line 2: \"pieces\" has 0 entries"),
         (with("covariances", json!([1, 2, 3])), "line 2: \"covariances\" has 3 entries"),
         (with("advantages", json!([1])), "line 2: \"advantages\" has 1 entries"),
@@ -197,7 +221,8 @@ fn malformed_records_are_named_by_file_and_line() {
 
 #[test]
 fn hostile_text_stays_text() {
-    let mut hostile = record(1, &["</script><img src=x>", "a\u{202e}b", "\u{1b}[2J", "<b>&\n"], 1.0);
+    let mut hostile =
+        record(1, &["</script><img src=x>", "a\u{202e}b", "\u{1b}[2J", "<b>&\n"], 1.0);
     for key in ["origin", "verdict", "prompt_text"] {
         hostile[key] = json!("</script><script>alert(1)</script>\u{2066}");
     }
@@ -257,7 +282,11 @@ fn numbers_have_their_columns_whatever_they_are() {
     huge["covariances"] = json!([-3e38, -1e-5]);
     huge["entropies"] = json!([3e38, 0.5]);
     let inspection = open(&run(1, &[huge]));
-    assert!(inspection.text().lines().all(|line| line.chars().count() <= 80), "{}", inspection.text());
+    assert!(
+        inspection.text().lines().all(|line| line.chars().count() <= 80),
+        "{}",
+        inspection.text()
+    );
     assert_eq!(row(&inspection, 4, "0 to 10 %")[1..3], ["-3.00e38", "3.00e38"]);
     assert_eq!(row(&inspection, 0, "recorded tokens")[0], "0.000");
     let page = inspection.html().unwrap();

@@ -8,7 +8,8 @@ use serde_json::json;
 use std::fs;
 
 const DRAWN: &str = "document.querySelectorAll('#list [data-i]').length";
-const OVERFLOW: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+const OVERFLOW: &str =
+    "document.documentElement.scrollWidth - document.documentElement.clientWidth";
 
 #[test]
 #[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
@@ -17,7 +18,8 @@ fn every_token_is_drawn_in_browser_and_choices_are_heeded() {
     right["verdict"] = json!("correct");
     let run = run(1, &[record(1, &["wait", " 1", "\u{202e}2", ""], -1.0), right]);
     let page = run.path().join("page.html");
-    fs::write(&page, Inspection::open(run.path(), StepChoice::Last).unwrap().html().unwrap()).unwrap();
+    fs::write(&page, Inspection::open(run.path(), StepChoice::Last).unwrap().html().unwrap())
+        .unwrap();
     for (width, dark) in [(400, true), (1400, false)] {
         let mut browser = Browser::open(&page, Look { width, dark }, &format!("{DRAWN} === 6"));
         browser.keep_picture(&format!("inspect-{width}.png"));
@@ -42,7 +44,10 @@ fn every_token_is_drawn_in_browser_and_choices_are_heeded() {
 
         type_in(&mut browser, "WAIT 1");
         browser.wait(&format!("{DRAWN} === 4"));
-        assert_eq!(browser.value("document.getElementById('count').textContent"), json!("1 of 2 responses"));
+        assert_eq!(
+            browser.value("document.getElementById('count').textContent"),
+            json!("1 of 2 responses")
+        );
         type_in(&mut browser, "nowhere");
         browser.wait("!document.getElementById('nothing').hidden");
         type_in(&mut browser, "");
@@ -50,9 +55,12 @@ fn every_token_is_drawn_in_browser_and_choices_are_heeded() {
 
         // The keys go from token to token, and tell what is known of each.
         browser.value("document.querySelector('#list article:last-child [data-i]').focus()");
-        for (key, piece) in
-            [("ArrowRight", " 1"), ("ArrowRight", "u{202e}2"), ("ArrowLeft", " 1"), ("End", "no text")]
-        {
+        for (key, piece) in [
+            ("ArrowRight", " 1"),
+            ("ArrowRight", "u{202e}2"),
+            ("ArrowLeft", " 1"),
+            ("End", "no text"),
+        ] {
             press(&mut browser, key);
             let told = browser.value("document.getElementById('details').textContent");
             assert!(told.as_str().unwrap().contains(piece), "{key}: {told}");
@@ -79,13 +87,16 @@ fn everything_is_on_paper_in_browser_and_long_texts_fit_a_phone() {
     }
     let run = run(1, &lines);
     let page = run.path().join("page.html");
-    fs::write(&page, Inspection::open(run.path(), StepChoice::Last).unwrap().html().unwrap()).unwrap();
-    let mut browser = Browser::open(&page, Look { width: 400, dark: false }, &format!("{DRAWN} > 0"));
+    fs::write(&page, Inspection::open(run.path(), StepChoice::Last).unwrap().html().unwrap())
+        .unwrap();
+    let mut browser =
+        Browser::open(&page, Look { width: 400, dark: false }, &format!("{DRAWN} > 0"));
     assert_eq!(browser.value(OVERFLOW), json!(0));
     let is_cut = "[...document.querySelectorAll('.tables h3, .tools select')].some(e => \
                   e.getBoundingClientRect().right > 400)";
     assert_eq!(browser.value(is_cut), json!(false));
-    let lines_of_heads = "Math.max(...[...document.querySelectorAll('th.short')].map(e => e.clientHeight))";
+    let lines_of_heads =
+        "Math.max(...[...document.querySelectorAll('th.short')].map(e => e.clientHeight))";
     assert!(browser.value(lines_of_heads).as_f64().unwrap() < 40.0);
     assert!(browser.value(DRAWN).as_u64().unwrap() < 3698, "as far as the reader has come");
     browser.print("inspect.pdf");

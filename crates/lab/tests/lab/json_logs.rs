@@ -50,9 +50,10 @@ fn a_run_that_went_on_has_its_later_numbers() {
         log.notes
     );
     // Several rows of one step are no restart, and rows out of order lose nothing.
-    let log =
-        open("{\"step\":3,\"a\":3}\n{\"step\":1,\"a\":1}\n{\"step\":1,\"b\":1}\n{\"step\":2,\"a\":2}\n")
-            .unwrap();
+    let log = open(
+        "{\"step\":3,\"a\":3}\n{\"step\":1,\"a\":1}\n{\"step\":1,\"b\":1}\n{\"step\":2,\"a\":2}\n",
+    )
+    .unwrap();
     assert_eq!(points(&log, "a"), [(1, 1.0), (2, 2.0), (3, 3.0)]);
     assert!(log.notes.is_empty(), "{:?}", log.notes);
 }
@@ -69,7 +70,10 @@ fn a_restart_forgets_all_metrics() {
     // New numbers of the restart come before the name that tells of it.
     let again = "{\"step\":8,\"new\":7,\"a\":8,\"b\":2}\n{\"step\":9,\"new\":7,\"a\":9,\"b\":2}\n";
     let log = open(first.clone() + again).unwrap();
-    assert_eq!((points(&log, "eval"), points(&log, "new")), (vec![(5, 5.0)], vec![(8, 7.0), (9, 7.0)]));
+    assert_eq!(
+        (points(&log, "eval"), points(&log, "new")),
+        (vec![(5, 5.0)], vec![(8, 7.0), (9, 7.0)])
+    );
     assert_eq!((log.series("a").unwrap().steps.len(), log.last_step()), (9, Some(9)));
     assert_eq!(log.series("b").unwrap().values[6..], [1.0, 2.0, 2.0]);
     assert!(
@@ -80,7 +84,10 @@ fn a_restart_forgets_all_metrics() {
     // An evaluation of an earlier step that comes late is none.
     let late = "{\"step\":12,\"eval\":12}\n{\"step\":21,\"a\":21}\n";
     let log = open(first + late).unwrap();
-    assert_eq!((log.last_step(), log.series("a").unwrap().steps.len(), log.notes.len()), (Some(21), 21, 0));
+    assert_eq!(
+        (log.last_step(), log.series("a").unwrap().steps.len(), log.notes.len()),
+        (Some(21), 21, 0)
+    );
 }
 
 /// W&B's history has a row for the evaluation of a step too, with null for what the row of training
@@ -90,7 +97,10 @@ fn null_is_no_measurement_and_nan_is_one_that_failed() {
     let text = "{\"step\":1,\"a\":0.5,\"b\":null,\"c\":NaN}\n{\"step\":1,\"a\":null,\"b\":1,\"c\":Infinity}\n\
                 {\"step\":2,\"a\":0.25,\"c\":\"NaN\",\"d\":\"text\"}\n{\"step\":2,\"a\":NaN,\"b\":2}\n";
     let log = open(text).unwrap();
-    assert_eq!((points(&log, "a"), points(&log, "b")), (vec![(1, 0.5), (2, 0.25)], vec![(1, 1.0), (2, 2.0)]));
+    assert_eq!(
+        (points(&log, "a"), points(&log, "b")),
+        (vec![(1, 0.5), (2, 0.25)], vec![(1, 1.0), (2, 2.0)])
+    );
     assert_eq!(log.notes, ["1 metric was never finite, such as c: nothing can be said of that"]);
 }
 
@@ -126,7 +136,10 @@ fn malformed_lines_are_named() {
     let long = format!("{{\"step\":1,\"{}\":1}}\n", "x".repeat(2000));
     assert!(open(long).unwrap_err().contains("line 1: a name of more than"));
     let deep = format!("{{\"step\":1,\"a\":{}1{}}}\n", "{\"a\":".repeat(100), "}".repeat(100));
-    assert!(open(deep).unwrap().all().next().is_none(), "objects deeper than any log's are passed over");
+    assert!(
+        open(deep).unwrap().all().next().is_none(),
+        "objects deeper than any log's are passed over"
+    );
 }
 
 #[test]
@@ -152,7 +165,8 @@ fn a_directory_of_lines_is_a_run_for_each() {
 #[ignore = "deep: 400000 numbers"]
 fn ten_thousand_steps_are_read_in_seconds() {
     let row = |step: u64| {
-        let numbers: Vec<String> = (0..40).map(|n| format!("\"actor/metric_{n}\":{}.25", step + n)).collect();
+        let numbers: Vec<String> =
+            (0..40).map(|n| format!("\"actor/metric_{n}\":{}.25", step + n)).collect();
         format!("{{\"step\":{step},\"data\":{{{}}}}}\n", numbers.join(","))
     };
     let text: String = (0..10_000).map(row).collect();
@@ -166,8 +180,9 @@ fn ten_thousand_steps_are_read_in_seconds() {
 fn samples_of_a_step_are_no_run() {
     let dir = tempfile::tempdir().unwrap();
     let dump = |step: u64| {
-        let row =
-            |score| format!("{{\"input\":\"1+1\",\"output\":\"2\",\"score\":{score},\"step\":{step}}}\n");
+        let row = |score| {
+            format!("{{\"input\":\"1+1\",\"output\":\"2\",\"score\":{score},\"step\":{step}}}\n")
+        };
         (0..4).map(row).collect::<String>()
     };
     fs::write(dir.path().join("7.jsonl"), dump(7)).unwrap();
@@ -221,8 +236,12 @@ fn a_set_is_known_by_its_accuracy() {
     )
     .unwrap();
     assert_eq!(log.evaluation_sets(), ["a/b", "c", "d"]);
-    assert!(log.series("eval/g/mean@2_3_numbers").is_some(), "as runs wrote it before sets had parts");
-    let accuracies: Vec<(&str, &str)> = log.accuracies().into_iter().map(|(set, m)| (set, m.what)).collect();
+    assert!(
+        log.series("eval/g/mean@2_3_numbers").is_some(),
+        "as runs wrote it before sets had parts"
+    );
+    let accuracies: Vec<(&str, &str)> =
+        log.accuracies().into_iter().map(|(set, m)| (set, m.what)).collect();
     assert_eq!(accuracies, [("a/b", "mean@16"), ("c", "score")]);
 }
 
@@ -235,7 +254,8 @@ fn parts_of_a_set_are_no_sets() {
     .unwrap();
     assert_eq!(log.evaluation_sets(), ["openai/gsm8k", "test", "test_t0.6"]);
     let all = log.sets_and_parts();
-    let parts: Vec<_> = all.iter().filter_map(|set| part_of(set, |whole| all.contains(whole))).collect();
+    let parts: Vec<_> =
+        all.iter().filter_map(|set| part_of(set, |whole| all.contains(whole))).collect();
     assert_eq!(parts, [("test", "product"), ("test", "sum")]);
     let accuracies: Vec<&str> = log.accuracies().into_keys().collect();
     assert_eq!(accuracies, ["openai/gsm8k", "test", "test/sum", "test_t0.6"]);

@@ -37,7 +37,9 @@ fn names_of_other_trainers_are_those_of_the_documentation() {
     let [verl, trl] = documented();
     assert!(verl.len() > 20 && trl.len() > 15);
     for (documented, tables) in [(&verl, &[VERL][..]), (&trl, &[TRL, TRL_SFT])] {
-        for (theirs, ours) in documented.iter().filter(|(theirs, _)| !KEPT.contains(&theirs.as_str())) {
+        for (theirs, ours) in
+            documented.iter().filter(|(theirs, _)| !KEPT.contains(&theirs.as_str()))
+        {
             let found: Vec<String> =
                 tables.iter().filter_map(|table| counterpart(table, &example(theirs))).collect();
             assert!(!found.is_empty(), "{theirs} is in docs/reference/metrics.md and in no table");
@@ -45,8 +47,13 @@ fn names_of_other_trainers_are_those_of_the_documentation() {
             for found in found {
                 // An older name has one sample, which it does not say.
                 let found = found.replace("/mean@1", "/mean@8");
-                let right = |(name, exact): &(String, bool)| example(name) == found && (*exact || !has_exact);
-                assert!(ours.iter().any(right), "{theirs}: {found}, in docs/reference/metrics.md {ours:?}");
+                let right = |(name, exact): &(String, bool)| {
+                    example(name) == found && (*exact || !has_exact)
+                };
+                assert!(
+                    ours.iter().any(right),
+                    "{theirs}: {found}, in docs/reference/metrics.md {ours:?}"
+                );
             }
         }
         let named: BTreeSet<&str> =

@@ -57,26 +57,38 @@ fn parts_are_told_from_sets() {
     };
     assert_eq!(sets(of_run(&log)), ["held-out", "openai/gsm8k"]);
     assert_eq!(sets(of_parts(&log)), ["held-out/easy", "held-out/late"]);
-    assert_eq!(sets(of_metrics(&log, None, None).unwrap()).len(), 4, "by name they can be asked for");
+    assert_eq!(
+        sets(of_metrics(&log, None, None).unwrap()).len(),
+        4,
+        "by name they can be asked for"
+    );
 }
 
 #[test]
 fn the_terminal_has_a_table_of_parts() {
     let dir = TempDir::new().unwrap();
     let runs = Run::read(&planted(dir.path(), "run", 1)).unwrap();
-    let look =
-        Look { width: 110, colors: false, charset: Charset::Unicode, visible: |text| Cow::Borrowed(text) };
+    let look = Look {
+        width: 110,
+        colors: false,
+        charset: Charset::Unicode,
+        visible: |text| Cow::Borrowed(text),
+    };
     let page = show::page(&runs, &Wanted::default(), &look).join("\n");
     let (_, table) =
         page.split_once("parts of held-out: mean@8, entropy\n").unwrap_or_else(|| panic!("{page}"));
-    let cells: Vec<Vec<&str>> = table.lines().take(4).map(|line| line.split_whitespace().collect()).collect();
+    let cells: Vec<Vec<&str>> =
+        table.lines().take(4).map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(cells[0][..4], ["part", "step", "0", "H"]);
     assert_eq!(cells[1][..4], ["easy", "50.0", "%", "0.2500"]);
     assert_eq!(cells[2][0], "late");
     assert!(table.lines().nth(2).unwrap().contains("90.0 %"), "{table}");
     assert_eq!(cells[3][0], "all");
     // They have neither a table of evaluations, nor a law, nor a curve of their own.
-    assert!(!page.contains("evaluations held-out/easy") && !page.contains("law held-out/easy"), "{page}");
+    assert!(
+        !page.contains("evaluations held-out/easy") && !page.contains("law held-out/easy"),
+        "{page}"
+    );
     assert!(!page.contains("held-out/late, mean@8"), "{page}");
 }
 
@@ -136,9 +148,15 @@ fn tables_over_seeds_have_parts_under_a_heading_of_their_own() {
         titles(Section::Parts),
         ["held-out/easy: mean@8 at the end, %", "held-out/late: mean@8 at the end, %"]
     );
-    assert!(titles(Section::Main).iter().all(|title| !title.contains("easy") && !title.contains("late")));
+    assert!(
+        titles(Section::Main)
+            .iter()
+            .all(|title| !title.contains("easy") && !title.contains("late"))
+    );
     let markdown = seeds::markdown(&summary);
     let (before, after) = markdown.split_once("## Parts of the sets\n").unwrap();
-    assert!(!before.contains("held-out/easy") && after.contains("held-out/easy: mean@8 at the end, %"));
+    assert!(
+        !before.contains("held-out/easy") && after.contains("held-out/easy: mean@8 at the end, %")
+    );
     assert!(!seeds::text(&summary).contains("easy"), "the terminal has the main rows alone");
 }

@@ -76,7 +76,8 @@ pub fn step(step: u64, decay: f64, every: u64, salt: u64) -> Map<String, Value> 
 pub fn run(dir: &Path, name: &str, rows: &[Map<String, Value>], recipe: Value) -> PathBuf {
     let dir = dir.join(name);
     fs::create_dir_all(&dir).unwrap();
-    let lines: String = rows.iter().map(|row| format!("{}\n", Value::Object(row.clone()))).collect();
+    let lines: String =
+        rows.iter().map(|row| format!("{}\n", Value::Object(row.clone()))).collect();
     fs::write(dir.join("metrics.jsonl"), lines).unwrap();
     let timing = |row: &Map<String, Value>| {
         let rollout = 900.0 + 30.0 * noise(row["step"].as_u64().unwrap());

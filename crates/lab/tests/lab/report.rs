@@ -94,7 +94,8 @@ fn a_summary_has_the_numbers_of_its_run() {
 fn shares_by_twelfth_are_those_of_the_planted_decay() {
     let dir = tempfile::tempdir().unwrap();
     let html = page(&[whole(dir.path(), "grpo", 240, 30.0, "none", 0)]);
-    let table = html.split_once("<table class=\"collapse\">").unwrap().1.split_once("</table>").unwrap().0;
+    let table =
+        html.split_once("<table class=\"collapse\">").unwrap().1.split_once("</table>").unwrap().0;
     let table = table.replace('\u{a0}', " ");
     let rows: Vec<&str> = table.split("/12</td>").skip(1).collect();
     assert_eq!(rows.len(), 12);
@@ -125,10 +126,13 @@ fn shares_by_twelfth_of_several_seeds_are_means() {
         run(dir.path(), &format!("{name}/{seed}"), &rows, recipe)
     };
     let runs: Vec<PathBuf> = (0..3)
-        .flat_map(|i| [seed("grpo", i, 30.0 + 10.0 * i as f64, "none"), seed("kl", i, 80.0, "kl-cov")])
+        .flat_map(|i| {
+            [seed("grpo", i, 30.0 + 10.0 * i as f64, "none"), seed("kl", i, 80.0, "kl-cov")]
+        })
         .collect();
     let html = page(&runs);
-    let table = html.split_once("<table class=\"collapse\">").unwrap().1.split_once("</table>").unwrap().0;
+    let table =
+        html.split_once("<table class=\"collapse\">").unwrap().1.split_once("</table>").unwrap().0;
     assert_eq!(table.matches("mean of 3 seeds").count(), 2, "{table}");
     assert_eq!(table.matches("entropy spent").count(), 3, "two groups and the paper");
     let spent = |decay: f64| {
@@ -181,7 +185,8 @@ fn runs_of_one_tree_are_told_apart_alike() {
     let dir = tempfile::tempdir().unwrap();
     let row = json!({"step": 1, "eval/set/mean@2": 0.5, "eval/set/entropy": 1.0});
     let rows = [row.as_object().unwrap().clone()];
-    let made = |name: &str| run(&dir.path().join("sweep"), name, &rows, json!({"run": {"steps": 1}}));
+    let made =
+        |name: &str| run(&dir.path().join("sweep"), name, &rows, json!({"run": {"steps": 1}}));
     for (names, labels) in [
         (&["grpo/1", "kl-cov/1", "kl-cov/2"][..], &["grpo/1", "kl-cov/1", "kl-cov/2"][..]),
         (&["a/64/1", "a/32/1", "b/64/1"], &["a/64/1", "a/32/1", "b/64/1"]),
@@ -207,8 +212,11 @@ fn names_and_settings_are_only_text() {
     let rows = [row.as_object().unwrap().clone()];
     let recipe = json!({"run": {"steps": 1}, "model": {"path": "</td><b onclick=1>"}});
     let first = run(dir.path(), evil, &rows, recipe);
-    let html =
-        page(&[first.clone(), run(dir.path(), "other", &rows, json!({"model": {"path": "x\" y='"}})), first]);
+    let html = page(&[
+        first.clone(),
+        run(dir.path(), "other", &rows, json!({"model": {"path": "x\" y='"}})),
+        first,
+    ]);
     for raw in ["<script>alert", "<img", "<b onclick", "x\" y="] {
         assert!(!html.contains(raw), "{raw}");
     }
@@ -244,7 +252,11 @@ fn a_run_of_one_step_has_no_changes_to_speak_of() {
     let html = page(&[first]);
     says(
         &html,
-        &["the only measurement", "come to step 0 of the 100", "No law to rely on: too few points: 1"],
+        &[
+            "the only measurement",
+            "come to step 0 of the 100",
+            "No law to rely on: too few points: 1",
+        ],
     );
     assert!(!html.contains("id=\"collapse\""));
 }
@@ -256,7 +268,10 @@ fn an_interrupted_run_is_said_to_be_one_and_its_cut_line_is_noted() {
     let mut metrics = fs::read_to_string(path.join("metrics.jsonl")).unwrap();
     metrics.truncate(metrics.len() - 30);
     fs::write(path.join("metrics.jsonl"), metrics).unwrap();
-    says(&page(&[path]), &["It has come to step 19 of the 50", "line 21 is cut off and is left out"]);
+    says(
+        &page(&[path]),
+        &["It has come to step 19 of the 50", "line 21 is cut off and is left out"],
+    );
 }
 
 #[test]
@@ -264,8 +279,9 @@ fn a_run_that_diverged_is_said_to_have_lost_its_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let mut all = rows(30);
     for row in &mut all[13..] {
-        for (name, value) in
-            row.iter_mut().filter(|(name, _)| ["policy", "grad", "cov"].iter().any(|p| name.starts_with(p)))
+        for (name, value) in row
+            .iter_mut()
+            .filter(|(name, _)| ["policy", "grad", "cov"].iter().any(|p| name.starts_with(p)))
         {
             *value = if name == "cov/max" { json!(1e300) } else { Value::Null };
         }
@@ -273,9 +289,12 @@ fn a_run_that_diverged_is_said_to_have_lost_its_numbers() {
     }
     let html = page(&[run(dir.path(), "broken", &all, recipe(30, "none"))]);
     let said = summary(&html);
-    for part in
-        ["It may have diverged", "policy/loss after step 12", "goes on to step 30", "5 updates were left out"]
-    {
+    for part in [
+        "It may have diverged",
+        "policy/loss after step 12",
+        "goes on to step 30",
+        "5 updates were left out",
+    ] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
     assert!(!said.contains("NaN") && !said.contains("inf"), "{said}");
@@ -304,7 +323,10 @@ fn eight_very_long_runs_take_seconds_and_stay_below_5_megabytes() {
     assert!(taken < Duration::from_secs(60), "{taken:?} in a build that is not optimised");
     says(
         &html,
-        &["all 10,000 steps of its recipe", "of each stretch of steps the least and the largest value"],
+        &[
+            "all 10,000 steps of its recipe",
+            "of each stretch of steps the least and the largest value",
+        ],
     );
 }
 
@@ -444,7 +466,8 @@ fn equal_runs_are_said_to_be_equal_and_small_changes_to_be_small() {
 #[test]
 fn the_autopilot_and_what_is_measured_of_responses_are_drawn_where_a_run_has_them() {
     let dir = tempfile::tempdir().unwrap();
-    let plain = |s: u64| json!({"step": s, "policy/entropy": 1.0 / s as f64, "eval/a/entropy": 1.5});
+    let plain =
+        |s: u64| json!({"step": s, "policy/entropy": 1.0 / s as f64, "eval/a/entropy": 1.5});
     let whole = |s: u64| {
         let x = s as f64;
         json!({"step": s, "policy/entropy": 1.0 / x, "entropy/target": 0.5,
@@ -458,14 +481,19 @@ fn the_autopilot_and_what_is_measured_of_responses_are_drawn_where_a_run_has_the
     let rows = |row: &dyn Fn(u64) -> Value| -> Vec<_> {
         (1..=5).map(|s| row(s).as_object().unwrap().clone()).collect()
     };
-    let of = |name: &str, row: &dyn Fn(u64) -> Value| page(&[run(dir.path(), name, &rows(row), Value::Null)]);
+    let of = |name: &str, row: &dyn Fn(u64) -> Value| {
+        page(&[run(dir.path(), name, &rows(row), Value::Null)])
+    };
     let (plain, whole) = (of("plain", &plain), of("whole", &whole));
     for (id, metrics) in [
         ("entropy", vec!["policy/entropy", "entropy/target"]),
         ("eval-entropy", vec!["eval/a/entropy", "eval/a/entropy_initial_states"]),
         ("strength", vec!["cov/fraction", "cov/coefficient"]),
         ("attempts", vec!["reward/attempts", "eval/a/attempts"]),
-        ("search", vec!["reward/gave_up", "reward/false_steps", "eval/a/gave_up", "eval/a/false_steps"]),
+        (
+            "search",
+            vec!["reward/gave_up", "reward/false_steps", "eval/a/gave_up", "eval/a/false_steps"],
+        ),
         ("kl-initial", vec!["eval/a/kl_initial"]),
     ] {
         let start = format!("<figure id=\"chart-{id}\">");
@@ -490,7 +518,10 @@ fn charts_of_nothing_but_0_and_of_single_responses_are_left_out() {
     };
     let all: Vec<_> = (0..=5).map(|s| row(s).as_object().unwrap().clone()).collect();
     let html = page(&[run(dir.path(), "zero", &all, Value::Null)]);
-    says(&html, &["0 in every step, and so not drawn: “Tokens that the covariance method picked”."]);
+    says(
+        &html,
+        &["0 in every step, and so not drawn: “Tokens that the covariance method picked”."],
+    );
     for id in ["picked", "accuracy-of-several", "ratio"] {
         assert!(!html.contains(&format!("id=\"plot-{id}\"")), "{id}");
     }
@@ -501,7 +532,8 @@ fn charts_of_nothing_but_0_and_of_single_responses_are_left_out() {
 fn of_an_entropy_that_begins_at_0_no_share_is_spent() {
     let dir = tempfile::tempdir().unwrap();
     let row = |step: u64| {
-        let row = json!({"step": step, "eval/set/mean@1": 0.5, "eval/set/entropy": -0.125 * step as f64});
+        let row =
+            json!({"step": step, "eval/set/mean@1": 0.5, "eval/set/entropy": -0.125 * step as f64});
         row.as_object().unwrap().clone()
     };
     let html = page(&[run(dir.path(), "run", &[row(0), row(1), row(2)], Value::Null)]);
@@ -513,8 +545,11 @@ fn of_an_entropy_that_begins_at_0_no_share_is_spent() {
 /// A file of another trainer's log with these rows.
 fn foreign(dir: &Path, name: &str, rows: &[Value]) -> PathBuf {
     let path = dir.join(name);
-    fs::write(&path, rows.iter().map(|row| format!("{row}\n")).collect::<String>().replace("\"NaN\"", "NaN"))
-        .unwrap();
+    fs::write(
+        &path,
+        rows.iter().map(|row| format!("{row}\n")).collect::<String>().replace("\"NaN\"", "NaN"),
+    )
+    .unwrap();
     path
 }
 
@@ -550,7 +585,11 @@ fn an_entropy_of_others_that_is_lost_is_told_and_accuracy_goes_on() {
         row
     };
     let said = |steps: u64| {
-        summary(&page(&[foreign(dir.path(), "ours.jsonl", &(1..=steps).map(row).collect::<Vec<_>>())]))
+        summary(&page(&[foreign(
+            dir.path(),
+            "ours.jsonl",
+            &(1..=steps).map(row).collect::<Vec<_>>(),
+        )]))
     };
     assert!(!said(14).contains("diverged"), "{}", said(14));
     assert!(said(17).contains("no finite value of eval/a/entropy after step 10"), "{}", said(17));
@@ -592,13 +631,17 @@ fn a_directory_of_runs_has_their_recipes_and_tables_keep_their_runs_apart() {
     fs::remove_dir_all(dir.path().join("two")).unwrap();
     let is_of = |path: &Path| Report::open(&[path.to_owned()]).unwrap().is_of_directory(path);
     let one = dir.path().join("one");
-    assert!(is_of(&one) && is_of(&one.join("")), "its own directory, with a slash behind it or without");
+    assert!(
+        is_of(&one) && is_of(&one.join("")),
+        "its own directory, with a slash behind it or without"
+    );
     assert!(!is_of(dir.path()), "a directory above a run, though it is alone there");
     assert!(!is_of(&one.join("metrics.jsonl")));
     let tables = tempfile::tempdir().unwrap();
     let paths = ["c1.csv", "c2.csv"].map(|name| tables.path().join(name));
     for path in &paths {
-        fs::write(path, "Step,a - actor/entropy,b - actor/entropy\n1,0.5,0.25\n2,0.4,0.2\n").unwrap();
+        fs::write(path, "Step,a - actor/entropy,b - actor/entropy\n1,0.5,0.25\n2,0.4,0.2\n")
+            .unwrap();
     }
     says(&page(&paths), &["c1.csv/a", "c1.csv/b", "c2.csv/a", "c2.csv/b"]);
 }
@@ -618,7 +661,10 @@ fn seeds_of_an_older_program_are_of_the_same_group() {
     let (new, recipe) = seed(2, json!({"data": {"date": null, "new": true}}));
     let open = || Report::open(&[old.clone(), new.clone()]).unwrap();
     let html = |report: Report| report.html().unwrap();
-    assert!(!html(open()).contains("<h2>Over seeds</h2>"), "nobody says what the older program did");
+    assert!(
+        !html(open()).contains("<h2>Over seeds</h2>"),
+        "nobody says what the older program did"
+    );
 
     let defaults = json!({"data": {"new": true}, "run": {"steps": 7}});
     let completed = html(open().with_defaults(|_| defaults.clone()));

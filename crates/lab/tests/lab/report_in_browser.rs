@@ -22,7 +22,8 @@ const EMPTY: &str = "[...document.querySelectorAll('.plot')].filter(plot => \
     '.scatterlayer path.js-line, .scatterlayer path.point, .scatterlayer \
     path.js-fill')].some(path => path.getAttribute('d')))
     .map(plot => plot.id)";
-const OVERFLOW: &str = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+const OVERFLOW: &str =
+    "document.documentElement.scrollWidth - document.documentElement.clientWidth";
 /// Relative luminance of the ground and of a chart's text, both from 0 to 255.
 const BRIGHTNESS: &str = "[getComputedStyle(document.body).backgroundColor,
     getComputedStyle(document.querySelector('.plot text')).fill].map(c => \
@@ -47,7 +48,10 @@ fn is_in_order(browser: &mut Browser, look: Look, what: &str) {
     let [ground, text] = [0, 1].map(|i| brightness[i].as_f64().unwrap());
     let is_dark = ground < 60.0 && text > 150.0;
     let is_light = ground > 200.0 && text < 100.0;
-    assert!(if look.dark { is_dark } else { is_light }, "{what}: {look:?}, ground {ground}, text {text}");
+    assert!(
+        if look.dark { is_dark } else { is_light },
+        "{what}: {look:?}, ground {ground}, text {text}"
+    );
 }
 
 fn look_at(name: &str, page: &Path, looks: &[Look]) {
@@ -80,7 +84,8 @@ fn every_chart_is_drawn_in_browser_on_screens_of_all_kinds() {
 #[ignore = "needs a browser, named by ISENTROPE_TEST_BROWSER"]
 fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system() {
     let dir = tempfile::tempdir().unwrap();
-    let runs = [1, 2].map(|i| whole(dir.path(), &format!("run-{i}"), 80, 20.0 * i as f64, "kl-cov", i));
+    let runs =
+        [1, 2].map(|i| whole(dir.path(), &format!("run-{i}"), 80, 20.0 * i as f64, "kl-cov", i));
     let light = Look { width: 1400, dark: false };
     let mut browser = Browser::open(&written(dir.path(), &runs), light, READY);
     let all = browser.value(TRACES).as_u64().unwrap();
@@ -104,7 +109,10 @@ fn runs_are_switched_and_metrics_chosen_in_browser_and_colours_follow_the_system
     );
     assert_ne!(browser.value(first), before);
     browser.value("document.querySelector('input[data-log=gradient]').click()");
-    assert_eq!(browser.value("document.getElementById('plot-gradient').layout.yaxis.type"), json!("log"));
+    assert_eq!(
+        browser.value("document.getElementById('plot-gradient').layout.yaxis.type"),
+        json!("log")
+    );
 
     let dark = Look { width: 1400, dark: true };
     browser.look(dark);
@@ -138,20 +146,28 @@ fn short_broken_long_and_hostile_runs_are_drawn_in_browser() {
     look_at("single", &written(dir.path(), &[single]), &[narrow]);
 
     let mut rows: Vec<_> = (0..=30).map(|s| step(s, 9.0, 4, 0)).collect();
-    for (_, value) in
-        rows[12..].iter_mut().flat_map(|row| row.iter_mut()).filter(|(name, _)| name.starts_with("policy"))
+    for (_, value) in rows[12..]
+        .iter_mut()
+        .flat_map(|row| row.iter_mut())
+        .filter(|(name, _)| name.starts_with("policy"))
     {
         *value = Value::Null;
     }
-    let name = "<b>x</b><img src=x onerror=alert(1)>%{x} $x$ <a href='javascript:alert(1)'>y</a>\u{202e}";
+    let name =
+        "<b>x</b><img src=x onerror=alert(1)>%{x} $x$ <a href='javascript:alert(1)'>y</a>\u{202e}";
     let name = name.replace('/', "");
-    look_at("broken", &written(dir.path(), &[run(dir.path(), &name, &rows, Value::Null)]), &[narrow]);
+    look_at(
+        "broken",
+        &written(dir.path(), &[run(dir.path(), &name, &rows, Value::Null)]),
+        &[narrow],
+    );
     let empty = run(dir.path(), "empty", &[], Value::Null);
     let hostile = run(dir.path(), &name, &rows, Value::Null);
     look_at("hostile", &written(dir.path(), &[hostile, empty]), &[narrow]);
 
-    let long: Vec<PathBuf> =
-        (0..8).map(|i| whole(dir.path(), &format!("long-{i}"), 10_000, 2000.0, "none", i)).collect();
+    let long: Vec<PathBuf> = (0..8)
+        .map(|i| whole(dir.path(), &format!("long-{i}"), 10_000, 2000.0, "none", i))
+        .collect();
     look_at("long", &written(dir.path(), &long), &LOOKS[2..3]);
 }
 
@@ -171,7 +187,9 @@ fn one_chart_that_fails_leaves_the_others_and_lines_are_switched_in_browser() {
             if (id === 'plot-entropy') throw new Error('broken'); return react(id, ...rest); }; }",
     );
     browser.look(LOOKS[3]);
-    browser.wait("document.querySelector('#chart-entropy .failed')?.textContent.includes('broken') === true");
+    browser.wait(
+        "document.querySelector('#chart-entropy .failed')?.textContent.includes('broken') === true",
+    );
     browser.wait(
         "getComputedStyle([...document.querySelectorAll('.plot')].at(-1).querySelector('text')).fill
             === 'rgb(230, 232, 234)'",
@@ -212,7 +230,10 @@ fn means_over_seeds_are_drawn_and_switched_in_browser() {
     let accuracy = "document.getElementById('plot-accuracy').data";
     // A band and a mean for each of two methods, and the run that is alone.
     assert_eq!(browser.value(&format!("{accuracy}.length")), json!(5));
-    assert_eq!(browser.value(&format!("{accuracy}.filter(t => t.fill === 'toself').length")), json!(2));
+    assert_eq!(
+        browser.value(&format!("{accuracy}.filter(t => t.fill === 'toself').length")),
+        json!(2)
+    );
     let shown = "[...document.querySelectorAll('.legend.methods button')].map(b => \
                  b.textContent).join('|')";
     assert_eq!(browser.value(shown), json!("none 3 seeds|kl-cov 3 seeds|clip-cov 1 seed"));

@@ -16,8 +16,8 @@ fn run(metrics: &str) -> TempDir {
 fn a_run_is_named_by_its_directory_or_by_its_file() {
     let dir = run("{\"step\":1,\"x\":1}\n");
     fs::write(dir.path().join("timings.jsonl"), "{\"step\":1,\"time/step_s\":2.0}\n").unwrap();
-    let logs =
-        [dir.path().to_owned(), dir.path().join("metrics.jsonl")].map(|path| RunLog::open(&path).unwrap());
+    let logs = [dir.path().to_owned(), dir.path().join("metrics.jsonl")]
+        .map(|path| RunLog::open(&path).unwrap());
     for log in logs {
         assert_eq!((log.origin, log.all().count()), (Origin::Isentrope, 2));
         assert_eq!(log.name, dir.path().file_name().unwrap().to_str().unwrap());
@@ -36,7 +36,8 @@ fn a_run_without_numbers_says_so() {
     let other = tempfile::tempdir().unwrap();
     let error = RunLog::open(other.path()).unwrap_err().to_string();
     assert!(error.contains("no log of a run that is known") && error.contains("W&B"), "{error}");
-    fs::write(other.path().join("metrics.jsonl"), "{\"step\":1,\"data\":{\"actor/lr\":0.5}}\n").unwrap();
+    fs::write(other.path().join("metrics.jsonl"), "{\"step\":1,\"data\":{\"actor/lr\":0.5}}\n")
+        .unwrap();
     assert_eq!(RunLog::open(other.path()).unwrap().origin, Origin::Verl);
     // Without an object around its numbers, and one of ours that was copied without its recipe.
     for (row, origin, name) in [

@@ -1,7 +1,9 @@
 //! Statistics over seeds.
 
 use isentrope_lab::run::Run;
-use isentrope_lab::seeds::{self, Control, Entry, Mean, Paired, Section, Summary, quantile, within};
+use isentrope_lab::seeds::{
+    self, Control, Entry, Mean, Paired, Section, Summary, quantile, within,
+};
 use isentrope_random::{Draws, Purpose};
 use serde_json::{Value, json};
 use std::fs;
@@ -23,8 +25,16 @@ fn quantiles_are_students() {
         (30, 2.042, 2.750),
         (120, 1.980, 2.617),
     ] {
-        assert!((quantile(0.975, degrees) - t95).abs() < 6e-4, "{degrees}: {}", quantile(0.975, degrees));
-        assert!((quantile(0.995, degrees) - t99).abs() < 6e-4, "{degrees}: {}", quantile(0.995, degrees));
+        assert!(
+            (quantile(0.975, degrees) - t95).abs() < 6e-4,
+            "{degrees}: {}",
+            quantile(0.975, degrees)
+        );
+        assert!(
+            (quantile(0.995, degrees) - t99).abs() < 6e-4,
+            "{degrees}: {}",
+            quantile(0.995, degrees)
+        );
     }
     // With one degree it is Cauchy's distribution; with two it has a closed form.
     assert!((within(1.0, 1) - 0.5).abs() < 1e-15);
@@ -32,7 +42,8 @@ fn quantiles_are_students() {
         let closed = t / f64::sqrt(2.0 + t * t);
         assert!((within(t, 2) - closed).abs() < 1e-14);
         // The density of three degrees by Simpson's rule.
-        let density = |x: f64| 6.0 * f64::sqrt(3.0) / (std::f64::consts::PI * (3.0 + x * x).powi(2));
+        let density =
+            |x: f64| 6.0 * f64::sqrt(3.0) / (std::f64::consts::PI * (3.0 + x * x).powi(2));
         let (steps, h) = (2000, t / 2000.0);
         let sum: f64 = (0..=steps)
             .map(|i| {
@@ -88,8 +99,9 @@ fn few_seeds_say_what_they_can() {
 #[test]
 fn equal_numbers_have_neither_interval_nor_t_test() {
     for problems in [64.0, 100.0] {
-        let pairs: Vec<(f64, f64)> =
-            [10.0, 21.0, 35.0].map(|solved| (solved / problems, (solved + 1.0) / problems)).to_vec();
+        let pairs: Vec<(f64, f64)> = [10.0, 21.0, 35.0]
+            .map(|solved| (solved / problems, (solved + 1.0) / problems))
+            .to_vec();
         let test = Paired::of(&pairs).unwrap();
         assert!((test.difference.value - 1.0 / problems).abs() < 1e-15);
         assert_eq!((test.difference.interval, test.p, test.p_exact), (None, None, Some(0.25)));
@@ -112,7 +124,10 @@ fn equal_numbers_have_neither_interval_nor_t_test() {
     assert!(text.contains("      against base              +12.50  no spread  3 pairs"), "{text}");
     assert!(text.contains("\n                                        exact 0.250\n"), "{text}");
     assert!(!text.contains("< 0.001"), "{text}");
-    assert!(summary.notes.iter().any(|note| note.starts_with("No spread: all seeds have")), "{text}");
+    assert!(
+        summary.notes.iter().any(|note| note.starts_with("No spread: all seeds have")),
+        "{text}"
+    );
     let markdown = seeds::markdown(&summary);
     assert!(markdown.contains("+12.50 no spread exact 0.250, 3 pairs"), "{markdown}");
 }
@@ -161,7 +176,10 @@ fn no_interval_leaves_what_a_number_can_be() {
     ] {
         let [low, high] = row(&summary, title).means[0].as_ref().unwrap().interval.unwrap();
         let is_cut = low == range[0] || high == range[1];
-        assert!(range[0] <= low && low < high && high <= range[1] && is_cut, "{title}: {low} {high}");
+        assert!(
+            range[0] <= low && low < high && high <= range[1] && is_cut,
+            "{title}: {low} {high}"
+        );
     }
 }
 
@@ -186,7 +204,11 @@ fn very_many_sets_are_compared_at_once() {
     let began = Instant::now();
     let summary = runs.summary();
     assert!(
-        summary.rows.iter().filter(|row| row.measure.title().ends_with(": entropy at the end, nats")).count()
+        summary
+            .rows
+            .iter()
+            .filter(|row| row.measure.title().ends_with(": entropy at the end, nats"))
+            .count()
             == 6000
     );
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
@@ -204,8 +226,10 @@ fn intervals_cover_and_tests_keep_their_level() {
         for trial in 0..trials {
             let mut normal = |i: usize| draws.normals(((n * 10_000 + trial) * 10 + i) as u64);
             let pairs: Vec<(f64, f64)> = (0..n).map(|i| normal(i).into()).collect();
-            let [low, high] =
-                Mean::of(pairs.iter().map(|pair| 3.0 + pair.0).collect()).unwrap().interval.unwrap();
+            let [low, high] = Mean::of(pairs.iter().map(|pair| 3.0 + pair.0).collect())
+                .unwrap()
+                .interval
+                .unwrap();
             covered += usize::from((low..high).contains(&3.0));
             let test = Paired::of(&pairs).unwrap();
             told += usize::from(test.p.unwrap() < 0.05);
@@ -229,7 +253,14 @@ impl Runs {
         Self { dir: tempfile::tempdir().unwrap(), runs: Vec::new() }
     }
 
-    fn add(&mut self, group: &str, seed: u64, steps: u64, accuracy: f64, settings: Value) -> &mut Self {
+    fn add(
+        &mut self,
+        group: &str,
+        seed: u64,
+        steps: u64,
+        accuracy: f64,
+        settings: Value,
+    ) -> &mut Self {
         let name = format!("{group}/{seed}");
         let dir = self.dir.path().join(&name);
         fs::create_dir_all(&dir).unwrap();
@@ -317,10 +348,16 @@ fn runs_that_differ_in_the_seed_are_a_group() {
     assert!(said.contains("With 3 seeds the exact p-value is never below 0.250"), "{said}");
 
     let text = seeds::text(&summary);
-    assert!(text.contains("    plain                        60.00  [35.16, 84.84]  3 seeds"), "{text}");
+    assert!(
+        text.contains("    plain                        60.00  [35.16, 84.84]  3 seeds"),
+        "{text}"
+    );
     let (_, against) = text.split_once("      against plain              +6.67  [").unwrap();
     let lines: Vec<&str> = against.lines().take(2).collect();
-    assert!(lines[0].ends_with("]  3 pairs") && lines[1].trim_start().starts_with("p 0."), "{text}");
+    assert!(
+        lines[0].ends_with("]  3 pairs") && lines[1].trim_start().starts_with("p 0."),
+        "{text}"
+    );
     assert!(lines[1].ends_with(", exact 0.250"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let markdown = seeds::markdown(&summary);
@@ -331,7 +368,10 @@ fn runs_that_differ_in_the_seed_are_a_group() {
         "{markdown}"
     );
     let html = seeds::section(&summary);
-    assert!(html.contains("<h2>Over seeds</h2>") && html.contains("60.00 [35.16, 84.84]"), "{html}");
+    assert!(
+        html.contains("<h2>Over seeds</h2>") && html.contains("60.00 [35.16, 84.84]"),
+        "{html}"
+    );
 }
 
 /// A measure that only some seeds have does not set the bound of the others.
@@ -340,7 +380,13 @@ fn the_exact_bound_is_of_the_most_seeds_that_are_tested() {
     let mut runs = Runs::new();
     for seed in [1, 2, 3] {
         runs.add("plain", seed, 10, 0.5, json!({"objective": {"loss": "clip"}}));
-        runs.add("other", seed, 10, 0.6 + 0.01 * seed as f64, json!({"objective": {"loss": "gspo"}}));
+        runs.add(
+            "other",
+            seed,
+            10,
+            0.6 + 0.01 * seed as f64,
+            json!({"objective": {"loss": "gspo"}}),
+        );
     }
     let (_, log, _) = &mut runs.runs[5];
     let path = log.log.path.join("metrics.jsonl");
@@ -363,7 +409,13 @@ fn the_page_cuts_no_sentence_off_and_shows_no_mark_of_markdown() {
     let mut runs = Runs::new();
     for group in ["a", "b", "c", "d"] {
         for seed in [1, 2] {
-            runs.add(group, seed, 10, 0.5 + 0.01 * seed as f64, json!({"objective": {"loss": group}}));
+            runs.add(
+                group,
+                seed,
+                10,
+                0.5 + 0.01 * seed as f64,
+                json!({"objective": {"loss": group}}),
+            );
         }
     }
     let html = seeds::section(&runs.summary());
@@ -375,7 +427,10 @@ fn the_page_cuts_no_sentence_off_and_shows_no_mark_of_markdown() {
         assert!(!inside.contains("colspan") && !inside.contains("straight line"), "{inside}");
     }
     assert!(!html.contains('`'), "{html}");
-    assert!(Section::Law.heading().unwrap().1.contains('`'), "the reading of the law names a command");
+    assert!(
+        Section::Law.heading().unwrap().1.contains('`'),
+        "the reading of the law names a command"
+    );
 }
 
 #[test]
@@ -393,10 +448,20 @@ fn ends_bests_tenths_and_areas_are_what_they_are_called() {
         ("policy/entropy over the last tenth of the steps, nats", 0.5),
     ] {
         let mean = row(&summary, title).means[0].clone().unwrap();
-        assert!((mean.value - expected).abs() < 1e-12 && mean.interval.is_none(), "{title}: {mean:?}");
+        assert!(
+            (mean.value - expected).abs() < 1e-12 && mean.interval.is_none(),
+            "{title}: {mean:?}"
+        );
     }
-    assert!(summary.notes[0].contains("one has one seed: there is no interval"), "{:?}", summary.notes);
-    assert!(!summary.rows.iter().any(|row| row.measure.metric.ends_with("pass@1")), "it is mean@4 again");
+    assert!(
+        summary.notes[0].contains("one has one seed: there is no interval"),
+        "{:?}",
+        summary.notes
+    );
+    assert!(
+        !summary.rows.iter().any(|row| row.measure.metric.ends_with("pass@1")),
+        "it is mean@4 again"
+    );
     assert!(seeds::text(&summary).contains("1 seed, so no interval"));
     assert_eq!(seeds::section(&summary), "", "one run says nothing over seeds");
 }
@@ -435,7 +500,8 @@ fn what_is_not_comparable_is_not_compared() {
 /// Settings that evaluations lack are those of training, and may differ there.
 #[test]
 fn evaluations_that_are_as_in_training_differ_with_it() {
-    let rollout = |values: Value| json!({"rollout": values, "eval": {"every": 5, "files": ["set"]}});
+    let rollout =
+        |values: Value| json!({"rollout": values, "eval": {"every": 5, "files": ["set"]}});
     let own = |tokens: u64| {
         json!({"rollout": {"max_tokens": tokens}, "eval": {"files": ["set"],
         "max_tokens": 64}})
@@ -454,7 +520,11 @@ fn evaluations_that_are_as_in_training_differ_with_it() {
             rollout(json!({"max_tokens": 32})),
             Some("eval.max_tokens 64 -> 32"),
         ),
-        (rollout(json!({"stop": []})), rollout(json!({"stop": ["\n"]})), Some("eval.stop [] -> [\"\\n\"]")),
+        (
+            rollout(json!({"stop": []})),
+            rollout(json!({"stop": ["\n"]})),
+            Some("eval.stop [] -> [\"\\n\"]"),
+        ),
         (null(64), null(32), Some("eval.max_tokens 64 -> 32")),
         (own(64), own(32), None),
         (benchmark(64), benchmark(32), None),
@@ -466,8 +536,9 @@ fn evaluations_that_are_as_in_training_differ_with_it() {
         let summary = runs.summary();
         let compared = row(&summary, "set: mean@4 at the end, %").against[1].is_some();
         assert_eq!(compared, difference.is_none(), "{old} {new}");
-        let note = difference
-            .map(|what| format!("new is not compared with old, since it is evaluated otherwise: {what}."));
+        let note = difference.map(|what| {
+            format!("new is not compared with old, since it is evaluated otherwise: {what}.")
+        });
         let said = summary.notes.join("\n");
         assert!(note.is_none_or(|note| said.contains(&note)), "{said}");
     }
@@ -510,7 +581,11 @@ fn unfinished_and_repeated_runs_are_left_out_and_named() {
         (&early.groups[0].runs[..], &early.groups[0].unfinished[..]),
         (&["base/1".into()][..], &["base/4".into()][..])
     );
-    assert!(early.notes[0].contains("base/4 has recorded nothing and is left out."), "{:?}", early.notes);
+    assert!(
+        early.notes[0].contains("base/4 has recorded nothing and is left out."),
+        "{:?}",
+        early.notes
+    );
     assert!(seeds::text(&early).contains("1 of 2 seeds finished, so no interval"));
     assert_eq!(Summary::of(&[failed]).rows, []);
     assert_eq!(summary.groups.len(), 1);
@@ -520,7 +595,8 @@ fn unfinished_and_repeated_runs_are_left_out_and_named() {
     assert!(said.contains("base/2 is at step 4 of 10 and is left out."), "{said}");
     assert!(said.contains("copy has the seed of another run"), "{said}");
     assert!(
-        (row(&summary, "set: mean@4 at the end, %").means[0].as_ref().unwrap().value - 0.6).abs() < 1e-12
+        (row(&summary, "set: mean@4 at the end, %").means[0].as_ref().unwrap().value - 0.6).abs()
+            < 1e-12
     );
 }
 
@@ -548,8 +624,11 @@ fn with_law(runs: &mut Runs, group: &str, seed: u64, [from, to]: [f64; 2], setti
     let lines: String = (0..=24)
         .map(|step| {
             // Half is over after 2 of 24 steps, in a line between evaluations.
-            let left =
-                if step <= 2 { 1.0 - f64::from(step) / 4.0 } else { 0.5 * f64::from(24 - step) / 22.0 };
+            let left = if step <= 2 {
+                1.0 - f64::from(step) / 4.0
+            } else {
+                0.5 * f64::from(24 - step) / 22.0
+            };
             let entropy = to + (from - to) * left;
             let accuracy = 0.8 - 0.2 * entropy.exp();
             let mut line = json!({"step": step, "policy/entropy": entropy});
@@ -559,7 +638,8 @@ fn with_law(runs: &mut Runs, group: &str, seed: u64, [from, to]: [f64; 2], setti
         })
         .collect();
     fs::write(dir.join("metrics.jsonl"), lines).unwrap();
-    let mut recipe = json!({"run": {"seed": seed, "steps": 24, "out": dir}, "eval": {"files": ["set"]}});
+    let mut recipe =
+        json!({"run": {"seed": seed, "steps": 24, "out": dir}, "eval": {"files": ["set"]}});
     recipe["objective"] = settings;
     runs.runs.push((name, Run::open(&dir).unwrap(), Some(recipe)));
 }
@@ -588,7 +668,8 @@ fn entropy_that_is_left_is_a_multiple_of_the_first_groups() {
     assert!(text.contains("      times base                  4.00  [0.71, 22.38]\n"), "{text}");
     let markdown = seeds::markdown(&summary);
     assert!(
-        markdown.contains("| as a multiple of base, over the same seeds | set: entropy at the end |"),
+        markdown
+            .contains("| as a multiple of base, over the same seeds | set: entropy at the end |"),
         "{markdown}"
     );
     assert!(markdown.contains("| held | 4.00 [0.71, 22.38] |"), "{markdown}");
@@ -607,24 +688,40 @@ fn how_early_it_was_spent_and_the_law_are_said_over_seeds() {
         with_law(&mut runs, "other", seed, [begin, end], json!({"loss": "gspo"}));
     }
     let summary = runs.summary();
-    let values = |title: &str, group: usize| row(&summary, title).means[group].as_ref().unwrap().runs.clone();
+    let values = |title: &str, group: usize| {
+        row(&summary, title).means[group].as_ref().unwrap().runs.clone()
+    };
     let near = |found: Vec<f64>, expected: &[f64]| {
         assert_eq!(found.len(), expected.len());
-        found.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{found:?} {expected:?}"));
+        found
+            .iter()
+            .zip(expected)
+            .for_each(|(a, b)| assert!((a - b).abs() < 1e-9, "{found:?} {expected:?}"));
     };
     near(values("policy/entropy: fall over by 1/12 of the run, %", 0), &[0.5; 3]);
     let third = 1.0 - 0.5 * 16.0 / 22.0;
     near(values("policy/entropy: fall over by 1/3 of the run, %", 0), &[third; 3]);
-    assert!(values("set: gain in mean@4 made by 1/12 of the run, %", 0).iter().all(|share| *share > 0.5));
+    assert!(
+        values("set: gain in mean@4 made by 1/12 of the run, %", 0)
+            .iter()
+            .all(|share| *share > 0.5)
+    );
     near(values("set: a", 0), &[0.2; 3]);
     near(values("set: b", 0), &[0.8; 3]);
     near(values("set: ceiling b - a, %", 0), &[0.6; 3]);
     near(values("set: R^2 of the law, -a exp(H) + b", 0), &[1.0; 3]);
-    assert!(values("set: R^2 of a line in H", 0).iter().all(|r_squared| (0.9..0.9999).contains(r_squared)));
+    assert!(
+        values("set: R^2 of a line in H", 0)
+            .iter()
+            .all(|r_squared| (0.9..0.9999).contains(r_squared))
+    );
     near(values("set: runs whose law is refused", 0), &[0.0; 3]);
     near(values("set: runs whose law is refused", 1), &[0.0, 0.0, 1.0]);
     near(values("set: a", 1), &[0.2; 2]);
-    near(values("set: error at the end from the first 15 %, the law, -a exp(H) + b, points", 0), &[0.0; 3]);
+    near(
+        values("set: error at the end from the first 15 %, the law, -a exp(H) + b, points", 0),
+        &[0.0; 3],
+    );
     let line = values("set: error at the end from the first 30 %, a line in H, points", 0);
     assert!(line.iter().all(|error| *error > 0.01), "errors have no sign: {line:?}");
 
@@ -641,15 +738,21 @@ fn how_early_it_was_spent_and_the_law_are_said_over_seeds() {
     );
     let over = values("set: R^2 of the law less that of the line", 0);
     assert!(over.iter().all(|over| (0.0001..0.1).contains(over)), "{over:?}");
-    let over = values("set: error at the end from the first 30 %, the law less a line in H, points", 0);
+    let over =
+        values("set: error at the end from the first 30 %, the law less a line in H, points", 0);
     near(over.clone(), &line.iter().map(|error| -error).collect::<Vec<_>>());
     assert!(
-        values("set: RMSE after the first 30 %, a line in H, points", 0).iter().all(|rmse| *rmse > 0.001)
+        values("set: RMSE after the first 30 %, a line in H, points", 0)
+            .iter()
+            .all(|rmse| *rmse > 0.001)
     );
     let tested = |row: &&seeds::Row| row.against.iter().any(Option::is_some);
     assert!(summary.rows.iter().filter(tested).all(|row| row.measure.section == Section::Main));
     assert!(markdown.contains("by 1/12: 73 % and 76 %, by 1/3: 94 % and 93 %"), "{markdown}");
-    assert!(markdown.contains("| other | 1 of 3 |") && markdown.contains("(2 seeds)"), "{markdown}");
+    assert!(
+        markdown.contains("| other | 1 of 3 |") && markdown.contains("(2 seeds)"),
+        "{markdown}"
+    );
     assert!(!seeds::text(&summary).contains("R^2"), "the terminal has the main rows alone");
     let json = serde_json::to_value(&summary).unwrap();
     let taken: Vec<&str> = json["rows"]
@@ -673,10 +776,12 @@ fn how_early_it_was_spent_and_the_law_are_said_over_seeds() {
 
 /// Runs of groups that are told what they are compared with, as (group, control).
 fn compared(runs: &Runs, groups: &[(&str, Control)]) -> Summary {
-    let run =
-        |((name, log, recipe), (group, control)): (&'_ (String, Run, Option<Value>), &(&str, Control))| {
-            (name.clone(), log.clone(), recipe.clone(), (*group).to_owned(), control.clone())
-        };
+    let run = |((name, log, recipe), (group, control)): (
+        &'_ (String, Run, Option<Value>),
+        &(&str, Control),
+    )| {
+        (name.clone(), log.clone(), recipe.clone(), (*group).to_owned(), control.clone())
+    };
     let kept: Vec<_> = runs.runs.iter().zip(groups).map(run).collect();
     let runs = kept.iter().map(|(name, log, recipe, group, control)| Entry {
         name: name.clone(),
@@ -712,12 +817,14 @@ fn groups_are_compared_with_what_they_are_told() {
         })
         .collect();
     assert_eq!(said, [None, Some(("grpo/0.5", 10.0)), Some(("none/0.5", 30.0)), None]);
-    let note = "alone is not compared: of gone/1, which it is to be compared with, there is no run here.";
+    let note =
+        "alone is not compared: of gone/1, which it is to be compared with, there is no run here.";
     assert_eq!(summary.notes.iter().filter(|said| *said == note).count(), 1, "{:?}", summary.notes);
     let json = serde_json::to_value(&summary).unwrap();
     assert_eq!(json["rows"][0]["against"][2]["group"], "none/0.5");
     assert!(json["rows"][0]["against"][2]["difference"]["value"].is_f64(), "{json}");
-    let (text, markdown, html) = (seeds::text(&summary), seeds::markdown(&summary), seeds::section(&summary));
+    let (text, markdown, html) =
+        (seeds::text(&summary), seeds::markdown(&summary), seeds::section(&summary));
     assert!(text.contains("      against none/0.5          +30.00"), "{text}");
     assert!(markdown.contains("| kl/0.5 against none/0.5 | +30.00 "), "{markdown}");
     assert!(markdown.contains("| none/0.5 against grpo/0.5 | +10.00 "), "{markdown}");
@@ -760,7 +867,8 @@ fn entropy_that_is_held_is_measured_by_hand() {
         .collect();
     let of = |controller: Value| {
         let mut runs = Runs::new();
-        let covariance = json!({"method": "kl-cov", "target_entropy": 0.5, "controller": controller});
+        let covariance =
+            json!({"method": "kl-cov", "target_entropy": 0.5, "controller": controller});
         planted(&mut runs, "held", 1, &rows, json!({"covariance": covariance}));
         numbers(&runs.summary(), Section::Held)
     };
@@ -821,22 +929,32 @@ fn accuracies_are_told_as_changes_and_at_equal_entropy() {
     }
     let summary = runs.summary();
     let means = |title: &str, section: Section| -> Vec<Option<f64>> {
-        let is_it = |row: &&seeds::Row| row.measure.title() == title && row.measure.section == section;
+        let is_it =
+            |row: &&seeds::Row| row.measure.title() == title && row.measure.section == section;
         let found = summary.rows.iter().find(is_it).unwrap_or_else(|| panic!("{title}"));
         assert!(found.against.iter().all(Option::is_none), "{title} is not tested");
-        found.means.iter().map(|mean| mean.as_ref().map(|mean| (1e9 * mean.value).round() / 1e9)).collect()
+        found
+            .means
+            .iter()
+            .map(|mean| mean.as_ref().map(|mean| (1e9 * mean.value).round() / 1e9))
+            .collect()
     };
-    let change =
-        |what: &str| means(&format!("set: {what} since before the first step, points"), Section::Change);
+    let change = |what: &str| {
+        means(&format!("set: {what} since before the first step, points"), Section::Change)
+    };
     assert_eq!(change("mean@8"), [Some(0.1), Some(0.5), None]);
     assert_eq!(change("pass@8"), [Some(-0.1), Some(0.3), None]);
     assert_eq!(change("maj@8"), [Some(0.1), Some(0.5), None]);
     // Half way from 0.5 to 0.1 is 0.3; the held run stays above.
-    let at =
-        |what: &str| means(&format!("set: {what} where entropy falls to 0.3 nats, %"), Section::EqualEntropy);
+    let at = |what: &str| {
+        means(&format!("set: {what} where entropy falls to 0.3 nats, %"), Section::EqualEntropy)
+    };
     assert_eq!(at("mean@8"), [Some(0.25), None, None]);
     assert_eq!(at("pass@8"), [Some(0.5), None, None]);
-    assert_eq!(means("set: mean@8 at the end, %", Section::EqualEntropy), [Some(0.2), Some(0.6), Some(0.2)]);
+    assert_eq!(
+        means("set: mean@8 at the end, %", Section::EqualEntropy),
+        [Some(0.2), Some(0.6), Some(0.2)]
+    );
     let markdown = seeds::markdown(&summary);
     assert!(
         markdown.contains("## At equal entropy") && markdown.contains("| +10.00 no spread |"),
@@ -870,7 +988,10 @@ fn noise_has_no_shares_and_short_runs_no_prefix() {
         assert_eq!(numbers(&summary, Section::Collapse).len(), shares, "{fall} {gain}");
         // Three of seven evaluations are a third of the steps: near 30 % of them, far from 15 %.
         let titles = numbers(&summary, Section::Prediction);
-        assert!(!titles.is_empty() && titles.iter().all(|(title, _)| title.contains("30 %")), "{titles:?}");
+        assert!(
+            !titles.is_empty() && titles.iter().all(|(title, _)| title.contains("30 %")),
+            "{titles:?}"
+        );
     }
 }
 
@@ -881,7 +1002,9 @@ fn without_end(run: &mut (String, Run, Option<Value>), metrics: &[&str]) {
     let text = fs::read_to_string(&path).unwrap();
     let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
     let mut last: Value = serde_json::from_str(last).unwrap();
-    metrics.iter().for_each(|name| assert!(last.as_object_mut().unwrap().remove(*name).is_some(), "{name}"));
+    metrics
+        .iter()
+        .for_each(|name| assert!(last.as_object_mut().unwrap().remove(*name).is_some(), "{name}"));
     fs::write(&path, format!("{before}\n{last}\n")).unwrap();
     run.1 = Run::open(&run.1.log.path).unwrap();
 }
@@ -914,8 +1037,10 @@ fn an_older_value_is_no_end() {
     for title in ["set: entropy at the end, nats", "set: mean@4 at its best, %"] {
         assert_eq!(row(&summary, title).means[1].as_ref().unwrap().runs.len(), 3, "{title}");
     }
-    let note = "other/2 has no set: mean@4, set: pass@4 at its end, step 10, and is left out there: ";
-    let said: Vec<&String> = summary.notes.iter().filter(|note| note.contains(" at its end, ")).collect();
+    let note =
+        "other/2 has no set: mean@4, set: pass@4 at its end, step 10, and is left out there: ";
+    let said: Vec<&String> =
+        summary.notes.iter().filter(|note| note.contains(" at its end, ")).collect();
     assert!(said.len() == 1 && said[0].starts_with(note), "{:?}", summary.notes);
 
     // If no seed of a group has a number, the group has none.
@@ -931,10 +1056,14 @@ fn an_older_value_is_no_end() {
     // Without a recipe nobody knows where it should have ended: other trainers need not evaluate
     // there.
     let (name, log, _) = runs.runs[3].clone();
-    let unknown = Entry { name, group: None, run: Some(&log), recipe: None, control: Control::First };
+    let unknown =
+        Entry { name, group: None, run: Some(&log), recipe: None, control: Control::First };
     let summary = Summary::of(&[unknown]);
     let last = row(&summary, "set: mean@4 at the end, %").means[0].as_ref().unwrap().value;
-    assert!((last - 0.35).abs() < 1e-12 && !summary.notes.iter().any(|note| note.contains("at its end")));
+    assert!(
+        (last - 0.35).abs() < 1e-12
+            && !summary.notes.iter().any(|note| note.contains("at its end"))
+    );
 }
 
 /// How far a prediction is off at the end is not known without it; over what comes after the prefix
@@ -952,7 +1081,10 @@ fn nothing_is_foretold_of_an_end_that_was_not_measured() {
         assert_eq!(count(&format!("set: error at the end from the first 30 %, {form}, points")), 1);
         assert_eq!(count(&format!("set: RMSE after the first 30 %, {form}, points")), 2);
     }
-    assert_eq!(count("set: error at the end from the first 30 %, the law less a line in H, points"), 1);
+    assert_eq!(
+        count("set: error at the end from the first 30 %, the law less a line in H, points"),
+        1
+    );
     assert_eq!(count("set: a"), 2);
 }
 
@@ -976,8 +1108,10 @@ fn seeds_that_began_on_several_days_are_a_group_and_the_days_are_said() {
     let summary = runs.summary();
     let groups: Vec<(&str, &[Option<u64>])> =
         summary.groups.iter().map(|group| (group.name.as_str(), &group.seeds[..])).collect();
-    let expected: [(&str, &[Option<u64>]); 2] =
-        [("date \"2026-11-26\"", &[Some(1), Some(2)]), ("date \"2026-11-27\"", &[Some(3), Some(1), Some(2)])];
+    let expected: [(&str, &[Option<u64>]); 2] = [
+        ("date \"2026-11-26\"", &[Some(1), Some(2)]),
+        ("date \"2026-11-27\"", &[Some(3), Some(1), Some(2)]),
+    ];
     assert_eq!(groups, expected);
     assert!(!summary.notes.iter().any(|said| said.contains("data.date")), "{:?}", summary.notes);
 }

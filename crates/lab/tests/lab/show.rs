@@ -27,7 +27,8 @@ fn run(steps: u64, rows: &[Value]) -> TempDir {
         "objective": {"advantage": "grpo", "loss": "clip", "covariance": {"method": "kl-cov"}}});
     fs::write(dir.path().join(".recipe.json"), recipe.to_string()).unwrap();
     write(dir.path(), "metrics.jsonl", rows);
-    let times: Vec<Value> = rows.iter().map(|row| json!({"step": row["step"], "time/step_s": 2.0})).collect();
+    let times: Vec<Value> =
+        rows.iter().map(|row| json!({"step": row["step"], "time/step_s": 2.0})).collect();
     write(dir.path(), "timings.jsonl", &times);
     dir
 }
@@ -118,7 +119,10 @@ step  mean@4  entropy  length
    5  33.4 %   1.1346    40.2
 "],
     );
-    has(&text, &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "now 54.2 % at H = 0.544"]);
+    has(
+        &text,
+        &["law math\n  R = -0.1500 exp(H) + 0.8000", "ceiling 65.0 %", "now 54.2 % at H = 0.544"],
+    );
     has(&text, &["R: eval/math/mean@4; H: eval/math/entropy; 6 points"]);
     let last = "\
 last responses, step 25
@@ -136,7 +140,10 @@ fn the_lock_tells_a_run_that_trains_from_one_that_has_stopped() {
     let dir = run(40, &rows(10));
     let stopped = shown(&dir);
     assert_eq!(stopped.state.condition, Condition::Stopped);
-    has(&page_of(&dir), &["run: stopped, step 10 of 40, 2.0 s per step", "recipe.toml --resume goes on"]);
+    has(
+        &page_of(&dir),
+        &["run: stopped, step 10 of 40, 2.0 s per step", "recipe.toml --resume goes on"],
+    );
     let lock = lock_directory(dir.path(), "training").unwrap();
     let training = shown(&dir);
     assert_eq!(training.state.condition, Condition::Training);
@@ -170,7 +177,10 @@ fn runs_that_have_hardly_begun_are_shown() {
     );
     has(&page_of(&run(1, &rows(1)[1..])), &["finished, step 1 of 1", "law rollout\n"]);
     has(&page_of(&run(2, &rows(10))), &["finished, step 10, past run.steps = 2, "]);
-    assert_eq!(screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0], "run: stopped, nothing measured yet");
+    assert_eq!(
+        screen(&[shown(&nothing)], &WANTED, 24, &LOOK)[0],
+        "run: stopped, nothing measured yet"
+    );
     has(&list_metrics(&[shown(&nothing)], &LOOK).join("\n"), &["nothing measured yet"]);
 }
 
@@ -237,11 +247,19 @@ fn several_runs_share_plots_and_tables_stand_side_by_side() {
     let text = |width| page(&runs, &WANTED, &Look { width, ..LOOK }).join("\n");
     has(
         &text(120),
-        &["entropy of rollouts, nats per token", "● run   ■ other", "● run math, mean@4   ■ other math"],
+        &[
+            "entropy of rollouts, nats per token",
+            "● run   ■ other",
+            "● run math, mean@4   ■ other math",
+        ],
     );
     has(
         &text(120),
-        &["evaluations run, math           evaluations other, math\n", "law run, math", "law other, math"],
+        &[
+            "evaluations run, math           evaluations other, math\n",
+            "law run, math",
+            "law other, math",
+        ],
     );
     assert!(!text(50).contains("evaluations run, math  "), "{}", text(50));
     let list = list_metrics(&runs, &LOOK).join("\n");
@@ -259,7 +277,11 @@ fn a_screen_is_never_higher_or_wider_than_the_terminal() {
             fits(&lines, width);
             let text = lines.join("\n");
             has(&text, &["run: finished"]);
-            assert_eq!(text.contains("entropy, nats per token"), height > 9, "{width}x{height}:\n{text}");
+            assert_eq!(
+                text.contains("entropy, nats per token"),
+                height > 9,
+                "{width}x{height}:\n{text}"
+            );
         }
     }
     let all = screen(&runs, &WANTED, 40, &Look { width: 100, ..LOOK }).join("\n");
@@ -274,7 +296,10 @@ fn news_are_the_steps_since() {
     let step = "step 19/20  reward 0.1900  entropy 0.6641  length 49  gradient 0.5000";
     assert_eq!(text[0], step);
     assert_eq!(text[2], "step 20/20  evaluation math mean@4 51.5 %  entropy 0.6415  length 40.2");
-    has(&news(&runs, Some(19), true, &metrics, &LOOK)[0], &["run: step 20/20 ", "grad/norm 0.5000"]);
+    has(
+        &news(&runs, Some(19), true, &metrics, &LOOK)[0],
+        &["run: step 20/20 ", "grad/norm 0.5000"],
+    );
     assert_eq!(news(&runs, Some(20), false, &[], &LOOK), [""; 0]);
     assert_eq!(news(&runs, None, false, &[], &LOOK).len(), 25);
 }

@@ -14,7 +14,8 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 fn record(step: u8, what: &[u8]) -> Vec<u8> {
     let event = [&[2 << 3, step], what].concat();
     let length = (event.len() as u64).to_le_bytes();
-    [&length[..], &masked_crc(&length).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()].concat()
+    [&length[..], &masked_crc(&length).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()]
+        .concat()
 }
 
 fn scalar(step: u8, tag: &str, value: f32) -> Vec<u8> {
@@ -110,10 +111,15 @@ fn starts_of_the_trainer_are_one_run_where_they_lie_beside_one_another() {
         ("a/runs/Nov22_11-00-00_host", 2),
         ("b/runs/Nov22_10-00-00_host", 1),
     ] {
-        write(&dir.path().join(start), &format!("100000000{step}.host.1"), &[scalar(step, "x", 1.0)]);
+        write(
+            &dir.path().join(start),
+            &format!("100000000{step}.host.1"),
+            &[scalar(step, "x", 1.0)],
+        );
     }
     let logs = RunLog::open_all(dir.path()).unwrap();
-    let found: Vec<(&str, Option<u64>)> = logs.iter().map(|log| (&*log.name, log.last_step())).collect();
+    let found: Vec<(&str, Option<u64>)> =
+        logs.iter().map(|log| (&*log.name, log.last_step())).collect();
     assert_eq!(found, [("a", Some(2)), ("b", Some(1))]);
     assert_eq!(logs[0].series("x").unwrap().steps, [1, 2]);
 }
@@ -126,7 +132,11 @@ fn directories_that_are_too_deep_are_told() {
     let deep = dir.path().join("1/2/3/4/5");
     write(&deep, "1", &[scalar(1, "a", 1.0)]);
     let log = RunLog::open(dir.path()).unwrap();
-    assert!(log.notes[0].contains("more than 4 levels below it were not looked into"), "{:?}", log.notes);
+    assert!(
+        log.notes[0].contains("more than 4 levels below it were not looked into"),
+        "{:?}",
+        log.notes
+    );
     assert!(log.notes[0].contains(&*deep.to_string_lossy()), "{:?}", log.notes);
     fs::remove_dir_all(dir.path().join("run")).unwrap();
     let error = RunLog::open(dir.path()).unwrap_err().to_string();
@@ -156,7 +166,10 @@ fn checkpoints_of_a_run_of_this_program_are_not_looked_into() {
 fn numbers_of_no_step_are_left_out_with_a_note() {
     let dir = tempfile::tempdir().unwrap();
     let below = |step: u64| {
-        let value = field(5, &field(1, &[field(1, b"hp_metric"), vec![2 << 3 | 5, 0, 0, 128, 63]].concat()));
+        let value = field(
+            5,
+            &field(1, &[field(1, b"hp_metric"), vec![2 << 3 | 5, 0, 0, 128, 63]].concat()),
+        );
         let mut event = vec![2 << 3];
         let mut rest = step;
         while rest >= 0x80 {
@@ -166,12 +179,17 @@ fn numbers_of_no_step_are_left_out_with_a_note() {
         event.push(rest as u8);
         event.extend(value);
         let length = (event.len() as u64).to_le_bytes();
-        [&length[..], &masked_crc(&length).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()].concat()
+        [&length[..], &masked_crc(&length).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()]
+            .concat()
     };
     write(dir.path(), "1", &[below(u64::MAX), scalar(1, "a", 1.0)]);
     let log = RunLog::open(dir.path()).unwrap();
     assert_eq!((points(&log, "a"), log.all().count()), (vec![(1, 1.0)], 1));
-    assert!(log.notes[0].contains("1 number is of a step below 0, such as hp_metric"), "{:?}", log.notes);
+    assert!(
+        log.notes[0].contains("1 number is of a step below 0, such as hp_metric"),
+        "{:?}",
+        log.notes
+    );
     // A step that no run reaches is an error in all forms.
     write(dir.path(), "1", &[below(1 << 60)]);
     let error = RunLog::open(dir.path()).unwrap_err().to_string();

@@ -68,10 +68,14 @@ fn dense_curves_have_markers_here_and_there() {
 
 #[test]
 fn what_is_not_finite_is_a_gap_and_not_a_bound() {
-    assert!(shown(&plot(vec![curve("", vec![(0.0, f64::NAN), (f64::INFINITY, 1.0)])]), 40, 10).is_empty());
+    assert!(
+        shown(&plot(vec![curve("", vec![(0.0, f64::NAN), (f64::INFINITY, 1.0)])]), 40, 10)
+            .is_empty()
+    );
     assert!(shown(&TextPlot::default(), 40, 10).is_empty());
     assert_eq!(shown(&plot(vec![curve("", vec![(3.0, 1.0), (4.0, f64::NAN)])]), 40, 10).len(), 10);
-    let points = (0..200).map(|x| (f64::from(x), if (80..120).contains(&x) { f64::NAN } else { 1.0 }));
+    let points =
+        (0..200).map(|x| (f64::from(x), if (80..120).contains(&x) { f64::NAN } else { 1.0 }));
     let lines = shown(&plot(vec![curve("", points.collect())]), 80, 8);
     let row = lines.iter().find(|line| drawn(line) > 0).unwrap();
     let gap = row.trim_end().chars().skip(4).filter(|c| *c == ' ').count();
@@ -91,7 +95,8 @@ fn a_point_alone_is_seen_in_the_middle() {
 
 #[test]
 fn every_size_has_its_lines_and_none_is_too_wide() {
-    let points: Vec<(f64, f64)> = (0..97).map(|x| (f64::from(x), f64::from(x).sin() * 1e-7)).collect();
+    let points: Vec<(f64, f64)> =
+        (0..97).map(|x| (f64::from(x), f64::from(x).sin() * 1e-7)).collect();
     let names = ["a", "a rather long name of a run", "漢字", "d", "e", "f", "g"];
     let plot = plot(names.iter().map(|name| curve(name, points.clone())).collect());
     for charset in [Charset::Unicode, Charset::Ascii] {
@@ -99,8 +104,9 @@ fn every_size_has_its_lines_and_none_is_too_wide() {
             for height in [5, 6, 8, 13, 40] {
                 let lines = plot.lines_in(width, height, false, charset);
                 assert_eq!(lines.len(), usize::from(height));
-                let wide =
-                    |line: &String| line.chars().map(|c| if c > '\u{3000}' { 2 } else { 1 }).sum::<usize>();
+                let wide = |line: &String| {
+                    line.chars().map(|c| if c > '\u{3000}' { 2 } else { 1 }).sum::<usize>()
+                };
                 assert!(lines.iter().all(|line| wide(line) <= usize::from(width)), "{lines:#?}");
             }
         }
@@ -115,8 +121,9 @@ fn every_size_has_its_lines_and_none_is_too_wide() {
 
 #[test]
 fn ten_thousand_points_take_milliseconds() {
-    let points =
-        |scale: f64| (0..10_000).map(|x| (f64::from(x), (f64::from(x) * 0.01).sin() * scale)).collect();
+    let points = |scale: f64| {
+        (0..10_000).map(|x| (f64::from(x), (f64::from(x) * 0.01).sin() * scale)).collect()
+    };
     let plot = plot(vec![curve("a", points(1.0)), curve("b", points(2.0))]);
     let begin = Instant::now();
     assert_eq!(shown(&plot, 120, 30).len(), 30);

@@ -1,7 +1,9 @@
 //! The theory of covariance: what holds must be found to hold, and nothing else.
 
 use isentrope_lab::log::RunLog;
-use isentrope_lab::theory::{Agreement, CLAIMS, Case, Claim, Policy, TheoryOfRun, check, of_checks, of_run};
+use isentrope_lab::theory::{
+    Agreement, CLAIMS, Case, Claim, Policy, TheoryOfRun, check, of_checks, of_run,
+};
 use serde_json::{Map, Value, json};
 use std::fs;
 use std::path::Path;
@@ -18,7 +20,10 @@ fn all_claims_hold_to_first_order() {
             let cases: Vec<Case> = (0..8).map(|i| Case::random(states, actions, seed, i)).collect();
             for claim in &CLAIMS {
                 let found = check(claim, &cases);
-                assert!(found.holds && (found.slope - 2.0).abs() < 0.05, "{states} x {actions}: {found:?}");
+                assert!(
+                    found.holds && (found.slope - 2.0).abs() < 0.05,
+                    "{states} x {actions}: {found:?}"
+                );
                 for step in &found.steps {
                     let error = (step.actual - step.predicted).abs();
                     assert!(error < 100.0 * step.size * step.size, "{found:?}");
@@ -82,8 +87,12 @@ fn a_change_of_entropy_is_the_difference_of_two() {
     for case in cases() {
         for step in [1e-3, 0.1, 1.0, -2.0] {
             let change = case.policy.entropy_change(step, &case.direction);
-            let difference = case.policy.moved(step, &case.direction).entropy() - case.policy.entropy();
-            assert!((change - difference).abs() < 1e-14 && change != 0.0, "{change} instead of {difference}");
+            let difference =
+                case.policy.moved(step, &case.direction).entropy() - case.policy.entropy();
+            assert!(
+                (change - difference).abs() < 1e-14 && change != 0.0,
+                "{change} instead of {difference}"
+            );
         }
     }
 }
@@ -131,7 +140,8 @@ fn contributions_of_tokens_have_the_mean_of_theorem_1() {
     for number in 0..6 {
         let case = Case { ratios: vec![1.0], ..Case::random(1, 12, 3, number) };
         let of = |action| (CLAIMS[3].prediction)(&Case { sampled: vec![action], ..case.clone() });
-        let mean: f64 = case.policy.probabilities().iter().enumerate().map(|(a, p)| p * of(a)).sum();
+        let mean: f64 =
+            case.policy.probabilities().iter().enumerate().map(|(a, p)| p * of(a)).sum();
         let whole = (CLAIMS[1].prediction)(&case);
         assert!((mean - whole).abs() < 1e-14, "{mean} instead of {whole}");
     }
@@ -146,7 +156,9 @@ fn one_seed_is_one_case_and_policies_are_distributions() {
     for case in cases() {
         let Case { policy, advantages, sampled, .. } = &case;
         assert!((policy.mean(&vec![1.0; advantages.len()]) - 1.0).abs() < 1e-14);
-        assert!(policy.mean(advantages).abs() < 1e-14 && sampled.iter().all(|a| *a < policy.actions));
+        assert!(
+            policy.mean(advantages).abs() < 1e-14 && sampled.iter().all(|a| *a < policy.actions)
+        );
         assert!(policy.entropy() > 0.0 && policy.entropy() < (policy.actions as f64).ln());
     }
 }
@@ -170,10 +182,15 @@ fn agreement_is_measured_as_it_is_defined() {
     assert!((slope - 20.0 / 14.0).abs() < 1e-12 && (explained - 400.0 / 14.0 / 29.0).abs() < 1e-12);
     for pairs in [&[][..], &[[0.0, 0.0]], &[[0.0, 1.0], [0.0, 2.0]]] {
         let Agreement { correlation, same_sign, slope, explained, .. } = Agreement::of(pairs);
-        assert_eq!((correlation, same_sign, slope, explained), (None, None, None, None), "{pairs:?}");
+        assert_eq!(
+            (correlation, same_sign, slope, explained),
+            (None, None, None, None),
+            "{pairs:?}"
+        );
     }
     // A constant has no correlation, though its mean is rounded.
-    let constant = [0.001, -0.002, 0.003, 0.0007, -0.001, 0.002, 0.0013].map(|change| [0.1, change]);
+    let constant =
+        [0.001, -0.002, 0.003, 0.0007, -0.001, 0.002, 0.0013].map(|change| [0.1, change]);
     assert_eq!(Agreement::of(&constant).correlation, None);
     let one = Agreement::of(&[[2.0, 1.0]]);
     assert_eq!((one.correlation, one.slope, one.explained), (None, Some(0.5), None));
@@ -196,10 +213,14 @@ fn agreement_is_measured_as_it_is_defined() {
 fn the_null_accounts_for_much() {
     let dir = tempfile::tempdir().unwrap();
     let changes = [-1.0, -1.3, -0.6, -1.2, -0.9];
-    let steps: Vec<Value> = changes.iter().map(|change| json!({ "theory/entropy_change": change })).collect();
+    let steps: Vec<Value> =
+        changes.iter().map(|change| json!({ "theory/entropy_change": change })).collect();
     let theory = TheoryOfRun::require(&run(dir.path(), &steps)).unwrap();
     let [(name, null)] = theory.unvarying.as_slice() else { panic!("{:?}", theory.unvarying) };
-    assert_eq!((*name, null.correlation, null.same_sign), ("the same at each step", None, Some(1.0)));
+    assert_eq!(
+        (*name, null.correlation, null.same_sign),
+        ("the same at each step", None, Some(1.0))
+    );
     let squares: f64 = changes.iter().map(|c| c * c).sum();
     assert!(
         (null.explained.unwrap() - 5.0 / squares).abs() < 1e-12 && null.explained > Some(0.9),
@@ -214,7 +235,8 @@ fn run(dir: &Path, steps: &[Value]) -> RunLog {
         line.extend(metrics.as_object().unwrap().clone());
         Value::from(line).to_string() + "\n"
     };
-    fs::write(dir.join("metrics.jsonl"), steps.iter().enumerate().map(line).collect::<String>()).unwrap();
+    fs::write(dir.join("metrics.jsonl"), steps.iter().enumerate().map(line).collect::<String>())
+        .unwrap();
     RunLog::open(dir).unwrap()
 }
 

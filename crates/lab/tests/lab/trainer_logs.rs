@@ -18,7 +18,9 @@ fn open(name: &str) -> RunLog {
 fn history(path: &str, name: &str) -> Vec<(u64, f64)> {
     let state: Value = serde_json::from_slice(&fs::read(fixture(path)).unwrap()).unwrap();
     let entries = state["log_history"].as_array().unwrap().iter();
-    entries.filter_map(|entry| Some((entry["step"].as_u64()?, entry.get(name)?.as_f64()?))).collect()
+    entries
+        .filter_map(|entry| Some((entry["step"].as_u64()?, entry.get(name)?.as_f64()?)))
+        .collect()
 }
 
 const STATE: &str = "trl-grpo/checkpoint-8/trainer_state.json";
@@ -55,7 +57,11 @@ fn an_output_directory_of_trl_is_read_from_its_last_checkpoint() {
         (log.evaluation_sets(), log.entropy().unwrap().0),
         (vec!["held-out"], "policy/entropy_token_mean")
     );
-    assert!(log.notes.iter().any(|note| note.contains("keep their names, such as")), "{:?}", log.notes);
+    assert!(
+        log.notes.iter().any(|note| note.contains("keep their names, such as")),
+        "{:?}",
+        log.notes
+    );
     assert!(log.notes.iter().any(|note| note.contains("event files in")), "{:?}", log.notes);
     assert!(!log.notes.iter().any(|note| note.contains("more than once")), "{:?}", log.notes);
     // The file itself, and a list that a script dumped, say the same.
@@ -70,14 +76,20 @@ fn an_output_directory_of_trl_is_read_from_its_last_checkpoint() {
 #[test]
 fn event_files_of_trl_say_the_same_and_a_resumed_run_is_one() {
     let (events, state) = (open("trl-grpo/runs"), open("trl-grpo"));
-    assert_eq!((events.origin, &*events.name, events.last_step()), (Origin::Trl, "trl-grpo", Some(8)));
+    assert_eq!(
+        (events.origin, &*events.name, events.last_step()),
+        (Origin::Trl, "trl-grpo", Some(8))
+    );
     for (name, series) in state.all().filter(|(name, _)| !name.starts_with("eval_")) {
         // Metrics without a name of ours keep the Trainer's.
         let read = events.series(name).or_else(|| events.series(&format!("train/{name}")));
         let read = read.unwrap_or_else(|| panic!("{name} is not in the event files"));
         assert_eq!(read.steps, series.steps, "{name}");
         // TensorBoard has single precision.
-        assert!(read.values.iter().zip(&series.values).all(|(a, b)| *a == f64::from(*b as f32)), "{name}");
+        assert!(
+            read.values.iter().zip(&series.values).all(|(a, b)| *a == f64::from(*b as f32)),
+            "{name}"
+        );
     }
     assert_eq!(open("trl-grpo/runs/Nov22_15-30-00_host").last_step(), Some(6));
 }
@@ -86,7 +98,8 @@ fn event_files_of_trl_say_the_same_and_a_resumed_run_is_one() {
 fn supervised_fine_tuning_goes_by_its_own_names() {
     for path in ["trl-sft", "trl-sft/runs"] {
         let log = open(path);
-        let steps = |name: &str| log.series(name).unwrap_or_else(|| panic!("{path}: {name}")).steps.clone();
+        let steps =
+            |name: &str| log.series(name).unwrap_or_else(|| panic!("{path}: {name}")).steps.clone();
         assert_eq!(
             (steps("sft/loss"), steps("sft/entropy"), steps("eval/loss")),
             (vec![1, 2, 3, 4], vec![1, 2, 3, 4], vec![2, 4])
@@ -114,7 +127,9 @@ fn a_loss_of_preferences_is_no_cross_entropy() {
         assert!(log.series("loss").is_some() && log.series("eval_loss").is_some(), "{sign}");
         assert!(log.series("grad/norm").is_some() && log.series("sft/loss").is_none(), "{sign}");
     }
-    let ppo = of_rows(&[json!({"step": 1, "epoch": 0.1, "policy/entropy_avg": 1.0, "loss/policy_avg": 0.1})]);
+    let ppo = of_rows(&[
+        json!({"step": 1, "epoch": 0.1, "policy/entropy_avg": 1.0, "loss/policy_avg": 0.1}),
+    ]);
     assert!(ppo.origin != Origin::Isentrope && ppo.series("policy/entropy_avg").is_some());
 }
 
@@ -123,7 +138,9 @@ fn verl_writes_lines_and_event_files() {
     let log = open("verl.jsonl");
     assert_eq!((log.origin, &*log.name), (Origin::Verl, "verl"));
     assert_eq!(log.evaluation_sets(), ["openai/gsm8k"]);
-    let points = |name: &str| log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>();
+    let points = |name: &str| {
+        log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>()
+    };
     assert_eq!(points("eval/openai/gsm8k/mean@8"), [(0, 0.25), (3, 0.4375), (6, 0.625)]);
     assert_eq!(points("eval/openai/gsm8k/pass@8"), [(0, 0.5), (3, 0.5), (6, 0.5)]);
     assert_eq!(points("eval/openai/gsm8k/score"), [(0, -0.5), (3, -0.125), (6, 0.25)]);
@@ -165,7 +182,9 @@ fn what_verl_prints_is_read_from_among_all_else() {
     fs::write(&path, text).unwrap();
     let log = RunLog::open(&path).unwrap();
     assert_eq!((log.origin, &*log.name, log.last_step()), (Origin::Verl, "grpo", Some(7)));
-    let points = |name: &str| log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>();
+    let points = |name: &str| {
+        log.series(name).unwrap_or_else(|| panic!("{name}")).iter().collect::<Vec<_>>()
+    };
     assert_eq!(
         points("policy/entropy_token_mean_filtered"),
         [(1, 0.5), (2, 0.25)],
@@ -187,7 +206,8 @@ fn a_progress_bar_of_one_long_line_hides_no_step() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("grpo.log");
     let bar = "\r 50%|     | 1/2 [00:10<00:10, 10.0s/it]".repeat(300_000);
-    fs::write(&path, format!("step:1 - actor/lr:0.5\n{bar}\nstep:2 - actor/lr:0.25\n{bar}")).unwrap();
+    fs::write(&path, format!("step:1 - actor/lr:0.5\n{bar}\nstep:2 - actor/lr:0.25\n{bar}"))
+        .unwrap();
     let log = RunLog::open(&path).unwrap();
     assert_eq!(log.series("optimizer/learning_rate").unwrap().values, [0.5, 0.25]);
     assert!(log.notes[0].contains("are passed over: 2"), "{:?}", log.notes);

@@ -19,7 +19,9 @@ pub(super) struct Engine(Environment<'static>);
 impl Engine {
     pub fn compile(sources: &Sources) -> Result<Self, Failure> {
         let mut environment = environment::new();
-        for (name, text) in [("default", Some(&sources.default)), ("tool_use", sources.tool_use.as_ref())] {
+        for (name, text) in
+            [("default", Some(&sources.default)), ("tool_use", sources.tool_use.as_ref())]
+        {
             let Some(text) = text else { continue };
             environment
                 .add_template_owned(name, source::adapt(text))
@@ -38,20 +40,24 @@ impl Engine {
         let name = if conversation.tool_use { "tool_use" } else { "default" };
         let template = self.0.get_template(name).map_err(|e| failure(&e))?;
         let mut output = BoundedBuffer::default();
-        template.render_captured_to(context(conversation, messages, values), &mut output).map_err(|e| {
-            if output.overflowed {
-                let what = format!("the template renders more than {MAX_RENDERED_BYTES} bytes");
-                return Failure::Exceeded(what);
-            }
-            failure(&e)
-        })?;
+        template.render_captured_to(context(conversation, messages, values), &mut output).map_err(
+            |e| {
+                if output.overflowed {
+                    let what = format!("the template renders more than {MAX_RENDERED_BYTES} bytes");
+                    return Failure::Exceeded(what);
+                }
+                failure(&e)
+            },
+        )?;
         String::from_utf8(output.bytes).map_err(|e| Failure::Invalid(e.to_string()))
     }
 }
 
 fn context(conversation: &Conversation, messages: &[Value], values: &[Value]) -> JinjaValue {
-    let mut context: Vec<(String, JinjaValue)> =
-        vec![("tools".to_owned(), JinjaValue::from(())), ("documents".to_owned(), JinjaValue::from(()))];
+    let mut context: Vec<(String, JinjaValue)> = vec![
+        ("tools".to_owned(), JinjaValue::from(())),
+        ("documents".to_owned(), JinjaValue::from(())),
+    ];
     let now = DateTime::from_timestamp_micros(conversation.now).unwrap_or_default().naive_utc();
     let now = JinjaValue::from_function(move |format: &str| strftime::format(&now, format));
     context.push(("strftime_now".to_owned(), now));
@@ -60,9 +66,13 @@ fn context(conversation: &Conversation, messages: &[Value], values: &[Value]) ->
     for (name, value) in conversation.variables.iter().zip(values) {
         context.push((name.clone(), JinjaValue::from(Serde(value))));
     }
-    let messages: Vec<_> = messages.iter().map(|message| JinjaValue::from(Serde(message))).collect();
+    let messages: Vec<_> =
+        messages.iter().map(|message| JinjaValue::from(Serde(message))).collect();
     context.push(("messages".to_owned(), JinjaValue::from(messages)));
-    context.push(("add_generation_prompt".to_owned(), JinjaValue::from(conversation.add_generation_prompt)));
+    context.push((
+        "add_generation_prompt".to_owned(),
+        JinjaValue::from(conversation.add_generation_prompt),
+    ));
     JinjaValue::from_pairs(context)
 }
 

@@ -2,7 +2,9 @@
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, escape_formatter,
+};
 
 use super::{python_json, python_methods};
 
@@ -46,7 +48,10 @@ fn format_value(out: &mut Output, state: &mut State, value: &Value) -> Result<()
 
 /// In Jinja2 a sequence is anything with a length and an index, strings and mappings too.
 fn is_sequence(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map)
+    matches!(
+        value.kind(),
+        ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map
+    )
 }
 
 /// `default(default_value='', boolean=false)`: with `boolean` any false value is replaced.

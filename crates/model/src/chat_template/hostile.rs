@@ -139,7 +139,11 @@ fn values_that_nest_and_hold_themselves() {
         ("unique", pair("{{ [a, b] | unique | list }}"), DEPTH),
         ("added", itself("{{ ns ~ ns }}"), DEPTH),
         ("in a list", "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x }}".into(), DEPTH),
-        ("kept", "{% set ns = namespace(y='x' * 299999999) %}{% set ns.x = ns %}{{ 'kept' }}".into(), End),
+        (
+            "kept",
+            "{% set ns = namespace(y='x' * 299999999) %}{% set ns.x = ns %}{{ 'kept' }}".into(),
+            End,
+        ),
         (
             "kept again",
             "{% set ns = namespace(y='x' * 299999999) %}{% set ns.x = ns %}{{ 'kept' }}".into(),
@@ -235,7 +239,10 @@ fn a_template_that_exceeds_a_limit_again_and_again_is_rendered_no_more() {
         assert!(error.ends_with("too many steps, and is rendered no more"), "{error}");
     }
     assert!(start.elapsed() < Duration::from_secs(1));
-    assert_eq!(compile(source).unwrap().render(&[json!({"n": 1})], false, &Map::new()).unwrap(), "done");
+    assert_eq!(
+        compile(source).unwrap().render(&[json!({"n": 1})], false, &Map::new()).unwrap(),
+        "done"
+    );
 }
 
 #[test]

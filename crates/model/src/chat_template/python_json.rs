@@ -36,7 +36,12 @@ pub(super) fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String,
         let mut both = separators.try_iter()?.checked();
         match (both.next().transpose()?, both.next().transpose()?, both.next()) {
             (Some(item), Some(key), None) => (item.to_string(), key.to_string()),
-            _ => return Err(Error::new(ErrorKind::InvalidOperation, "separators must be a pair of strings")),
+            _ => {
+                return Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    "separators must be a pair of strings",
+                ));
+            }
         }
     };
     let mut writer = JsonWriter {
@@ -101,7 +106,10 @@ impl JsonWriter {
         if length > 0 {
             self.depth += 1;
             if self.depth > MAX_DEPTH {
-                return Err(Error::new(ErrorKind::InvalidOperation, "value is nested too deeply for tojson"));
+                return Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    "value is nested too deeply for tojson",
+                ));
             }
             for at in 0..length {
                 if at > 0 {

@@ -6,7 +6,12 @@ use minijinja::{Error, ErrorKind, State, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
 /// Calls `value.method(args)`.
-pub(super) fn call(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+pub(super) fn call(
+    state: &mut State,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     let found = match value.kind() {
         ValueKind::String => str_method(value.as_str().unwrap_or_default(), method, args)?,
         ValueKind::Seq => list_method(value, method, args)?,
@@ -65,13 +70,16 @@ fn str_method(text: &str, method: &str, args: &[Value]) -> Result<Option<Value>,
         "index" | "rindex" => {
             let (part,): (&str,) = from_args(args)?;
             let at = if method == "index" { text.find(part) } else { text.rfind(part) };
-            let at = at.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "substring not found"))?;
+            let at =
+                at.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "substring not found"))?;
             Value::from(text[..at].chars().count())
         }
         "ljust" | "rjust" => {
             let (width, fill): (i64, Option<&str>) = from_args(args)?;
-            let missing =
-                usize::try_from(width).unwrap_or(0).min(MAX_WIDTH).saturating_sub(text.chars().count());
+            let missing = usize::try_from(width)
+                .unwrap_or(0)
+                .min(MAX_WIDTH)
+                .saturating_sub(text.chars().count());
             let padding = fill.unwrap_or(" ").repeat(missing);
             Value::from(if method == "ljust" {
                 format!("{text}{padding}")
@@ -121,7 +129,12 @@ fn strip<'a>(text: &'a str, chars: &Value, start: bool, end: bool) -> Result<&'a
             Box::new(move |c| chars.contains(&c))
         }
         None if chars.is_none() => Box::new(is_space),
-        None => return Err(Error::new(ErrorKind::InvalidOperation, "strip takes a string of characters")),
+        None => {
+            return Err(Error::new(
+                ErrorKind::InvalidOperation,
+                "strip takes a string of characters",
+            ));
+        }
     };
     let text = if start { text.trim_start_matches(&stripped) } else { text };
     Ok(if end { text.trim_end_matches(&stripped) } else { text })
@@ -158,8 +171,11 @@ fn split(text: &str, args: &[Value], from_right: bool) -> Result<Value, Error> {
 /// Splits at runs of white space, at most `limit` times.
 fn split_space(text: &str, limit: usize, from_right: bool) -> Value {
     let mut parts = Vec::new();
-    let mut rest =
-        if from_right { text.trim_end_matches(is_space) } else { text.trim_start_matches(is_space) };
+    let mut rest = if from_right {
+        text.trim_end_matches(is_space)
+    } else {
+        text.trim_start_matches(is_space)
+    };
     while !rest.is_empty() {
         let cut = if from_right { rest.rfind(is_space) } else { rest.find(is_space) };
         let Some(at) = cut.filter(|_| parts.len() < limit) else {

@@ -31,7 +31,9 @@ pub(super) fn adapt(source: &str) -> String {
                 continue;
             }
             "generation" => result.push_str(&tag[..length].replacen("generation", "with", 1)),
-            "endgeneration" => result.push_str(&tag[..length].replacen("endgeneration", "endwith", 1)),
+            "endgeneration" => {
+                result.push_str(&tag[..length].replacen("endgeneration", "endwith", 1))
+            }
             _ => result.push_str(&tag[..length]),
         }
         rest = &tag[length..];

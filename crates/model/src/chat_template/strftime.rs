@@ -19,7 +19,8 @@ pub(super) fn format(now: &NaiveDateTime, format: &str) -> Result<String, Error>
             (c, _) => python.push(c),
         }
     }
-    let invalid = || Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write {format:?}"));
+    let invalid =
+        || Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write {format:?}"));
     let items: Vec<Item> = StrftimeItems::new(&python).collect();
     if items.contains(&Item::Error) {
         return Err(invalid());

@@ -69,11 +69,15 @@ fn renders_as_transformers_does() {
                 continue;
             }
             let family = group["name"].as_str().unwrap();
-            let name =
-                if family == "probe" { source.to_owned() } else { format!("{family} ({conversation})") };
+            let name = if family == "probe" {
+                source.to_owned()
+            } else {
+                format!("{family} ({conversation})")
+            };
             if !KNOWN_DIFFERENCES.contains(&name.as_str()) {
                 let (variant, raises) = (&case["variant"], &case["raises"]);
-                unexpected += &format!("{name}, variant {variant}:\n  {ours:?}\n  {theirs:?} {raises}\n");
+                unexpected +=
+                    &format!("{name}, variant {variant}:\n  {ours:?}\n  {theirs:?} {raises}\n");
             }
             differences.push(name);
         }
@@ -88,7 +92,8 @@ fn renders_as_transformers_does() {
 
 #[test]
 fn hostile_templates_end_in_an_error() {
-    let endless = render("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}");
+    let endless =
+        render("{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}");
     assert!(endless.unwrap_err().to_string().contains("too many steps"));
     let huge = render("{% for a in range(9999) %}{{ 'x' * 100000 }}{% endfor %}");
     assert!(huge.unwrap_err().to_string().contains("more than 67108864 bytes"));
@@ -96,9 +101,13 @@ fn hostile_templates_end_in_an_error() {
     assert!(render(endless_recursion).is_err());
     let deep = format!("{{{{ {}1{} }}}}", "(".repeat(5000), ")".repeat(5000));
     assert!(compile(&deep).is_err());
-    let nested = "{% set ns = namespace(x=1) %}{% for i in range(900) %}{% set ns.x = [ns.x] %}{% endfor %}";
+    let nested =
+        "{% set ns = namespace(x=1) %}{% for i in range(900) %}{% set ns.x = [ns.x] %}{% endfor %}";
     assert!(
-        render(&format!("{nested}{{{{ ns.x | tojson }}}}")).unwrap_err().to_string().contains("too deeply")
+        render(&format!("{nested}{{{{ ns.x | tojson }}}}"))
+            .unwrap_err()
+            .to_string()
+            .contains("too deeply")
     );
     assert!(render("{{ 1 | tojson(indent=99999999999) }}").is_ok());
     assert!(render("{{ 'x'.ljust(99999999999) }}").unwrap().len() < 1 << 20);
@@ -110,10 +119,13 @@ fn errors_name_the_file_and_the_line() {
     assert!(compiling.starts_with("chat_template.jinja: line 2: "), "{compiling}");
     let rendering = render("a\n\n{{ x.y }}").unwrap_err().to_string();
     assert!(rendering.starts_with("chat_template.jinja: line 3: undefined"), "{rendering}");
-    let error = render("{% generation %}\n{{ raise_exception('roles must alternate') }}{% endgeneration %}")
-        .unwrap_err();
+    let error = render(
+        "{% generation %}\n{{ raise_exception('roles must alternate') }}{% endgeneration %}",
+    )
+    .unwrap_err();
     assert!(matches!(error, Error::Input(_)));
-    let expected = "chat_template.jinja: line 2: the template refuses the conversation: roles must alternate";
+    let expected =
+        "chat_template.jinja: line 2: the template refuses the conversation: roles must alternate";
     assert_eq!(error.to_string(), expected);
 }
 
@@ -142,7 +154,11 @@ fn the_template_is_found_where_transformers_looks_first() {
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
     let read = || ChatTemplate::read(dir.path(), &special(), None);
     let rendered = |variables: &str| -> String {
-        read().unwrap().unwrap().render(&[], false, &serde_json::from_str(variables).unwrap()).unwrap()
+        read()
+            .unwrap()
+            .unwrap()
+            .render(&[], false, &serde_json::from_str(variables).unwrap())
+            .unwrap()
     };
     assert!(read().unwrap().is_none());
     write("chat_template.json", r#"{"chat_template": "processor"}"#);
@@ -158,9 +174,14 @@ fn the_template_is_found_where_transformers_looks_first() {
     write("chat_template.jinja", "file\n");
     assert_eq!(rendered(r#"{"tools": [{}]}"#), "file");
     fs::remove_file(dir.path().join("chat_template.jinja")).unwrap();
-    for wrong in
-        ["1", "{}", "[1]", r#"[{"name": "default"}]"#, r#"[{"name": "rag", "template": ""}]"#, r#""{% if ""#]
-    {
+    for wrong in [
+        "1",
+        "{}",
+        "[1]",
+        r#"[{"name": "default"}]"#,
+        r#"[{"name": "rag", "template": ""}]"#,
+        r#""{% if ""#,
+    ] {
         write("tokenizer_config.json", &format!(r#"{{"chat_template": {wrong}}}"#));
         let error = read().unwrap_err().to_string();
         assert!(error.contains("tokenizer_config.json: "), "{error}");
@@ -193,7 +214,10 @@ fn the_date_is_the_one_that_is_given() {
     assert_eq!(rendered(Some("2024-01-05".parse().unwrap())), expected);
     let before = Date::today();
     let today = rendered(None);
-    assert!([before, Date::today()].into_iter().any(|date| today.contains(&format!("|{date}|"))), "{today}");
+    assert!(
+        [before, Date::today()].into_iter().any(|date| today.contains(&format!("|{date}|"))),
+        "{today}"
+    );
     assert!(render("{{ strftime_now('%!') }}").is_err());
     assert!(!compile("{{ 'today' }}").unwrap().asks_for_date());
     for wrong in ["2024-1-5", "2024-02-30", "05.01.2024", "today", ""] {

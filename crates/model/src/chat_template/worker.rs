@@ -68,7 +68,10 @@ enum Unanswered {
     Gone(io::Error),
 }
 
-fn with_worker<T>(id: u64, call: impl Fn(&mut Worker) -> Result<T, Unanswered>) -> Result<T, Error> {
+fn with_worker<T>(
+    id: u64,
+    call: impl Fn(&mut Worker) -> Result<T, Unanswered>,
+) -> Result<T, Error> {
     loop {
         let (mut worker, fresh) = match idle(id) {
             Some(worker) => (worker, false),
@@ -102,7 +105,10 @@ impl Worker {
         }
         let mut command = Command::new(this_program()?);
         // The argument labels the process in process lists.
-        command.arg("chat-template-worker").env_clear().env(VARIABLE, std::process::id().to_string());
+        command
+            .arg("chat-template-worker")
+            .env_clear()
+            .env(VARIABLE, std::process::id().to_string());
         command.envs(KEPT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Ctrl-C at a terminal is for the program only, which may have more to render.
@@ -137,7 +143,8 @@ impl Worker {
         request: impl FnOnce(&mut BufWriter<ChildStdin>) -> io::Result<()>,
     ) -> Result<String, Unanswered> {
         let asked = request(&mut self.input).and_then(|()| self.input.flush());
-        let answer: io::Result<Result<String, Failure>> = asked.and_then(|()| receive(&mut self.output));
+        let answer: io::Result<Result<String, Failure>> =
+            asked.and_then(|()| receive(&mut self.output));
         answer.map_err(Unanswered::Gone)?.map_err(Unanswered::Failed)
     }
 
@@ -182,7 +189,9 @@ impl Cause {
             Some(Ok(Signal::SIGABRT)) => {
                 format!("the template takes more than {} MiB of memory", MEMORY >> 20)
             }
-            Some(Ok(Signal::SIGSEGV | Signal::SIGBUS)) => "the template nests too deeply".to_owned(),
+            Some(Ok(Signal::SIGSEGV | Signal::SIGBUS)) => {
+                "the template nests too deeply".to_owned()
+            }
             None if status.code() == Some(UNREADABLE) => return Self::unreadable(),
             _ => return Self::Other(format!("the chat template worker ended with {status}")),
         }))
@@ -216,7 +225,8 @@ mod tests {
         let worker = Worker::start().unwrap();
         let environment = std::fs::read(format!("/proc/{}/environ", worker.process.id())).unwrap();
         let environment = String::from_utf8(environment).unwrap();
-        let names = environment.split_terminator('\0').map(|entry| entry.split_once('=').unwrap().0);
+        let names =
+            environment.split_terminator('\0').map(|entry| entry.split_once('=').unwrap().0);
         let others: Vec<_> = names.filter(|name| !KEPT.contains(name)).collect();
         assert_eq!(others, [VARIABLE]);
         let _ = worker.discard(io::ErrorKind::Other.into());

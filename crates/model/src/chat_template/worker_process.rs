@@ -100,7 +100,8 @@ fn answer(
             Ok(String::new())
         })),
         Request::Render(conversation) => {
-            let mut values = |count| (0..count).map(|_| receive(input)).collect::<io::Result<Vec<Value>>>();
+            let mut values =
+                |count| (0..count).map(|_| receive(input)).collect::<io::Result<Vec<Value>>>();
             let (messages, variables) =
                 (values(conversation.messages)?, values(conversation.variables.len())?);
             let Some(engine) = engine else { return Err(io::ErrorKind::InvalidInput.into()) };
@@ -158,7 +159,8 @@ mod limits {
     fn address_space() -> Option<u64> {
         let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
         let pages: u64 = pages.split_whitespace().next()?.parse().ok()?;
-        let page = u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??).ok()?;
+        let page =
+            u64::try_from(nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok()??).ok()?;
         pages.checked_mul(page)
     }
 }

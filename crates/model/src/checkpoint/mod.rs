@@ -6,7 +6,8 @@ mod write;
 
 pub use read::Checkpoint;
 pub use write::{
-    Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files, write_tensors,
+    Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint, write_checkpoint_files,
+    write_tensors,
 };
 
 /// Name of a checkpoint's only file.

@@ -68,7 +68,8 @@ impl Checkpoint {
     /// neither F32 nor F16 nor BF16; [`Error::Invalid`] when a file or the index is malformed or
     /// they contradict each other; [`Error::Io`] when one cannot be read.
     pub fn open(dir: &Path) -> Result<Self> {
-        let mut checkpoint = Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
+        let mut checkpoint =
+            Self { dir: dir.to_owned(), shards: Vec::new(), tensors: BTreeMap::new() };
         let index_path = dir.join(INDEX_FILE);
         if dir.join(SINGLE_FILE).exists() {
             checkpoint.add_shard(&dir.join(SINGLE_FILE))?;
@@ -127,7 +128,9 @@ impl Checkpoint {
         let rows = tensor.shape.first().map_or(1, |&rows| rows.max(1));
         let row_size = (tensor.element_count() / rows).max(1);
         let block_size = rows_per_call.clamp(1, rows) * row_size;
-        self.read_blocks(name, tensor, block_size, |start, values| consume(start / row_size, values))
+        self.read_blocks(name, tensor, block_size, |start, values| {
+            consume(start / row_size, values)
+        })
     }
 
     /// The tensors outside of `taken`, without constants that old exports contain.
@@ -141,7 +144,8 @@ impl Checkpoint {
             return Err(Error::invalid(&self.dir, format!("no file holds the tensor {name}")));
         };
         if tensor.shape != expected_shape {
-            let what = format!("tensor {name} has shape {:?}, not {expected_shape:?}", tensor.shape);
+            let what =
+                format!("tensor {name} has shape {:?}, not {expected_shape:?}", tensor.shape);
             return Err(Error::invalid(&self.shards[tensor.shard].path, what));
         }
         Ok(tensor)
@@ -163,7 +167,8 @@ impl Checkpoint {
         let mut released = tensor.bytes.start;
         for start in (0..total).step_by(block_size) {
             let end = (start + block_size).min(total);
-            let bytes = tensor.bytes.start + start * element_bytes..tensor.bytes.start + end * element_bytes;
+            let bytes = tensor.bytes.start + start * element_bytes
+                ..tensor.bytes.start + end * element_bytes;
             block.clear();
             append_f32(&file.bytes()[bytes.clone()], tensor.dtype, &mut block);
             if bytes.end - released >= RELEASE_BYTES || end == total {
@@ -171,7 +176,8 @@ impl Checkpoint {
                 released = bytes.end;
             }
             if let Some(offset) = first_non_finite(&block) {
-                let what = format!("tensor {name} is {} at index {}", block[offset], start + offset);
+                let what =
+                    format!("tensor {name} is {} at index {}", block[offset], start + offset);
                 return Err(Error::invalid(path, what));
             }
             consume(start, &block);
@@ -197,7 +203,8 @@ impl Checkpoint {
                 return Err(Error::invalid(path, format!("tensor {name} is also in {other}")));
             }
             let bytes = data_start + info.data_offsets.0..data_start + info.data_offsets.1;
-            self.tensors.insert(name, Location { shard, dtype: info.dtype, shape: info.shape, bytes });
+            self.tensors
+                .insert(name, Location { shard, dtype: info.dtype, shape: info.shape, bytes });
         }
         self.shards.push(Shard { path: path.to_owned(), file });
         Ok(shard)
@@ -205,9 +212,13 @@ impl Checkpoint {
 
     fn add_indexed(&mut self, index_path: &Path) -> Result<()> {
         let index = json_file::read_object(index_path)?;
-        let weight_map = index.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());
+        let weight_map =
+            index.get("weight_map").and_then(Value::as_object).filter(|map| !map.is_empty());
         let Some(weight_map) = weight_map else {
-            return Err(Error::invalid(index_path, "weight_map is missing, empty or not an object"));
+            return Err(Error::invalid(
+                index_path,
+                "weight_map is missing, empty or not an object",
+            ));
         };
         let mut shard_names = BTreeSet::new();
         for (name, shard_name) in weight_map {
@@ -216,7 +227,9 @@ impl Checkpoint {
                 shard_name.ends_with(".safetensors") && !shard_name.contains(['/', '\\', ':', '\0'])
             });
             let Some(plain) = plain else {
-                let what = format!("weight_map places {name:?} in {shard_name}, not a safetensors file name");
+                let what = format!(
+                    "weight_map places {name:?} in {shard_name}, not a safetensors file name"
+                );
                 return Err(Error::invalid(index_path, what));
             };
             shard_names.insert(plain);
@@ -235,7 +248,8 @@ impl Checkpoint {
         for (name, shard_name) in weight_map {
             let expected = shard_name.as_str().and_then(|shard_name| shards.get(shard_name));
             if self.tensors.get(name).map(|tensor| &tensor.shard) != expected {
-                let what = format!("weight_map places {name:?} in {shard_name}, which does not hold it");
+                let what =
+                    format!("weight_map places {name:?} in {shard_name}, which does not hold it");
                 return Err(Error::invalid(index_path, what));
             }
         }
@@ -251,11 +265,18 @@ fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorIn
         return Err(invalid(format!("{} bytes are too few for a safetensors file", file.len())));
     };
     let length = u64::from_le_bytes(*length);
-    let Some(header_bytes) = usize::try_from(length).ok().filter(|&length| length <= MAX_HEADER_BYTES) else {
-        return Err(invalid(format!("claims a header of {length} bytes; {MAX_HEADER_BYTES} are the limit")));
+    let Some(header_bytes) =
+        usize::try_from(length).ok().filter(|&length| length <= MAX_HEADER_BYTES)
+    else {
+        return Err(invalid(format!(
+            "claims a header of {length} bytes; {MAX_HEADER_BYTES} are the limit"
+        )));
     };
     let Some((header, data)) = rest.split_at_checked(header_bytes) else {
-        return Err(invalid(format!("is truncated: its header has {length} bytes, the file {}", file.len())));
+        return Err(invalid(format!(
+            "is truncated: its header has {length} bytes, the file {}",
+            file.len()
+        )));
     };
     let header = match serde_json::from_slice(header) {
         Ok(Distinct(Value::Object(header))) => header,
@@ -265,11 +286,14 @@ fn read_header(path: &Path, file: &[u8]) -> Result<(usize, Vec<(String, TensorIn
 
     let mut infos = Vec::with_capacity(header.len());
     for (name, value) in header.into_iter().filter(|(name, _)| name != "__metadata__") {
-        let info: TensorInfo = serde_json::from_value(value)
-            .map_err(|error| invalid(format!("header entry of tensor {name} is malformed: {error}")))?;
+        let info: TensorInfo = serde_json::from_value(value).map_err(|error| {
+            invalid(format!("header entry of tensor {name} is malformed: {error}"))
+        })?;
         if info.data_offsets.1 > data.len() {
             let (end, have) = (info.data_offsets.1, data.len());
-            return Err(invalid(format!("tensor {name} ends at byte {end} of the data, which has {have}")));
+            return Err(invalid(format!(
+                "tensor {name} ends at byte {end} of the data, which has {have}"
+            )));
         }
         infos.push((name, info));
     }
@@ -305,11 +329,15 @@ fn append_f32(bytes: &[u8], dtype: Dtype, values: &mut Vec<f32>) {
             }
         }
         Dtype::BF16 => {
-            values.extend(bytes.chunks_exact(2).map(|bytes| f32::from_bits(u32::from(halves(bytes)) << 16)));
+            values.extend(
+                bytes.chunks_exact(2).map(|bytes| f32::from_bits(u32::from(halves(bytes)) << 16)),
+            );
         }
         // The only other type that passes the checks.
         _ => values.extend(
-            bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+            bytes
+                .chunks_exact(4)
+                .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
         ),
     }
 }
@@ -336,7 +364,8 @@ fn explain_absence(dir: &Path) -> Error {
     let mut names: Vec<PathBuf> = entries.flatten().map(|entry| entry.file_name().into()).collect();
     names.sort();
     let with_extension = |extensions: &[&str]| {
-        let of_kind = |name: &&PathBuf| name.extension().is_some_and(|e| extensions.iter().any(|&x| e == x));
+        let of_kind =
+            |name: &&PathBuf| name.extension().is_some_and(|e| extensions.iter().any(|&x| e == x));
         names.iter().find(of_kind).map(|name| name.display().to_string())
     };
     if let Some(name) = with_extension(&["bin", "pth", "pt"]) {

@@ -180,7 +180,11 @@ fn copy_companions(source: &Path, dir: &Path) -> Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// As [`write_checkpoint`], but files written before the failure remain.
-pub fn write_tensors(dir: &Path, tensors: Vec<Tensor>, options: WriteOptions) -> Result<Vec<PathBuf>> {
+pub fn write_tensors(
+    dir: &Path,
+    tensors: Vec<Tensor>,
+    options: WriteOptions,
+) -> Result<Vec<PathBuf>> {
     let mut names = HashSet::new();
     let mut total_bytes = 0;
     let mut shards: Vec<(u64, Vec<Tensor>)> = vec![(0, Vec::new())];
@@ -238,7 +242,8 @@ fn write_safetensors(path: &Path, tensors: Vec<Tensor>, dtype: WeightDtype) -> R
     let mut offset = 0;
     for tensor in &tensors {
         let end = offset + element_count(tensor)? * stored.bitsize() / 8;
-        let info = TensorInfo { dtype: stored, shape: tensor.shape.clone(), data_offsets: (offset, end) };
+        let info =
+            TensorInfo { dtype: stored, shape: tensor.shape.clone(), data_offsets: (offset, end) };
         infos.push((tensor.name.clone(), info));
         offset = end;
     }
@@ -247,7 +252,9 @@ fn write_safetensors(path: &Path, tensors: Vec<Tensor>, dtype: WeightDtype) -> R
     let mut header = Metadata::new(Some(format), infos)
         .map_err(|error| error.to_string())
         .and_then(|metadata| serde_json::to_string(&metadata).map_err(|error| error.to_string()))
-        .map_err(|error| Error::Input(format!("tensors do not fit a safetensors header: {error}")))?;
+        .map_err(|error| {
+            Error::Input(format!("tensors do not fit a safetensors header: {error}"))
+        })?;
     // Padded so that the data is aligned for readers that use it in place.
     while !header.len().is_multiple_of(HEADER_LENGTH_BYTES) {
         header.push(' ');
@@ -260,7 +267,12 @@ fn write_safetensors(path: &Path, tensors: Vec<Tensor>, dtype: WeightDtype) -> R
         let expected = element_count(&tensor)?;
         let values = (tensor.values)()?;
         if values.len() != expected {
-            let what = format!("tensor {} has {} values for {:?}", tensor.name, values.len(), tensor.shape);
+            let what = format!(
+                "tensor {} has {} values for {:?}",
+                tensor.name,
+                values.len(),
+                tensor.shape
+            );
             return Err(Error::Input(what));
         }
         write_values(&mut file, &tensor.name, &values, dtype)?;

@@ -89,7 +89,8 @@ mod tests {
     fn every_file_of_a_family_is_listed_and_has_a_checkpoint_to_compare_with() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let files = fs::read_dir(root.join("src/config/family")).unwrap();
-        let stem = |file: fs::DirEntry| file.path().file_stem().unwrap().to_str().unwrap().to_owned();
+        let stem =
+            |file: fs::DirEntry| file.path().file_stem().unwrap().to_str().unwrap().to_owned();
         let mut stems: Vec<String> = files.map(|file| stem(file.unwrap())).collect();
         let mut listed = FAMILIES.map(|family| family.model_type);
         stems.sort();
@@ -101,7 +102,10 @@ mod tests {
             let has_one = checkpoints
                 .map(|dir| dir.unwrap().path().join("config.json"))
                 .any(|config| fs::read_to_string(config).is_ok_and(|json| json.contains(&quoted)));
-            assert!(has_one, "add a tiny {model_type} checkpoint of transformers to tests/fixtures/models");
+            assert!(
+                has_one,
+                "add a tiny {model_type} checkpoint of transformers to tests/fixtures/models"
+            );
         }
     }
 }

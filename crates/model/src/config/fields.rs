@@ -47,7 +47,12 @@ impl<'a> Fields<'a> {
             Some(number) => Ok(Some(number)),
             None => Err(self.invalid(
                 key,
-                format!("is {}, not a number from {:?} to {:?}", shown(value), bounds.start(), bounds.end()),
+                format!(
+                    "is {}, not a number from {:?} to {:?}",
+                    shown(value),
+                    bounds.start(),
+                    bounds.end()
+                ),
             )),
         }
     }

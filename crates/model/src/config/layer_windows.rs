@@ -27,9 +27,9 @@ pub(super) fn read(config: Fields, family: &Family, layers: usize) -> Result<Vec
     }
     let first = match family.windows {
         Windows::Never | Windows::Always => 0,
-        Windows::IfUsed => {
-            config.integer("max_window_layers", 0..=MAX_DIMENSION)?.unwrap_or(DEFAULT_MAX_WINDOW_LAYERS)
-        }
+        Windows::IfUsed => config
+            .integer("max_window_layers", 0..=MAX_DIMENSION)?
+            .unwrap_or(DEFAULT_MAX_WINDOW_LAYERS),
     };
     Ok((0..layers).map(|layer| width.filter(|_| layer >= first)).collect())
 }
@@ -53,7 +53,8 @@ fn by_type(
             Err(config.unsupported("layer_types", what))
         }
         ("sliding_attention", None) => {
-            let what = format!("makes layer {layer} sliding_attention, but no sliding_window is in force");
+            let what =
+                format!("makes layer {layer} sliding_attention, but no sliding_window is in force");
             Err(config.invalid("layer_types", what))
         }
         (other, _) => Err(config.unsupported(

@@ -99,7 +99,8 @@ impl ModelConfig {
         }
         let head_dim = read_head_dim(config, hidden_size, heads, defaults.head_dim)?;
         if heads.checked_mul(head_dim).is_none_or(|features| features > MAX_DIMENSION) {
-            let what = format!("{head_dim} times num_attention_heads {heads} is above {MAX_DIMENSION}");
+            let what =
+                format!("{head_dim} times num_attention_heads {heads} is above {MAX_DIMENSION}");
             return Err(config.invalid("head_dim", what));
         }
         let layers = config.integer("num_hidden_layers", 1..=MAX_LAYERS)?.unwrap_or(32);
@@ -162,13 +163,19 @@ fn read_family(config: Fields) -> Result<&'static Family> {
     match architectures.iter().find(|name| **name != family.architecture) {
         None => Ok(family),
         Some(other) => {
-            let what = format!("has {other:?}; of {model_type} only {} is supported", family.architecture);
+            let what =
+                format!("has {other:?}; of {model_type} only {} is supported", family.architecture);
             Err(config.unsupported("architectures", what))
         }
     }
 }
 
-fn read_head_dim(config: Fields, hidden_size: usize, heads: usize, default: Option<usize>) -> Result<usize> {
+fn read_head_dim(
+    config: Fields,
+    hidden_size: usize,
+    heads: usize,
+    default: Option<usize>,
+) -> Result<usize> {
     if let Some(head_dim) = config.integer("head_dim", 1..=MAX_DIMENSION)? {
         return Ok(head_dim);
     }

@@ -16,11 +16,14 @@ const FACTOR: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 const POSITIVE: std::ops::RangeInclusive<f64> = 1e-6..=1e6;
 
 /// Reads the rotary embedding of heads of `head_dim` features from the whole config.json.
-pub(super) fn read(config: Fields, head_dim: usize, max_position_embeddings: usize) -> Result<Rope> {
+pub(super) fn read(
+    config: Fields,
+    head_dim: usize,
+    max_position_embeddings: usize,
+) -> Result<Rope> {
     if !head_dim.is_multiple_of(2) {
-        return Err(
-            config.invalid("head_dim", format!("is {head_dim}; rotary embedding needs an even number"))
-        );
+        return Err(config
+            .invalid("head_dim", format!("is {head_dim}; rotary embedding needs an even number")));
     }
     refuse_partial_rotation(config)?;
 
@@ -41,14 +44,16 @@ pub(super) fn read(config: Fields, head_dim: usize, max_position_embeddings: usi
     let mut shared: Option<(&str, Rope)> = None;
     for (layer_type, value) in object.iter().filter(|(_, value)| !value.is_null()) {
         let Some(object) = value.as_object() else {
-            return Err(config.invalid(key, format!("mixes parameters by layer type with \"{layer_type}\"")));
+            return Err(config
+                .invalid(key, format!("mixes parameters by layer type with \"{layer_type}\"")));
         };
         let fields = Fields { object, prefix: &format!("{key}.{layer_type}."), ..config };
         let rope = read_one(config, fields, head_dim, max_position_embeddings)?;
         match &shared {
             Some((first, other)) if *other != rope => {
-                let what =
-                    format!("differs between {first} and {layer_type}; one embedding for all is supported");
+                let what = format!(
+                    "differs between {first} and {layer_type}; one embedding for all is supported"
+                );
                 return Err(config.unsupported(key, what));
             }
             _ => shared = Some((layer_type, rope)),
@@ -57,7 +62,12 @@ pub(super) fn read(config: Fields, head_dim: usize, max_position_embeddings: usi
     shared.map(|(_, rope)| rope).ok_or_else(|| config.invalid(key, "names no parameters"))
 }
 
-fn read_one(config: Fields, fields: Fields, head_dim: usize, max_position_embeddings: usize) -> Result<Rope> {
+fn read_one(
+    config: Fields,
+    fields: Fields,
+    head_dim: usize,
+    max_position_embeddings: usize,
+) -> Result<Rope> {
     refuse_partial_rotation(fields)?;
     if fields.get("mrope_section").is_some() {
         return Err(fields.unsupported("mrope_section", "(multimodal positions) is not supported"));
@@ -66,8 +76,9 @@ fn read_one(config: Fields, fields: Fields, head_dim: usize, max_position_embedd
         Some(theta) => theta,
         None => config.number("rope_theta", THETA)?.unwrap_or(DEFAULT_THETA),
     };
-    let required =
-        |key: &str, value: Option<f64>| value.ok_or_else(|| -> Error { fields.invalid(key, "is missing") });
+    let required = |key: &str, value: Option<f64>| {
+        value.ok_or_else(|| -> Error { fields.invalid(key, "is missing") })
+    };
     let factor = || required("factor", fields.number("factor", FACTOR)?);
     let original_context = || -> Result<usize> {
         let key = "original_max_position_embeddings";
@@ -84,12 +95,14 @@ fn read_one(config: Fields, fields: Fields, head_dim: usize, max_position_embedd
         "linear" => RopeScaling::Linear { factor: factor()? },
         "dynamic" => {
             if head_dim == 2 {
-                return Err(fields.unsupported(kind_key, "\"dynamic\" is undefined for heads of 2 features"));
+                return Err(fields
+                    .unsupported(kind_key, "\"dynamic\" is undefined for heads of 2 features"));
             }
             RopeScaling::DynamicNtk { factor: factor()?, max_position_embeddings }
         }
         "llama3" => {
-            let low_freq_factor = required("low_freq_factor", fields.number("low_freq_factor", POSITIVE)?)?;
+            let low_freq_factor =
+                required("low_freq_factor", fields.number("low_freq_factor", POSITIVE)?)?;
             let high_freq_factor =
                 required("high_freq_factor", fields.number("high_freq_factor", POSITIVE)?)?;
             if high_freq_factor <= low_freq_factor {
@@ -122,7 +135,9 @@ fn read_one(config: Fields, fields: Fields, head_dim: usize, max_position_embedd
             }
         }
         other => {
-            let what = format!("{other:?} is not supported (default, linear, dynamic, llama3 and yarn are)");
+            let what = format!(
+                "{other:?} is not supported (default, linear, dynamic, llama3 and yarn are)"
+            );
             return Err(fields.unsupported(kind_key, what));
         }
     };

@@ -44,16 +44,21 @@ pub(super) fn refuse(config: Fields, family: &Family) -> Result<()> {
     if let Some(activation) = config.text("hidden_act")?
         && !["silu", "swish"].contains(&activation)
     {
-        return Err(config.unsupported("hidden_act", format!("{activation:?} is not supported (silu is)")));
+        return Err(
+            config.unsupported("hidden_act", format!("{activation:?} is not supported (silu is)"))
+        );
     }
     for key in REFUSED_EXTENSIONS {
         if let Some(value) = config.get(key).filter(|value| !is_neutral(value)) {
-            return Err(config.unsupported(key, format!("is not supported (here {})", shown(value))));
+            return Err(
+                config.unsupported(key, format!("is not supported (here {})", shown(value)))
+            );
         }
     }
     for key in REFUSED_SCALES {
         if let Some(value) = config.get(key).filter(|value| value.as_f64() != Some(1.0)) {
-            return Err(config.unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));
+            return Err(config
+                .unsupported(key, format!("is not supported unless 1 (here {})", shown(value))));
         }
     }
     for key in family.unheeded {

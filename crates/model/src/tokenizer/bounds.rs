@@ -50,9 +50,13 @@ impl<'a> BoundedNormalizer<'a> {
             NormalizerWrapper::Sequence(sequence) => {
                 return sequence.as_ref().iter().try_for_each(|stage| self.stages(stage, text));
             }
-            NormalizerWrapper::Replace(replace) => replaced_length(replace, text.get(), left)? <= left,
+            NormalizerWrapper::Replace(replace) => {
+                replaced_length(replace, text.get(), left)? <= left
+            }
             NormalizerWrapper::Precompiled(map) => mapped_length(map, text.get(), left) <= left,
-            NormalizerWrapper::Prepend(prepend) => text.len().saturating_add(prepend.prepend.len()) <= left,
+            NormalizerWrapper::Prepend(prepend) => {
+                text.len().saturating_add(prepend.prepend.len()) <= left
+            }
             _ => true,
         };
         if fits {
@@ -91,7 +95,10 @@ fn pre_tokenize_within(
     allowed: usize,
 ) -> Result<()> {
     if let PreTokenizerWrapper::Sequence(sequence) = pre_tokenizer {
-        return sequence.as_ref().iter().try_for_each(|stage| pre_tokenize_within(stage, pieces, allowed));
+        return sequence
+            .as_ref()
+            .iter()
+            .try_for_each(|stage| pre_tokenize_within(stage, pieces, allowed));
     }
     pre_tokenizer.pre_tokenize(pieces)?;
     if total_length(pieces)? > allowed { Err(too_long("pre-tokenizer")) } else { Ok(()) }
@@ -114,7 +121,11 @@ pub(super) fn decode(decoder: Option<&DecoderWrapper>, tokens: Vec<String>) -> R
     Ok(decode_within(decoder, tokens, allowed)?.concat())
 }
 
-fn decode_within(decoder: &DecoderWrapper, tokens: Vec<String>, allowed: usize) -> Result<Vec<String>> {
+fn decode_within(
+    decoder: &DecoderWrapper,
+    tokens: Vec<String>,
+    allowed: usize,
+) -> Result<Vec<String>> {
     match decoder {
         DecoderWrapper::Sequence(sequence) => {
             let mut stages = sequence.get_decoders().iter();

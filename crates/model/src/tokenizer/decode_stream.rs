@@ -48,7 +48,9 @@ impl<'a> DecodeStream<'a> {
     /// # Errors
     /// As [`Tokenizer::decode`].
     pub fn push(&mut self, id: u32) -> Result<String> {
-        let Some(token) = self.tokenizer.shown(id, self.skip_special) else { return Ok(String::new()) };
+        let Some(token) = self.tokenizer.shown(id, self.skip_special) else {
+            return Ok(String::new());
+        };
         match &mut self.state {
             State::Bytes(waiting) => {
                 waiting.extend(token_bytes(&token));
@@ -80,7 +82,9 @@ impl<'a> DecodeStream<'a> {
     /// Decodes the pending tokens after their context. If the result is final, they become the
     /// context.
     fn advance(&mut self, end: bool) -> Result<String> {
-        let State::Window { context, pending, .. } = &mut self.state else { return Ok(String::new()) };
+        let State::Window { context, pending, .. } = &mut self.state else {
+            return Ok(String::new());
+        };
         if pending.is_empty() {
             return Ok(String::new());
         }

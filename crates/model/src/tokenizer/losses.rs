@@ -23,7 +23,11 @@ struct Loss {
 
 impl Losses {
     /// Tokenizes a piece of text by the tokenizer's model.
-    pub fn tokenize(&self, model: &ModelWrapper, piece: &NormalizedString) -> tokenizers::Result<Vec<Token>> {
+    pub fn tokenize(
+        &self,
+        model: &ModelWrapper,
+        piece: &NormalizedString,
+    ) -> tokenizers::Result<Vec<Token>> {
         let tokens = model.tokenize(piece.get())?;
         if !cover(&tokens, piece.get()) {
             let more = Loss::of(model, piece);
@@ -38,7 +42,8 @@ impl Losses {
 
     /// Reports the losses since the last call, as a sentence.
     pub fn take(&self) -> Option<String> {
-        let Loss { first, characters } = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let Loss { first, characters } =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(match characters - 1 {
             0 => first,
             1 => format!("{first}, as is 1 more character"),
@@ -52,12 +57,15 @@ impl Loss {
         // The user's spelling: a piece may be in the byte-level alphabet, with several characters
         // for one.
         let original = |at| piece.convert_offsets(Range::Normalized(at));
-        let mut lost: Vec<_> = without_tokens(model, piece.get()).into_iter().filter_map(original).collect();
+        let mut lost: Vec<_> =
+            without_tokens(model, piece.get()).into_iter().filter_map(original).collect();
         lost.dedup();
         let written = lost.first().and_then(|at| piece.get_original().get(at.clone()));
         let mut characters = written.unwrap_or_default().chars();
         let first = match (characters.next(), characters.next()) {
-            (Some(c), None) => format!("no token stands for {c:?} (U+{:04X}), which is lost", c as u32),
+            (Some(c), None) => {
+                format!("no token stands for {c:?} (U+{:04X}), which is lost", c as u32)
+            }
             _ => {
                 let written = written.unwrap_or(piece.get_original());
                 format!("no tokens stand for all of {written:?}, of which a part is lost")

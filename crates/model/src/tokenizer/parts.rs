@@ -62,7 +62,8 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
     ] {
         if let Some(Distinct(part)) = part {
             let mut stages = 0;
-            check_part(part, "", MAX_DEPTH, &mut stages).map_err(|what| format!("has a `{name}` {what}"))?;
+            check_part(part, "", MAX_DEPTH, &mut stages)
+                .map_err(|what| format!("has a `{name}` {what}"))?;
         }
     }
     if let Some(model) = &parts.model {
@@ -72,7 +73,11 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
             ("end_of_word_suffix", &model.end_of_word_suffix),
         ];
         for (name, text) in texts {
-            if text.as_ref().and_then(|text| text.0.as_str()).is_some_and(|text| text.len() > MAX_AFFIX) {
+            if text
+                .as_ref()
+                .and_then(|text| text.0.as_str())
+                .is_some_and(|text| text.len() > MAX_AFFIX)
+            {
                 return Err(format!("has a `model.{name}` of more than {MAX_AFFIX} bytes"));
             }
         }
@@ -101,11 +106,15 @@ fn check_added(parts: &Parts) -> Result<(), String> {
         {
             let mut text = NormalizedString::from(content.as_str());
             let normalized = BoundedNormalizer::new(normalizer, length).normalize(&mut text);
-            normalized.map_err(|e| format!("has an added token {} for which {e}", quoted(content)))?;
+            normalized
+                .map_err(|e| format!("has an added token {} for which {e}", quoted(content)))?;
             length = text.len();
         }
         if length > MAX_TOKEN {
-            return Err(format!("has an added token of more than {MAX_TOKEN} bytes: {}", quoted(content)));
+            return Err(format!(
+                "has an added token of more than {MAX_TOKEN} bytes: {}",
+                quoted(content)
+            ));
         }
     }
     Ok(())
@@ -130,11 +139,15 @@ fn check_part(value: &Value, key: &str, depth: usize, stages: &mut usize) -> Res
         },
         Value::Array(items) => {
             match key {
-                "normalizers" | "pretokenizers" | "processors" | "decoders" => *stages += items.len(),
+                "normalizers" | "pretokenizers" | "processors" | "decoders" => {
+                    *stages += items.len()
+                }
                 "single" | "pair" | "ids" | "tokens" if items.len() > MAX_PIECES => {
                     return Err(format!("in which `{key}` has more than {MAX_PIECES} entries"));
                 }
-                "single" if items.iter().filter(|piece| piece.get("Sequence").is_some()).count() > 1 => {
+                "single"
+                    if items.iter().filter(|piece| piece.get("Sequence").is_some()).count() > 1 =>
+                {
                     return Err("that repeats the text".to_owned());
                 }
                 _ => {}
@@ -163,8 +176,12 @@ fn check_charsmap(base64: &str) -> Result<(), String> {
     };
     // Eight digits are six bytes. The first four are the length, little-endian.
     let bits = base64.bytes().take(8).fold(0, |bits, c| bits << 6 | digit(c));
-    let claimed =
-        u32::from_be_bytes([(bits >> 40) as u8, (bits >> 32) as u8, (bits >> 24) as u8, (bits >> 16) as u8]);
+    let claimed = u32::from_be_bytes([
+        (bits >> 40) as u8,
+        (bits >> 32) as u8,
+        (bits >> 24) as u8,
+        (bits >> 16) as u8,
+    ]);
     let claimed = claimed.swap_bytes() as usize;
     if base64.len() >= 8 && claimed <= base64.len() / 4 * 3 {
         return Ok(());

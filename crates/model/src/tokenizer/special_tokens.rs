@@ -45,7 +45,12 @@ impl SpecialTokens {
                 Value::String(text) => texts.push((role, text.clone())),
                 Value::Object(token) => match token.get("content") {
                     Some(Value::String(text)) => texts.push((role, text.clone())),
-                    _ => return Err(Error::invalid(path, format!("`{role}` has no string `content`"))),
+                    _ => {
+                        return Err(Error::invalid(
+                            path,
+                            format!("`{role}` has no string `content`"),
+                        ));
+                    }
                 },
                 other => {
                     let found = describe(other);

@@ -19,7 +19,8 @@ pub fn oracle(name: &str) -> PathBuf {
 pub fn oracles() -> Vec<String> {
     let entries = fs::read_dir(fixtures().join("models")).unwrap().map(|entry| entry.unwrap());
     let checkpoints = entries.filter(|entry| entry.path().join("config.json").exists());
-    let mut names: Vec<String> = checkpoints.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> =
+        checkpoints.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort();
     assert!(names.len() >= 19, "fixtures are missing");
     names

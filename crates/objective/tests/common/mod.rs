@@ -69,8 +69,11 @@ pub fn arrays(spread: f64) -> impl Strategy<Value = Arrays> {
             // number will do.
             arrays.masses = is_truncated.then(|| {
                 let now: Vec<f64> = arrays.logprobs.iter().map(|logprob| logprob * 0.2).collect();
-                let old =
-                    now.iter().zip(&arrays.entropies).map(|(mass, by)| mass + 0.1 * (by - 1.5)).collect();
+                let old = now
+                    .iter()
+                    .zip(&arrays.entropies)
+                    .map(|(mass, by)| mass + 0.1 * (by - 1.5))
+                    .collect();
                 [now, old]
             });
             arrays

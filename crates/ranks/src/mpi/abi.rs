@@ -44,7 +44,8 @@ impl Handle for usize {
     const UNSET: Self = 0;
 }
 
-type InitThread = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int;
+type InitThread =
+    unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int;
 type OfComm<H, T> = unsafe extern "C" fn(H, T) -> c_int;
 type Isend<H> = unsafe extern "C" fn(*const c_void, c_int, H, c_int, c_int, H, *mut H) -> c_int;
 type Irecv<H> = unsafe extern "C" fn(*mut c_void, c_int, H, c_int, c_int, H, *mut H) -> c_int;
@@ -166,7 +167,11 @@ pub(super) fn recognise(library: &Library, path: &str) -> Result<(Abi, String)> 
 
 /// Whose launcher a library needs.
 pub(super) fn family(abi: Abi, version: &str) -> Family {
-    if abi == Abi::OpenMpi || version.starts_with("Open MPI") { Family::OpenMpi } else { Family::Mpich }
+    if abi == Abi::OpenMpi || version.starts_with("Open MPI") {
+        Family::OpenMpi
+    } else {
+        Family::Mpich
+    }
 }
 
 /// MPI_MAX_LIBRARY_VERSION_STRING of MPICH and the standard; Open MPI's is less.
@@ -175,7 +180,8 @@ const VERSION_BYTES: usize = 8192;
 /// The first line of what a library calls itself.
 fn version(library: &Library) -> Option<String> {
     // SAFETY: the type is the function's in the MPI standard, the same in every interface.
-    let get: Symbol<GetLibraryVersion> = unsafe { library.get(b"MPI_Get_library_version\0") }.ok()?;
+    let get: Symbol<GetLibraryVersion> =
+        unsafe { library.get(b"MPI_Get_library_version\0") }.ok()?;
     let (mut text, mut length) = (vec![0u8; VERSION_BYTES], 0);
     // SAFETY: it may be called before MPI is initialised, and writes at most as much as every
     // interface allows.

@@ -34,7 +34,10 @@ impl<H: Handle> Calls<H> {
         let (mut rank, mut size) = (0, 0);
         // SAFETY: the library is initialised, and writes one number each.
         let codes = unsafe {
-            [(self.comm_rank)(self.world, &raw mut rank), (self.comm_size)(self.world, &raw mut size)]
+            [
+                (self.comm_rank)(self.world, &raw mut rank),
+                (self.comm_size)(self.world, &raw mut size),
+            ]
         };
         match (usize::try_from(rank), usize::try_from(size)) {
             (Ok(rank), Ok(size)) if codes == [0, 0] && rank < size => Ok((rank, size)),
@@ -50,7 +53,8 @@ impl<H: Handle> Calls<H> {
         let (to, count, mut request) = (int(to)?, int(bytes.len())?, H::UNSET);
         let from: *const c_void = bytes.as_ptr().cast();
         // SAFETY: the bytes are there, and stay, as the caller promises.
-        let code = unsafe { (self.isend)(from, count, self.byte, to, tag, self.world, &raw mut request) };
+        let code =
+            unsafe { (self.isend)(from, count, self.byte, to, tag, self.world, &raw mut request) };
         said("MPI_Isend", code).map(|()| request)
     }
 
@@ -62,7 +66,8 @@ impl<H: Handle> Calls<H> {
         let (from, count, mut request) = (int(from)?, int(bytes.len())?, H::UNSET);
         let to: *mut c_void = bytes.as_mut_ptr().cast();
         // SAFETY: the bytes are the library's alone until then, as the caller promises.
-        let code = unsafe { (self.irecv)(to, count, self.byte, from, tag, self.world, &raw mut request) };
+        let code =
+            unsafe { (self.irecv)(to, count, self.byte, from, tag, self.world, &raw mut request) };
         said("MPI_Irecv", code).map(|()| request)
     }
 
@@ -100,7 +105,8 @@ impl<H: Handle> Calls<H> {
         let (from, count, mut request) = (int(from)?, int(bytes.len())?, H::UNSET);
         let to: *mut c_void = bytes.as_mut_ptr().cast();
         // SAFETY: the bytes are the library's alone until then, as the caller promises.
-        let code = unsafe { (self.ibcast)(to, count, self.byte, from, self.world, &raw mut request) };
+        let code =
+            unsafe { (self.ibcast)(to, count, self.byte, from, self.world, &raw mut request) };
         said("MPI_Ibcast", code).map(|()| request)
     }
 
@@ -113,7 +119,8 @@ impl<H: Handle> Calls<H> {
         let no_statuses = ptr::without_provenance_mut(self.no_statuses);
         // SAFETY: the library writes over requests that have ended, and one number. For statuses it
         // has its own address of none.
-        let code = unsafe { (self.testall)(count, requests.as_mut_ptr(), &raw mut ended, no_statuses) };
+        let code =
+            unsafe { (self.testall)(count, requests.as_mut_ptr(), &raw mut ended, no_statuses) };
         said("MPI_Testall", code).map(|()| ended != 0)
     }
 
@@ -128,10 +135,15 @@ impl<H: Handle> Calls<H> {
 }
 
 fn said(function: &str, code: c_int) -> Result<()> {
-    if code == 0 { Ok(()) } else { Err(Error::Engine(format!("{function} has failed with code {code}"))) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(Error::Engine(format!("{function} has failed with code {code}")))
+    }
 }
 
 /// As MPI counts.
 pub(super) fn int(number: usize) -> Result<c_int> {
-    c_int::try_from(number).map_err(|_| Error::Engine(format!("{number} is more than MPI counts to")))
+    c_int::try_from(number)
+        .map_err(|_| Error::Engine(format!("{number} is more than MPI counts to")))
 }

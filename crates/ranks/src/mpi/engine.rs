@@ -69,7 +69,8 @@ impl<H: Handle> MpiEngine<H> {
                 started.pieces.push(piece);
             }
             Move::AllGather { own, mut all, lengths } => {
-                let own_length = lengths.get(self.rank).copied().filter(|_| lengths.len() == self.size);
+                let own_length =
+                    lengths.get(self.rank).copied().filter(|_| lengths.len() == self.size);
                 let own_bytes = fitting(own.bytes(), own_length.unwrap_or(usize::MAX))?;
                 let (mut places, mut end) = (Vec::with_capacity(lengths.len()), 0);
                 for length in &lengths {
@@ -132,7 +133,8 @@ impl<H: Handle> Engine for MpiEngine<H> {
 
     fn start(&mut self, moves: Vec<Move<HostPiece>>) -> Result<Ticket> {
         let mut started = Started { pieces: Vec::new(), requests: Vec::new(), counts: Vec::new() };
-        let begun = moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
+        let begun =
+            moves.into_iter().try_for_each(|movement| self.begin_move(movement, &mut started));
         // The moves that did begin are kept even if others have failed.
         let ticket = self.under_way.add(started);
         begun.map(|()| ticket)

@@ -91,8 +91,9 @@ pub(super) fn load(launched: &Launched) -> Result<(String, &'static Library)> {
 fn candidates(families: &[Family]) -> Vec<PathBuf> {
     let prefixes = prefixes();
     let of_family = |family: &Family| {
-        let beside =
-            prefixes.iter().flat_map(|prefix| ["lib", "lib64", "lib/release"].map(|lib| prefix.join(lib)));
+        let beside = prefixes
+            .iter()
+            .flat_map(|prefix| ["lib", "lib64", "lib/release"].map(|lib| prefix.join(lib)));
         let files = beside.flat_map(|lib| family.names().iter().map(move |name| lib.join(name)));
         let names = family.names().iter().map(PathBuf::from);
         files.filter(|file| file.exists()).chain(names).collect::<Vec<_>>()
@@ -111,7 +112,8 @@ fn prefixes() -> Vec<PathBuf> {
     for _ in 0..8 {
         let Ok(program) = std::fs::read_link(format!("/proc/{process}/exe")) else { break };
         let is_launcher = |name: &str| {
-            LAUNCHERS.contains(&name) || LAUNCHERS.iter().any(|known| name.starts_with(&format!("{known}.")))
+            LAUNCHERS.contains(&name)
+                || LAUNCHERS.iter().any(|known| name.starts_with(&format!("{known}.")))
         };
         if program.file_name().and_then(|name| name.to_str()).is_some_and(is_launcher) {
             prefixes.extend(program.parent().and_then(Path::parent).map(Path::to_owned));

@@ -32,7 +32,8 @@ pub(crate) fn begin(
 ) -> Result<(Box<dyn Engine<Piece = HostPiece>>, Library)> {
     let (path, loaded) = library::load(launched)?;
     let (abi, version) = abi::recognise(loaded, &path)?;
-    let library = Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
+    let library =
+        Library { version, path, abi: abi.name(), launcher: launched.launcher.to_owned() };
     // Some libraries end the process by themselves when a launcher is not theirs. Others find one
     // rank alone in each process.
     if !launched.families.contains(&abi::family(abi, &library.version)) {

@@ -9,7 +9,8 @@ use std::{env, fs, process, thread};
 pub fn error(launcher: &Launcher) {
     let ended = launcher.run(3, "error", &[]);
     assert!(!ended.success, "{}", ended.told());
-    let told: Vec<&str> = ended.stderr.lines().filter_map(|line| line.strip_prefix("ended: ")).collect();
+    let told: Vec<&str> =
+        ended.stderr.lines().filter_map(|line| line.strip_prefix("ended: ")).collect();
     assert_eq!(told.len(), 3, "{}", ended.told());
     assert!(
         told.iter().all(|said| said.starts_with("rank 2 (")
@@ -33,9 +34,11 @@ pub fn panicked(launcher: &Launcher) {
 
 /// A job of three ranks that work for ever, of which one gets a signal.
 fn signalled(launcher: &Launcher, signal: &str, rank: usize) -> Ended {
-    let directory = env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));
+    let directory =
+        env::temp_dir().join(format!("isentrope-ranks-{}-{signal}-{rank}", process::id()));
     fs::create_dir_all(&directory).unwrap();
-    let job = launcher.start(3, "endless", &[(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "2")]);
+    let job =
+        launcher.start(3, "endless", &[(DIRECTORY, directory.to_str().unwrap()), (TIMEOUT, "2")]);
     let begun = Instant::now();
     let process_of = |rank: usize| loop {
         if let Ok(process) = fs::read_to_string(directory.join(rank.to_string())) {
@@ -73,17 +76,30 @@ fn is_alive(process: &str) -> bool {
 pub fn killed(launcher: &Launcher) {
     for rank in [1, 0] {
         let ended = signalled(launcher, "-KILL", rank);
-        assert!(!ended.success && ended.took < Duration::from_secs(20), "{:?} {}", ended.took, ended.told());
+        assert!(
+            !ended.success && ended.took < Duration::from_secs(20),
+            "{:?} {}",
+            ended.took,
+            ended.told()
+        );
     }
 }
 
 pub fn stopped(launcher: &Launcher) {
     for rank in [1, 0] {
         let ended = signalled(launcher, "-STOP", rank);
-        assert!(!ended.success && ended.took < Duration::from_secs(40), "{:?} {}", ended.took, ended.told());
+        assert!(
+            !ended.success && ended.took < Duration::from_secs(40),
+            "{:?} {}",
+            ended.took,
+            ended.told()
+        );
         let named = ended.stderr.lines().find(|line| line.starts_with(&format!("rank {rank} (")));
         let named = named.unwrap_or_else(|| panic!("{}", ended.told()));
-        assert!(named.contains("was last heard of ") && named.contains("of 1000000 done"), "{named}");
+        assert!(
+            named.contains("was last heard of ") && named.contains("of 1000000 done"),
+            "{named}"
+        );
     }
 }
 
@@ -96,7 +112,11 @@ pub fn no_library(launcher: &Launcher) {
     );
     // A library that has nothing of MPI.
     let other = launcher.run(2, "sum 2", &[("ISENTROPE_MPI", "libm.so.6")]);
-    assert!(!other.success && other.stderr.contains("libm.so.6 is no MPI library"), "{}", other.told());
+    assert!(
+        !other.success && other.stderr.contains("libm.so.6 is no MPI library"),
+        "{}",
+        other.told()
+    );
 }
 
 /// Ranks that one launcher has started do not take the library of another for theirs.

@@ -32,7 +32,8 @@ impl Launcher {
     pub fn installed() -> Vec<Self> {
         let named: Vec<PathBuf> = env::var_os(MORE).iter().flat_map(env::split_paths).collect();
         let on_path = env::var_os("PATH").iter().flat_map(env::split_paths).collect::<Vec<_>>();
-        let find = |name: &str| on_path.iter().map(|path| path.join(name)).find(|path| path.is_file());
+        let find =
+            |name: &str| on_path.iter().map(|path| path.join(name)).find(|path| path.is_file());
         // Debian's names, with which both can be installed.
         let mut programs: Vec<PathBuf> =
             ["mpirun.openmpi", "mpirun.mpich"].iter().filter_map(|name| find(name)).collect();
@@ -44,11 +45,13 @@ impl Launcher {
     }
 
     fn of(program: &Path) -> Option<Self> {
-        let output = Command::new(program).arg("--version").env("PATH", path_for(program)).output().ok()?;
+        let output =
+            Command::new(program).arg("--version").env("PATH", path_for(program)).output().ok()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let open_mpi = said.contains("Open MPI") || said.contains("OpenRTE");
-        let version =
-            said.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
+        let version = said
+            .split_whitespace()
+            .find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
         let family = match () {
             () if open_mpi => "Open MPI",
             () if said.contains("Intel") => "Intel MPI",
@@ -73,8 +76,12 @@ impl Launcher {
         command.args(["-n", &ranks.to_string()]).arg(env::current_exe().unwrap());
         command.env(super::rank::TASK, task).envs(variables.iter().copied());
         command.env("PATH", path_for(&self.program));
-        let child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         Job { child, begun: Instant::now() }
     }
 

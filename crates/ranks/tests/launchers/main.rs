@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     for launcher in &launchers {
         for (name, test) in TESTS {
             let launcher = launcher.clone();
-            tests.push(deep(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
+            tests
+                .push(deep(format!("{}: {name}", launcher.name), move || done(|| test(&launcher))));
         }
     }
     for (started_by, library_of) in pairs(&launchers) {
@@ -43,7 +44,10 @@ fn main() -> ExitCode {
 }
 
 /// A test of the deep tier.
-fn deep(name: String, test: impl FnOnce() -> Result<(), libtest_mimic::Failed> + Send + 'static) -> Trial {
+fn deep(
+    name: String,
+    test: impl FnOnce() -> Result<(), libtest_mimic::Failed> + Send + 'static,
+) -> Trial {
     Trial::test(name, test).with_ignored_flag(true)
 }
 
@@ -61,8 +65,9 @@ const TESTS: [(&str, Test); 7] = [
 
 /// Launchers of different families, of which the second knows its library.
 fn pairs(launchers: &[Launcher]) -> Vec<(Launcher, Launcher)> {
-    let all =
-        launchers.iter().flat_map(|one| launchers.iter().map(move |other| (one.clone(), other.clone())));
+    let all = launchers
+        .iter()
+        .flat_map(|one| launchers.iter().map(move |other| (one.clone(), other.clone())));
     all.filter(|(one, other)| one.open_mpi != other.open_mpi).collect()
 }
 

@@ -1,6 +1,8 @@
 //! The work of a rank that a launcher has started.
 
-use isentrope_ranks::{Error, HostFloats, PartialSums, Settings, Slices, Watch, World, shards_of_rank};
+use isentrope_ranks::{
+    Error, HostFloats, PartialSums, Settings, Slices, Watch, World, shards_of_rank,
+};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ pub const TIMEOUT: &str = "ISENTROPE_RANKS_TEST_TIMEOUT";
 const LENGTHS: [usize; 3] = [150_000, 4097, 70_001];
 
 pub fn run(task: &str) -> ExitCode {
-    let silent = env::var(TIMEOUT).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+    let silent =
+        env::var(TIMEOUT).ok().and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
     let settings = Settings {
         threads: 1,
         memory: 1 << 30,
@@ -69,7 +72,8 @@ fn told<T>(result: Result<T, Error>) -> Result<T, String> {
 fn shard(index: usize) -> Vec<f32> {
     let mut state = index as u64 + 1;
     let numbers = (0..LENGTHS.iter().sum()).map(|_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let mantissa = (state >> 40) as f32 - 8_388_608.0;
         mantissa * 2f32.powi((state >> 33 & 31) as i32 - 16)
     });
@@ -104,7 +108,9 @@ fn sum(world: &World, shards: usize) -> Result<(), String> {
     }
     told(world.same("sum", &format!("{hash:016x}")))?;
     let speeds = told(world.bandwidth())?;
-    if speeds.len() != world.size() || speeds[0].iter().any(|speed| speed.is_none_or(|speed| speed <= 0.0)) {
+    if speeds.len() != world.size()
+        || speeds[0].iter().any(|speed| speed.is_none_or(|speed| speed <= 0.0))
+    {
         return Err("rank 0 has no bandwidth".into());
     }
     if world.is_first() {
@@ -114,7 +120,10 @@ fn sum(world: &World, shards: usize) -> Result<(), String> {
         });
         say(
             &mut io::stdout(),
-            &format!("ranks={} hash={hash:016x} abi={abi} version={version} path={path}", world.size()),
+            &format!(
+                "ranks={} hash={hash:016x} abi={abi} version={version} path={path}",
+                world.size()
+            ),
         );
     }
     Ok(())

@@ -19,7 +19,8 @@ fn records_come_in_rank_order_whatever_their_lengths() {
         let rank = world.rank();
         world.gather(&record(rank, lengths[rank])).unwrap()
     });
-    let expected: Vec<_> = lengths.iter().enumerate().map(|(rank, &bytes)| record(rank, bytes)).collect();
+    let expected: Vec<_> =
+        lengths.iter().enumerate().map(|(rank, &bytes)| record(rank, bytes)).collect();
     assert!(gathered.iter().all(|records| *records == expected));
 }
 
@@ -75,14 +76,19 @@ fn a_sum_sends_as_many_bytes_as_around_a_ring() {
         let sent = on_ranks(ranks, &patient(), |world, _| {
             let before = world.traffic().sent_bytes;
             let mut gradient = vec![1.0; numbers];
-            world.sum(&mut HostFloats::new([&mut gradient[..]]), &Slices::new([numbers], ranks)).unwrap();
+            world
+                .sum(&mut HostFloats::new([&mut gradient[..]]), &Slices::new([numbers], ranks))
+                .unwrap();
             world.traffic().sent_bytes - before
         });
         let ring = 4 * numbers * (ranks - 1) / ranks;
         for sent in sent {
             // Beside it go headers, seals, and what an uneven cut makes of it.
             let more = sent as f64 / ring as f64 - 1.0;
-            assert!((-0.01..0.01).contains(&more), "{sent} bytes of {ranks} ranks, {ring} around a ring");
+            assert!(
+                (-0.01..0.01).contains(&more),
+                "{sent} bytes of {ranks} ranks, {ring} around a ring"
+            );
         }
     }
 }
@@ -183,6 +189,7 @@ fn who_is_at_work_hears_that_another_has_failed() {
         world.balance(b"left").unwrap_err()
     });
     assert!(
-        told.iter().all(|of_rank| *of_rank == told[0]) && told[0].to_string().ends_with("): no verifier")
+        told.iter().all(|of_rank| *of_rank == told[0])
+            && told[0].to_string().ends_with("): no verifier")
     );
 }

@@ -23,7 +23,8 @@ fn train(
 ) -> (String, Result<(), Error>) {
     let mut index = 0;
     let error = loop {
-        let stepped = before(&world, index).and_then(|()| step(&world).map_err(|error| error.to_string()));
+        let stepped =
+            before(&world, index).and_then(|()| step(&world).map_err(|error| error.to_string()));
         if let Err(error) = stepped {
             break world.fail(&error).to_string();
         }
@@ -52,7 +53,8 @@ fn an_error_on_one_rank_ends_all_with_its_cause() {
 fn after_an_error_all_can_save_together() {
     let saved = on_ranks(3, &patient(), |world, _| {
         let failed = if world.rank() == 1 { Err("no verifier".to_owned()) } else { Ok(()) };
-        let error = failed.and_then(|()| step(&world).map_err(|error| error.to_string())).unwrap_err();
+        let error =
+            failed.and_then(|()| step(&world).map_err(|error| error.to_string())).unwrap_err();
         let told = world.fail(&error);
         assert!(world.gather(b"before").is_err_and(|again| again == told));
         assert!(world.go_on());
@@ -78,11 +80,15 @@ fn an_error_that_all_have_is_told_as_one() {
 #[test]
 fn of_several_errors_the_first_ranks_is_told() {
     let ended = on_ranks(4, &patient(), |world, _| {
-        train(world, |world, _| if world.rank() > 0 { Err(format!("{}", world.rank())) } else { Ok(()) })
+        train(
+            world,
+            |world, _| if world.rank() > 0 { Err(format!("{}", world.rank())) } else { Ok(()) },
+        )
     });
     assert!(ended.iter().all(|(error, _)| *error == ended[0].0));
     assert!(
-        ended[0].0.starts_with("rank 1 (") && ended[0].0.ends_with(": 1 (2 other ranks have failed too)")
+        ended[0].0.starts_with("rank 1 (")
+            && ended[0].0.ends_with(": 1 (2 other ranks have failed too)")
     );
 }
 
@@ -100,13 +106,17 @@ fn a_rank_with_other_numbers_is_named() {
     let ended = on_ranks(3, &patient(), |world, _| {
         train(world, |world, index| {
             let odd = world.rank() == 1 && index == 2;
-            world.note(&format!("metrics of step {index}"), if odd { b"reward 0.5" } else { b"reward 0.25" });
+            world.note(
+                &format!("metrics of step {index}"),
+                if odd { b"reward 0.5" } else { b"reward 0.25" },
+            );
             Ok(())
         })
     });
     for (error, finished) in ended {
         assert!(
-            error.starts_with("rank 1 (") && error.contains("has computed something else than rank 0 ("),
+            error.starts_with("rank 1 (")
+                && error.contains("has computed something else than rank 0 ("),
             "{error}"
         );
         assert!(error.contains("metrics of step 2"), "{error}");
@@ -117,10 +127,18 @@ fn a_rank_with_other_numbers_is_named() {
 #[test]
 fn ranks_at_different_places_are_told_apart() {
     let ended = on_ranks(2, &patient(), |world, _| {
-        let met = if world.is_first() { world.any(false).map(drop) } else { world.gather(b"x").map(drop) };
+        let met = if world.is_first() {
+            world.any(false).map(drop)
+        } else {
+            world.gather(b"x").map(drop)
+        };
         (met.unwrap_err().to_string(), world.finish())
     });
-    assert!(ended[0].0.contains("gathers records") && ended[0].0.contains("wants to stop"), "{}", ended[0].0);
+    assert!(
+        ended[0].0.contains("gathers records") && ended[0].0.contains("wants to stop"),
+        "{}",
+        ended[0].0
+    );
     assert_eq!(ended[0], ended[1]);
 }
 
@@ -135,7 +153,8 @@ fn ranks_with_other_models_or_files_are_named() {
     assert!(ended[0].contains("exchanges 101 numbers where rank 0"), "{}", ended[0]);
     let ended = on_ranks(3, &patient(), |world, _| {
         world.same("recipe", "3f2a").unwrap();
-        let error = world.same("model.safetensors", if world.rank() == 2 { "b" } else { "a" }).unwrap_err();
+        let error =
+            world.same("model.safetensors", if world.rank() == 2 { "b" } else { "a" }).unwrap_err();
         (error, world.finish())
     });
     assert!(

@@ -23,7 +23,11 @@ fn patient() -> Settings {
 }
 
 /// The result of each of so many ranks, in rank order.
-fn on_ranks<T: Send>(ranks: usize, settings: &Settings, act: impl Fn(World, &Faults) -> T + Sync) -> Vec<T> {
+fn on_ranks<T: Send>(
+    ranks: usize,
+    settings: &Settings,
+    act: impl Fn(World, &Faults) -> T + Sync,
+) -> Vec<T> {
     let (worlds, faults) = worlds(ranks, settings).unwrap();
     thread::scope(|scope| {
         let act = |world| {

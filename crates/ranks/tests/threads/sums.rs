@@ -2,7 +2,9 @@
 //! by number.
 
 use super::{on_ranks, patient};
-use isentrope_ranks::{BLOCK, HostFloats, PartialSums, Slices, World, allowed_ranks, shards_of_rank};
+use isentrope_ranks::{
+    BLOCK, HostFloats, PartialSums, Slices, World, allowed_ranks, shards_of_rank,
+};
 use proptest::prelude::*;
 
 /// Numbers of wide range, so that another order of additions gives other bits: of a shard, by
@@ -38,7 +40,11 @@ fn expected(shards: usize, lengths: &[usize]) -> Vec<Vec<u32>> {
     let sum = |parameter: usize, at: usize| {
         scalar_sum(shards.iter().map(|shard| shard[parameter][at]).collect()).to_bits()
     };
-    lengths.iter().enumerate().map(|(parameter, &n)| (0..n).map(|at| sum(parameter, at)).collect()).collect()
+    lengths
+        .iter()
+        .enumerate()
+        .map(|(parameter, &n)| (0..n).map(|at| sum(parameter, at)).collect())
+        .collect()
 }
 
 fn add(left: &mut [Vec<f32>], right: Vec<Vec<f32>>) {
@@ -60,8 +66,9 @@ fn summed(world: &World, shards: usize, lengths: &[usize]) -> (Vec<u32>, Vec<Vec
     let mut gradient = sums.finish(|left, right| add(left, right)).unwrap();
     world.sum(&mut HostFloats::new(gradient.iter_mut().map(Vec::as_mut_slice)), &slices).unwrap();
     let slice = slices.by_parameter(slices.of_rank(world.rank()));
-    let own =
-        slice.flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat()).collect();
+    let own = slice
+        .flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat())
+        .collect();
     // What a rank has of the others' slices must not matter.
     let mine = slices.of_rank(world.rank());
     let all = gradient.iter_mut().flatten().enumerate();
@@ -75,7 +82,10 @@ fn holds(shards: usize, ranks: usize, lengths: &[usize], expected: &[Vec<u32>]) 
     let slices = Slices::new(lengths.iter().copied(), ranks);
     let of_ranks = on_ranks(ranks, &patient(), |world, _| summed(&world, shards, lengths));
     for (rank, (own, all)) in of_ranks.into_iter().enumerate() {
-        assert!(own == flat[slices.of_rank(rank)], "{shards} shards, rank {rank} of {ranks}: its slice");
+        assert!(
+            own == flat[slices.of_rank(rank)],
+            "{shards} shards, rank {rank} of {ranks}: its slice"
+        );
         assert!(all == expected, "{shards} shards, rank {rank} of {ranks}: all");
     }
 }

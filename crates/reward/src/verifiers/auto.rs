@@ -55,14 +55,17 @@ impl Auto {
 
 impl Verifier for Auto {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
-        let is_code = |item: &Item<'_>| VerifierName::Auto.of(item.ground_truth) == VerifierName::Code;
+        let is_code =
+            |item: &Item<'_>| VerifierName::Auto.of(item.ground_truth) == VerifierName::Code;
         let (programs, others): (Vec<usize>, Vec<usize>) =
             (0..batch.len()).partition(|&i| is_code(&batch[i].0));
         let part = |places: &[usize]| places.iter().map(|&i| batch[i]).collect::<Vec<_>>();
         let mut judgements: Vec<(usize, Judgement)> = Vec::with_capacity(batch.len());
-        judgements.extend(others.iter().copied().zip(VerifierName::Auto.verify_batch(&part(&others))?));
+        judgements
+            .extend(others.iter().copied().zip(VerifierName::Auto.verify_batch(&part(&others))?));
         if !programs.is_empty() {
-            judgements.extend(programs.iter().copied().zip(self.code()?.verify_batch(&part(&programs))?));
+            judgements
+                .extend(programs.iter().copied().zip(self.code()?.verify_batch(&part(&programs))?));
         }
         judgements.sort_unstable_by_key(|(place, _)| *place);
         Ok(judgements.into_iter().map(|(_, judgement)| judgement).collect())

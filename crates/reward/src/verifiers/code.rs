@@ -58,7 +58,11 @@ impl Code {
     ///
     /// # Errors
     /// When there is no sandbox or no Python, with what to install or to enable.
-    pub(crate) fn start(settings: &CodeSettings, key: &str, value: &str) -> Result<Self, VerifierError> {
+    pub(crate) fn start(
+        settings: &CodeSettings,
+        key: &str,
+        value: &str,
+    ) -> Result<Self, VerifierError> {
         let setting = (key.to_owned(), value.to_owned());
         let judge = Judge::start(settings).map_err(|e| error(&setting, &e.to_string()))?;
         Ok(Self { judge, settings: settings.clone(), setting })
@@ -87,9 +91,12 @@ impl Code {
 
     /// Which settings a program has met that went over a limit.
     fn limit(&self, verdict: &Found) -> String {
-        let CodeSettings { timeout_s, total_timeout_s, memory_mib, output_mib, .. } = &self.settings;
+        let CodeSettings { timeout_s, total_timeout_s, memory_mib, output_mib, .. } =
+            &self.settings;
         match verdict {
-            Found::TimeLimit => format!(" (timeout_s = {timeout_s}, total_timeout_s = {total_timeout_s})"),
+            Found::TimeLimit => {
+                format!(" (timeout_s = {timeout_s}, total_timeout_s = {total_timeout_s})")
+            }
             Found::MemoryLimit => format!(" (memory_mib = {memory_mib})"),
             Found::OutputLimit => format!(" (output_mib = {output_mib})"),
             _ => String::new(),
@@ -98,14 +105,20 @@ impl Code {
 }
 
 fn error((key, value): &(String, String), problem: &str) -> VerifierError {
-    VerifierError { key: key.clone(), value: value.clone(), problem: problem.to_owned(), stderr: None }
+    VerifierError {
+        key: key.clone(),
+        value: value.clone(),
+        problem: problem.to_owned(),
+        stderr: None,
+    }
 }
 
 impl Verifier for Code {
     fn verify_batch(&self, batch: &[(Item<'_>, &str)]) -> Result<Vec<Judgement>, VerifierError> {
         let programs: Vec<(&Value, &str)> =
             batch.iter().map(|(item, response)| (item.ground_truth, *response)).collect();
-        let reports = self.judge.judge(&programs).map_err(|e| error(&self.setting, &e.to_string()))?;
+        let reports =
+            self.judge.judge(&programs).map_err(|e| error(&self.setting, &e.to_string()))?;
         Ok(reports.into_iter().map(|report| self.judgement(report)).collect())
     }
 

@@ -111,11 +111,13 @@ impl Challenge {
     /// What is wrong with it, as part of a sentence.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         match Self::deserialize(value) {
-            Ok(challenge) if challenge.numbers.is_empty() => Err("the ground truth has no numbers".into()),
-            Ok(challenge) => Ok(challenge),
-            Err(error) => {
-                Err(format!("the ground truth is not {{\"numbers\": [...], \"target\": ...}}: {error}"))
+            Ok(challenge) if challenge.numbers.is_empty() => {
+                Err("the ground truth has no numbers".into())
             }
+            Ok(challenge) => Ok(challenge),
+            Err(error) => Err(format!(
+                "the ground truth is not {{\"numbers\": [...], \"target\": ...}}: {error}"
+            )),
         }
     }
 
@@ -254,11 +256,18 @@ mod tests {
             ("3*5=15!", "2 numbers are left, not 1"),
             ("3*5=15,15+7=22;3+5=8!", "2 numbers are left, not 1"),
         ] {
-            assert_eq!(judge(&[3, 5, 7], 22, response), (Verdict::Wrong, reason.into()), "{response}");
+            assert_eq!(
+                judge(&[3, 5, 7], 22, response),
+                (Verdict::Wrong, reason.into()),
+                "{response}"
+            );
         }
         // A target reached on the way does not count: every number must be used.
         assert_eq!(judge(&[3, 5, 7], 15, "3*5=15!").0, Verdict::Wrong);
-        assert_eq!(judge(&[5, 5, 0], 1, "5-5=0,0/0=0!"), (Verdict::Wrong, "0/0=0 is not true".into()));
+        assert_eq!(
+            judge(&[5, 5, 0], 1, "5-5=0,0/0=0!"),
+            (Verdict::Wrong, "0/0=0 is not true".into())
+        );
     }
 
     #[test]
@@ -280,7 +289,11 @@ mod tests {
             ("03+5=8!", "the number at character 1 starts with 0"),
             ("3+5=1234567890123456789!", "the number at character 5 has more than 18 digits"),
         ] {
-            assert_eq!(judge(&[3, 5, 7], 22, response), (Verdict::Unparseable, reason.into()), "{response}");
+            assert_eq!(
+                judge(&[3, 5, 7], 22, response),
+                (Verdict::Unparseable, reason.into()),
+                "{response}"
+            );
         }
     }
 
@@ -329,7 +342,11 @@ mod tests {
         for response in ["", "!", "?", "So 3*5=15!", "3*5", "03+5=8!"] {
             assert_eq!(measured(&[3, 5, 7], response), None, "{response}");
         }
-        assert_eq!(measured(&[3, 3], "3+3=6,6+3=9!"), Some([1.0, 0.0, 0.5]), "6 is made, a third 3 is not");
+        assert_eq!(
+            measured(&[3, 3], "3+3=6,6+3=9!"),
+            Some([1.0, 0.0, 0.5]),
+            "6 is made, a third 3 is not"
+        );
         assert!(verify(&json!("22"), "3*5=15!").metrics.is_empty(), "a fault measures nothing");
     }
 

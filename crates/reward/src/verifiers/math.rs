@@ -1,7 +1,9 @@
 //! The verifier of mathematical answers: the crate `isentrope-grader`, asked about problems.
 
 use isentrope_code::Tests;
-use isentrope_grader::{Explanation, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer};
+use isentrope_grader::{
+    Explanation, Grade, GroundTruth, Options, Outcome, explain, grade, same_answer,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -44,7 +46,8 @@ impl Spec for MathSettings {
     fn check_ground_truth(&self, ground_truth: &Value) -> Result<(), String> {
         if Tests::is_form_of(ground_truth) {
             return Err(
-                "the ground truth is the tests of a program, which only the verifier code runs".into()
+                "the ground truth is the tests of a program, which only the verifier code runs"
+                    .into(),
             );
         }
         GroundTruth::from_value(ground_truth).map(drop)
@@ -151,15 +154,25 @@ mod tests {
             (json!("(x+y)^{200}"), "\\boxed{(x+y+z)^{200}}", Verdict::Wrong, 0.0),
         ] {
             let judgement = verify(&ground_truth, response);
-            assert_eq!((judgement.verdict, judgement.score), (verdict, score), "{response}: {judgement:?}");
+            assert_eq!(
+                (judgement.verdict, judgement.score),
+                (verdict, score),
+                "{response}: {judgement:?}"
+            );
         }
     }
 
     #[test]
     fn a_ground_truth_that_cannot_be_read_is_a_fault() {
-        for gold in
-            [json!(null), json!(""), json!(" "), json!([]), json!([null]), json!({"a": 1}), json!("$$")]
-        {
+        for gold in [
+            json!(null),
+            json!(""),
+            json!(" "),
+            json!([]),
+            json!([null]),
+            json!({"a": 1}),
+            json!("$$"),
+        ] {
             let judgement = verify(&gold, "34");
             assert_eq!(judgement.verdict, Verdict::Fault, "{gold}");
             assert!(judgement.reason.contains("ground truth"), "{}", judgement.reason);
@@ -169,12 +182,16 @@ mod tests {
     #[test]
     fn a_ground_truth_that_is_read_as_words_though_it_is_a_formula_is_a_concern() {
         let concern = |ground_truth: Value, extra_info: Value| {
-            let item = Item { ground_truth: &ground_truth, extra_info: &extra_info, ..Item::default() };
+            let item =
+                Item { ground_truth: &ground_truth, extra_info: &extra_info, ..Item::default() };
             Math::default().concern(&item)
         };
         for damaged in ["\\frac{1}{", "x = = 3", "\\begin{tabular}1\\end{tabular}", "(1, 2"] {
             let said = concern(json!(damaged), Value::Null).unwrap_or_default();
-            assert!(said.contains("only a response with the same text is right"), "{damaged}: {said}");
+            assert!(
+                said.contains("only a response with the same text is right"),
+                "{damaged}: {said}"
+            );
         }
         for sound in [
             "\\frac12",
@@ -190,7 +207,8 @@ mod tests {
         }
         let said = concern(json!("5"), json!({OF_PROBLEM: {"decimal": 2}})).unwrap_or_default();
         assert!(
-            said.starts_with("extra_info.math_options: ") && said.ends_with("no response can be judged"),
+            said.starts_with("extra_info.math_options: ")
+                && said.ends_with("no response can be judged"),
             "{said}"
         );
     }
@@ -206,7 +224,11 @@ mod tests {
         for wrong in [json!(2), json!({"decimal": 2}), json!({"decimals": "2"})] {
             let judgement = verify(&json!({OF_PROBLEM: wrong}));
             assert_eq!(judgement.verdict, Verdict::Fault, "{wrong}");
-            assert!(judgement.reason.starts_with("extra_info.math_options: "), "{}", judgement.reason);
+            assert!(
+                judgement.reason.starts_with("extra_info.math_options: "),
+                "{}",
+                judgement.reason
+            );
         }
     }
 

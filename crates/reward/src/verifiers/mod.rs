@@ -158,7 +158,10 @@ registry! {
 impl VerifierName {
     /// Its name in recipes.
     fn name(self) -> String {
-        serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+        serde_json::to_value(self)
+            .ok()
+            .and_then(|name| name.as_str().map(str::to_owned))
+            .unwrap_or_default()
     }
 
     /// The verifier that judges a problem with this ground truth: never `auto`.
@@ -198,7 +201,10 @@ mod tests {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap().to_owned();
-            assert!(name == "mod" || FILES.contains(&name.as_str()), "{name} is not in the registry");
+            assert!(
+                name == "mod" || FILES.contains(&name.as_str()),
+                "{name} is not in the registry"
+            );
         }
     }
 
@@ -214,8 +220,13 @@ mod tests {
         assert_eq!(verify(&json!("3"), "It is 3"), Verdict::Correct);
         assert_eq!(verify(&json!(null), "It is 3"), Verdict::Fault);
         let tests = json!({"inputs": ["1"], "outputs": ["2"]});
-        assert_eq!(verify(&tests, "print(2)"), Verdict::Fault, "programs are not run without a sandbox");
-        let check = |name: VerifierName, ground_truth: &Value| name.spec().check_ground_truth(ground_truth);
+        assert_eq!(
+            verify(&tests, "print(2)"),
+            Verdict::Fault,
+            "programs are not run without a sandbox"
+        );
+        let check =
+            |name: VerifierName, ground_truth: &Value| name.spec().check_ground_truth(ground_truth);
         for tests in [tests.clone(), json!(tests.to_string()), json!(["assert f(1) == 2"])] {
             assert!(check(VerifierName::Auto, &tests).is_ok(), "{tests}");
             assert!(check(VerifierName::Code, &tests).is_ok(), "{tests}");

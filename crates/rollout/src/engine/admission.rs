@@ -54,7 +54,12 @@ impl Engine<'_> {
 
     /// Starts as many samples of a ready prompt as there is room for. The first tokens of those
     /// that begin anew are then due from that row of hidden states; whether there are any.
-    pub(super) fn start_samples(&mut self, group: usize, row: usize, due: &mut Vec<Due>) -> Result<bool> {
+    pub(super) fn start_samples(
+        &mut self,
+        group: usize,
+        row: usize,
+        due: &mut Vec<Due>,
+    ) -> Result<bool> {
         let before = due.len();
         while self.start_sample(group)? {
             let sample = self.running.len() - 1;
@@ -105,8 +110,10 @@ impl Engine<'_> {
         }
         let mut reserved = needed;
         let max_tokens = self.max_tokens(g.prompt.len(), &g.sampling);
-        let (last, full) =
-            (g.started + 1 == g.samples.len(), g.prompt.len() / self.model.backend.page_positions());
+        let (last, full) = (
+            g.started + 1 == g.samples.len(),
+            g.prompt.len() / self.model.backend.page_positions(),
+        );
         let watched = self.streams_text || !g.sampling.stop_strings.is_empty();
         let g = &mut self.groups[group];
         let pages = if last {
@@ -161,8 +168,10 @@ impl Engine<'_> {
     /// far as there is room in the step for tokens of prompts. Returns the draws that are due then.
     pub(super) fn feed_running(&mut self, room: &mut usize) -> Vec<Due> {
         let running = self.running.len();
-        let draws =
-            self.pending.as_ref().map_or_else(|| vec![None; running], |pending| pending.draws(running));
+        let draws = self
+            .pending
+            .as_ref()
+            .map_or_else(|| vec![None; running], |pending| pending.draws(running));
         let has_row = |at: usize, sample: &Sample<'_>| sample.waiting(draws[at].is_some()) > 0;
         self.activation_slots.make_room(&mut self.running, has_row);
         let (mut due, mut tokens) = (Vec::with_capacity(running), Vec::new());

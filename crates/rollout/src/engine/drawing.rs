@@ -40,7 +40,10 @@ impl<'a> Engine<'a> {
 
     /// Appends what was drawn to the samples with these indices in `running`, and retires what has
     /// ended.
-    pub(super) fn append(&mut self, all: impl Iterator<Item = (usize, Option<Drawn>)>) -> Result<Vec<Event>> {
+    pub(super) fn append(
+        &mut self,
+        all: impl Iterator<Item = (usize, Option<Drawn>)>,
+    ) -> Result<Vec<Event>> {
         let mut events = Vec::new();
         let mut ended = Vec::new();
         for (at, drawn) in all {

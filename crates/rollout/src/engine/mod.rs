@@ -79,7 +79,10 @@ impl<'a> Engine<'a> {
     /// Caches the activations of the requests that ask for it, as far as there is room. The slots
     /// of completions remain taken.
     #[must_use]
-    pub fn caching_activations(mut self, activation_cache: Option<&'a mut ActivationCache>) -> Self {
+    pub fn caching_activations(
+        mut self,
+        activation_cache: Option<&'a mut ActivationCache>,
+    ) -> Self {
         self.activation_slots = ActivationSlots(activation_cache);
         self
     }
@@ -118,14 +121,22 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// As [`submit`](Self::submit), and [`Error::Prompt`] for a response that no engine can have
     /// left.
-    pub fn submit_partial(&mut self, request: Request, responses: Vec<PartialResponse>) -> Result<RequestId> {
+    pub fn submit_partial(
+        &mut self,
+        request: Request,
+        responses: Vec<PartialResponse>,
+    ) -> Result<RequestId> {
         let Request { key, prompt, samples, sampling, cache_activations } = request;
         sampling.check()?;
         if prompt.is_empty() {
-            return Err(Error::Prompt("the prompt is empty: it has no token to continue from".into()));
+            return Err(Error::Prompt(
+                "the prompt is empty: it has no token to continue from".into(),
+            ));
         }
         if self.tokenizer.is_none() && !sampling.stop_strings.is_empty() {
-            return Err(Error::Prompt("stop strings need a tokenizer, and the model has none".into()));
+            return Err(Error::Prompt(
+                "stop strings need a tokenizer, and the model has none".into(),
+            ));
         }
         self.model.check_tokens(&prompt)?;
         let context = self.model.context();
@@ -213,7 +224,8 @@ impl<'a> Engine<'a> {
         let mut room = self.limits.prefill_tokens.max(1);
         let due = self.feed_running(&mut room);
         let finishing = self.feed_prompts(room);
-        let advanced = if self.step.rows() == 0 { None } else { Some(self.advance(due, finishing)?) };
+        let advanced =
+            if self.step.rows() == 0 { None } else { Some(self.advance(due, finishing)?) };
         if draws_behind {
             events.extend(self.draw_behind(advanced, resumed)?);
         } else if let Some((hidden, due)) = advanced {
@@ -225,7 +237,11 @@ impl<'a> Engine<'a> {
     /// Makes the step, and starts the samples of the prompts that are complete with it; the hidden
     /// states, and the draws that are due from them: those of the samples that have been fed, and
     /// the first ones.
-    fn advance(&mut self, mut due: Vec<Due>, finishing: Vec<usize>) -> Result<(Arc<Buffer>, Vec<Due>)> {
+    fn advance(
+        &mut self,
+        mut due: Vec<Due>,
+        finishing: Vec<usize>,
+    ) -> Result<(Arc<Buffer>, Vec<Due>)> {
         let decoding = due.len();
         count("live sequences", self.running.len() as u64);
         count("free cache pages", self.cache.free_pages() as u64);
@@ -243,7 +259,8 @@ impl<'a> Engine<'a> {
         drop(pass);
         for (i, group) in finishing.into_iter().enumerate() {
             let row = decoding + i;
-            self.groups[group].state = GroupState::Ready { hidden: hidden.clone(), row: row as u32 };
+            self.groups[group].state =
+                GroupState::Ready { hidden: hidden.clone(), row: row as u32 };
             self.start_samples(group, row, &mut due)?;
         }
         self.copy_pages();

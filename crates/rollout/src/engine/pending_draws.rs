@@ -56,7 +56,8 @@ impl Engine<'_> {
     pub(super) fn may_draw_behind(&self) -> bool {
         let running = self.running.iter().map(|sample| &sample.sampling);
         let waiting = self.groups.iter().map(|group| &group.sampling);
-        self.draws_behind && running.chain(waiting).all(|sampling| !sampling.adjustments().departs())
+        self.draws_behind
+            && running.chain(waiting).all(|sampling| !sampling.adjustments().departs())
     }
 
     /// Begins the draws that are due after a step and for samples resumed before it, then reads the
@@ -85,8 +86,9 @@ impl Engine<'_> {
     fn both(&self, a: &Buffer, rows_of_a: usize, b: &Buffer, rows_of_b: usize) -> Buffer {
         let backend = &*self.model.backend;
         let mut both = self.model.hidden(rows_of_a + rows_of_b);
-        let numbers =
-            |from: usize, count: usize| backend.index(&(from as u32..).take(count).collect::<Vec<u32>>());
+        let numbers = |from: usize, count: usize| {
+            backend.index(&(from as u32..).take(count).collect::<Vec<u32>>())
+        };
         backend.store_rows(a, &numbers(0, rows_of_a), &mut both, &numbers(0, rows_of_a));
         backend.store_rows(b, &numbers(0, rows_of_b), &mut both, &numbers(rows_of_a, rows_of_b));
         both
@@ -100,7 +102,11 @@ impl Engine<'_> {
         }
         let _drawing = span("draw").with("responses", draws.len());
         let (tokens, drawing) = self.model.begin_draw(hidden, &draws);
-        Some(PendingDraws { tokens: Some(tokens), drawing, samples: samples.into_iter().map(Some).collect() })
+        Some(PendingDraws {
+            tokens: Some(tokens),
+            drawing,
+            samples: samples.into_iter().map(Some).collect(),
+        })
     }
 
     /// Reads draws that have been begun, appends their tokens, and retires what has ended.
@@ -109,6 +115,8 @@ impl Engine<'_> {
         let reading = span("read draws").with("responses", samples.len());
         let drawn = self.model.drawn(drawing);
         drop(reading);
-        self.append(samples.into_iter().zip(drawn).filter_map(|(sample, drawn)| Some((sample?, drawn))))
+        self.append(
+            samples.into_iter().zip(drawn).filter_map(|(sample, drawn)| Some((sample?, drawn))),
+        )
     }
 }

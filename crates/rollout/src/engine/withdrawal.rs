@@ -9,10 +9,13 @@ use crate::sequence::{GroupState, Sample};
 impl Engine<'_> {
     /// The responses that have not ended, with how many tokens each has.
     pub fn unfinished(&self) -> impl Iterator<Item = (RequestId, usize, usize)> + '_ {
-        let running = self.running.iter().map(|sample| (sample.id, sample.sample, sample.drawn.len()));
+        let running =
+            self.running.iter().map(|sample| (sample.id, sample.sample, sample.drawn.len()));
         let waiting = self.groups.iter().flat_map(|group| {
-            let tokens = |at: usize| group.partial.get(at).map_or(0, |response| response.tokens.len());
-            (group.started..group.samples.len()).map(move |at| (group.id, group.samples[at], tokens(at)))
+            let tokens =
+                |at: usize| group.partial.get(at).map_or(0, |response| response.tokens.len());
+            (group.started..group.samples.len())
+                .map(move |at| (group.id, group.samples[at], tokens(at)))
         });
         running.chain(waiting)
     }
@@ -30,7 +33,8 @@ impl Engine<'_> {
         }
         let at = self.groups.iter().position(|group| group.id == request)?;
         let group = &self.groups[at];
-        let index = (group.started..group.samples.len()).find(|&index| group.samples[index] == sample)?;
+        let index =
+            (group.started..group.samples.len()).find(|&index| group.samples[index] == sample)?;
         // Room for the first response is reserved since the prompt was let in, for the others when
         // they start.
         let has_reserved = group.started == 0 && !matches!(group.state, GroupState::Waiting);

@@ -65,7 +65,8 @@ impl Regression {
     /// to be explained.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
         // What is equal but for rounding is equal.
-        Self::through(runs).filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
+        Self::through(runs)
+            .filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
     }
 
     /// The same where accuracies may all be equal.
@@ -135,7 +136,9 @@ impl Regression {
     fn weights(&self, contrast: Contrast) -> [f64; 2] {
         match contrast {
             Contrast::Slope => [0.0, 1.0 / self.spread_x],
-            Contrast::Level(x) => [1.0 / (self.count() as f64).sqrt(), (x - self.mean_x) / self.spread_x],
+            Contrast::Level(x) => {
+                [1.0 / (self.count() as f64).sqrt(), (x - self.mean_x) / self.spread_x]
+            }
         }
     }
 }
@@ -212,7 +215,10 @@ fn runs<'a>(mut vector: &'a [f64], lengths: &'a [usize]) -> impl Iterator<Item =
     })
 }
 
-fn runs_mut<'a>(vector: &'a mut [f64], lengths: &'a [usize]) -> impl Iterator<Item = &'a mut [f64]> {
+fn runs_mut<'a>(
+    vector: &'a mut [f64],
+    lengths: &'a [usize],
+) -> impl Iterator<Item = &'a mut [f64]> {
     let mut rest = Some(vector);
     lengths.iter().filter_map(move |&length| {
         let (run, after) = rest.take()?.split_at_mut(length);
@@ -250,7 +256,9 @@ impl Noise {
     fn error(&self, [u, v]: [f64; 2], apart: bool) -> f64 {
         let [first, both, second] = self.covariance;
         let own = if apart { 1.0 } else { 0.0 };
-        (self.variance * (own + u * u * first + 2.0 * u * v * both + v * v * second)).max(0.0).sqrt()
+        (self.variance * (own + u * u * first + 2.0 * u * v * both + v * v * second))
+            .max(0.0)
+            .sqrt()
     }
 }
 
@@ -269,7 +277,8 @@ impl<'a> Bootstrap<'a> {
         let n = regression.count();
         let tables = tables(regression);
         let noise = noise(&tables, &regression.residuals, &regression.lengths);
-        let white = centred(&whitened(&regression.residuals, &regression.lengths, noise.correlation));
+        let white =
+            centred(&whitened(&regression.residuals, &regression.lengths, noise.correlation));
         let block = (libm::round(libm::cbrt(n as f64)) as usize).max(2).min(n);
         let mut draws = Draws::of(seed, Purpose::Bootstrap, n as u64, 0);
         let stationary = 1.0 / (1.0 - noise.correlation * noise.correlation).sqrt();
@@ -288,7 +297,8 @@ impl<'a> Bootstrap<'a> {
             for run in runs_mut(&mut drawn, &regression.lengths) {
                 let mut before = None;
                 for value in run {
-                    *value = before.map_or(*value * stationary, |b: f64| noise.correlation * b + *value);
+                    *value =
+                        before.map_or(*value * stationary, |b: f64| noise.correlation * b + *value);
                     before = Some(*value);
                 }
             }
@@ -308,10 +318,9 @@ impl<'a> Bootstrap<'a> {
     /// Half the width of a contrast's 95 % interval.
     pub(super) fn half_width(&self, contrast: Contrast) -> f64 {
         let weights = self.regression.weights(contrast);
-        let quotients = self
-            .resamples
-            .iter()
-            .map(|([c, d], noise)| (weights[0] * c + weights[1] * d).abs() / noise.error(weights, false));
+        let quotients = self.resamples.iter().map(|([c, d], noise)| {
+            (weights[0] * c + weights[1] * d).abs() / noise.error(weights, false)
+        });
         quantile(quotients) * self.noise.error(weights, false)
     }
 }
@@ -325,7 +334,8 @@ pub(super) fn errors(regression: &Regression, xs: &[f64]) -> Vec<f64> {
 /// Expectations at every correlation of the table.
 fn tables(regression: &Regression) -> Vec<Expected> {
     let step = LARGEST / (TABLE - 1) as f64;
-    let mut tables: Vec<Expected> = (0..TABLE).map(|i| Expected::of(regression, step * i as f64)).collect();
+    let mut tables: Vec<Expected> =
+        (0..TABLE).map(|i| Expected::of(regression, step * i as f64)).collect();
     for i in 1..TABLE {
         tables[i].neighbours = tables[i].neighbours.max(tables[i - 1].neighbours); // close to 1, with few points
     }
@@ -335,7 +345,8 @@ fn tables(regression: &Regression) -> Vec<Expected> {
 /// The noise that residuals suggest.
 fn noise(tables: &[Expected], residuals: &[f64], lengths: &[usize]) -> Noise {
     let squares = dot(residuals, residuals);
-    let seen = if squares > 0.0 { neighbours(residuals, residuals, lengths) / squares } else { 0.0 };
+    let seen =
+        if squares > 0.0 { neighbours(residuals, residuals, lengths) / squares } else { 0.0 };
     let place = place(seen, residuals.len(), |i| tables[i].neighbours);
     let at = (place as usize).min(TABLE - 2);
     let expected = tables[at].between(tables[at + 1], place - at as f64);
@@ -371,7 +382,8 @@ fn correlation(place: f64) -> f64 {
 /// F of one line for all runs against a line for each (Chow 1960), of whitened points: likeness of
 /// neighbours alone would make it large. None of a single run, or where one line leaves nothing.
 pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
-    let lines: Vec<Regression> = runs.iter().filter_map(|run| Regression::through(&[run])).collect();
+    let lines: Vec<Regression> =
+        runs.iter().filter_map(|run| Regression::through(&[run])).collect();
     let all = Regression::through(runs)?;
     let sum = |of: &dyn Fn(&Regression) -> f64| lines.iter().map(of).sum::<f64>();
     let (n, k) = (sum(&|line| line.count() as f64), lines.len() as f64);
@@ -419,6 +431,7 @@ fn quantile(quotients: impl Iterator<Item = f64>) -> f64 {
     let mut quotients: Vec<f64> = quotients.filter(|q| q.is_finite()).collect();
     let rank = libm::ceil(LEVEL * (quotients.len() + 1) as f64) as usize;
     let Some(last) = quotients.len().checked_sub(1) else { return 0.0 };
-    let (_, found, _) = quotients.select_nth_unstable_by(rank.saturating_sub(1).min(last), f64::total_cmp);
+    let (_, found, _) =
+        quotients.select_nth_unstable_by(rank.saturating_sub(1).min(last), f64::total_cmp);
     *found
 }

@@ -40,8 +40,8 @@ impl Fit {
         let slope = regression.slope();
         let (a, b) = (-slope, regression.at(0.0));
         let center = regression.center();
-        let [level, of_slope] =
-            [Contrast::Level(center), Contrast::Slope].map(|contrast| bootstrap.half_width(contrast));
+        let [level, of_slope] = [Contrast::Level(center), Contrast::Slope]
+            .map(|contrast| bootstrap.half_width(contrast));
         // Var(level at center + 1) = Var(level) + Var(slope) + 2 Cov.
         let beside = bootstrap.half_width(Contrast::Level(center + 1.0));
         let covariance = (beside * beside - level * level - of_slope * of_slope) / 2.0;
@@ -66,7 +66,8 @@ impl Fit {
     pub fn curve(&self, entropy: f64) -> Interval {
         let (value, away) = (self.accuracy(entropy), libm::exp(entropy) - self.center);
         let [level, slope, covariance] = self.band;
-        let half = (level * level + 2.0 * away * covariance + away * away * slope * slope).max(0.0).sqrt();
+        let half =
+            (level * level + 2.0 * away * covariance + away * away * slope * slope).max(0.0).sqrt();
         Interval { value, low: value - half, high: value + half }
     }
 }

@@ -57,7 +57,9 @@ impl Form {
         let last = points.last()?;
         match self {
             Self::Law | Self::Linear => line(self, 1.0, points),
-            Self::Constant => Some(Curve { offset: last.accuracy, ..Curve::flat(self, 1.0, points) }),
+            Self::Constant => {
+                Some(Curve { offset: last.accuracy, ..Curve::flat(self, 1.0, points) })
+            }
             Self::Saturating if points.len() < LEAST_SATURATING => None,
             Self::Saturating => {
                 let span = last.step.checked_sub(points[0].step).filter(|span| *span > 0)? as f64;
@@ -106,7 +108,13 @@ fn line(form: Form, tau: f64, points: &[Point]) -> Option<Curve> {
 
 impl Curve {
     fn flat(form: Form, tau: f64, points: &[Point]) -> Self {
-        Self { form, offset: 0.0, slope: 0.0, tau, first: points.first().map_or(0, |point| point.step) }
+        Self {
+            form,
+            offset: 0.0,
+            slope: 0.0,
+            tau,
+            first: points.first().map_or(0, |point| point.step),
+        }
     }
 
     /// The form's value at a point's entropy or step.
@@ -119,7 +127,9 @@ impl Curve {
             Form::Law => point.x(),
             Form::Linear => point.entropy,
             Form::Constant => 0.0,
-            Form::Saturating => libm::exp(-(point.step.saturating_sub(self.first) as f64) / self.tau),
+            Form::Saturating => {
+                libm::exp(-(point.step.saturating_sub(self.first) as f64) / self.tau)
+            }
         }
     }
 
@@ -130,6 +140,9 @@ impl Curve {
 
     /// Sum of squared errors.
     pub(super) fn squares(&self, points: &[Point]) -> f64 {
-        points.iter().map(|p| (p.accuracy - self.accuracy(p)) * (p.accuracy - self.accuracy(p))).sum()
+        points
+            .iter()
+            .map(|p| (p.accuracy - self.accuracy(p)) * (p.accuracy - self.accuracy(p)))
+            .sum()
     }
 }

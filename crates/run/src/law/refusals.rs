@@ -42,18 +42,24 @@ pub(super) fn refusals(
     let points: Vec<&Point> = runs.iter().copied().flatten().collect();
     let mut said = Vec::new();
     if lost > 0 {
-        said.push(format!("{lost} of {} points are not finite: the run has diverged", points.len() + lost));
+        said.push(format!(
+            "{lost} of {} points are not finite: the run has diverged",
+            points.len() + lost
+        ));
     }
     if points.len() < LEAST_POINTS {
-        said.push(format!("too few points: {}, and at least {LEAST_POINTS} are needed", points.len()));
+        said.push(format!(
+            "too few points: {}, and at least {LEAST_POINTS} are needed",
+            points.len()
+        ));
         return said;
     }
     if let Some(departure) = departure {
         said.push(departure.sentence());
     }
     let [low, high] = span(points.iter().map(|p| p.entropy));
-    let still =
-        high - low <= SPAN * high.abs().max(low.abs()) || libm::exp(high) - libm::exp(low) <= LEAST_SPAN;
+    let still = high - low <= SPAN * high.abs().max(low.abs())
+        || libm::exp(high) - libm::exp(low) <= LEAST_SPAN;
     if low == high {
         said.push(format!(
             "every entropy is {low:.4} nats, so nothing was spent that could explain accuracy"
@@ -89,7 +95,11 @@ pub(super) fn refusals(
             ));
         }
         let Interval { low, high, .. } = fit.ceiling;
-        if said.is_empty() && points.iter().all(|p| p.accuracy <= 1.0) && low <= lowest && high >= 1.0 {
+        if said.is_empty()
+            && points.iter().all(|p| p.accuracy <= 1.0)
+            && low <= lowest
+            && high >= 1.0
+        {
             said.push(format!(
                 "the ceiling may be anything: its interval, {low:.3} to {high:.3}, holds all from {lowest:.3}, the lowest \
                  accuracy that was measured, to 1"
@@ -143,7 +153,8 @@ pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
 
 /// Forms that explain as much as a law that holds, and where accuracy would end by them.
 pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> Vec<String> {
-    let rivals = r_squared.iter().filter(|(form, r)| *form != Form::Law && *r >= fit.r_squared - AS_WELL);
+    let rivals =
+        r_squared.iter().filter(|(form, r)| *form != Form::Law && *r >= fit.r_squared - AS_WELL);
     let said = rivals.filter_map(|(form, r)| {
         let end = form.end(points)?;
         let place = if *form == Form::Linear { "at H = 0" } else { "after all steps" };
@@ -159,7 +170,8 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
 /// as far as they can be fitted alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
     let long = runs.iter().copied().filter(|run| run.len() > 2);
-    let fitted: Vec<(&[Point], Curve)> = long.filter_map(|run| Some((run, Form::Law.fit(run)?))).collect();
+    let fitted: Vec<(&[Point], Curve)> =
+        long.filter_map(|run| Some((run, Form::Law.fit(run)?))).collect();
     let [low, high] = span(fitted.iter().map(|(_, law)| law.at_no_entropy()));
     let each = match fitted.len() {
         0 => "none of them can be fitted alone".to_owned(),
@@ -183,7 +195,9 @@ pub(super) fn between(runs: &[&[Point]]) -> String {
             "the intervals are as if the runs had one law, which is not refuted (F {} for a line each); {each}",
             fixed(f, 1)
         ),
-        None => format!("the intervals are as if the runs had one law, which no F test can tell; {each}"),
+        None => format!(
+            "the intervals are as if the runs had one law, which no F test can tell; {each}"
+        ),
     }
 }
 
@@ -197,7 +211,8 @@ fn course(runs: &[&[Point]]) -> Option<f64> {
     let of = |run: &&[Point]| {
         let n = run.len() as f64;
         let mean = run.iter().map(|p| p.entropy).sum::<f64>() / n;
-        let variance = run.iter().map(|p| (p.entropy - mean) * (p.entropy - mean)).sum::<f64>() / (n - 1.0);
+        let variance =
+            run.iter().map(|p| (p.entropy - mean) * (p.entropy - mean)).sum::<f64>() / (n - 1.0);
         let changes: f64 = run.windows(2).map(|p| p[1].entropy - p[0].entropy).map(|d| d * d).sum();
         (run.len() > 2 && variance > 0.0).then(|| changes / (n - 1.0) / 2.0 / variance)
     };

@@ -94,7 +94,8 @@ impl Study {
     pub fn ceiling(&self) -> Option<(Interval, bool)> {
         let ceiling = self.holds()?.ceiling;
         let is_share = |value: f64| (0.0..=1.0).contains(&value);
-        let are_shares = is_share(ceiling.value) && self.points.iter().all(|p| is_share(p.accuracy));
+        let are_shares =
+            is_share(ceiling.value) && self.points.iter().all(|p| is_share(p.accuracy));
         let cut = if are_shares { ceiling.cut(0.0, 1.0) } else { ceiling };
         Some((cut, cut != ceiling))
     }
@@ -119,10 +120,13 @@ impl Study {
 
     /// The law in a line, or why there is none, and what became of the entropy.
     pub fn sentence(&self) -> String {
-        let left = self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
+        let left =
+            self.departure.as_ref().filter(|left| self.refusals.first() == Some(&left.sentence()));
         let law = match (self.holds().zip(self.ceiling()), self.refusals.first()) {
             (Some((Fit { r_squared, .. }, (Interval { value, low, high }, _))), _) => {
-                format!("ceiling {value:.3}, 95 % interval {low:.3} to {high:.3}, R^2 {r_squared:.3}")
+                format!(
+                    "ceiling {value:.3}, 95 % interval {low:.3} to {high:.3}, R^2 {r_squared:.3}"
+                )
             }
             (None, Some(why)) => left.map_or_else(
                 || format!("none, {why}"),
@@ -132,7 +136,9 @@ impl Study {
         };
         match self.entropy_spent() {
             Some(spent) if spent.abs() < 0.005 => format!("{law}; the entropy is what it was"),
-            Some(spent) if spent >= 0.0 => format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent),
+            Some(spent) if spent >= 0.0 => {
+                format!("{law}; {:.0} % of the entropy is spent", 100.0 * spent)
+            }
             Some(spent) => format!("{law}; the entropy has risen by {:.0} %", -100.0 * spent),
             None => law,
         }

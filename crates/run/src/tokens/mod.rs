@@ -94,7 +94,9 @@ impl Advantages {
     /// One number where all are equal.
     pub fn of(advantages: Vec<f64>) -> Self {
         match advantages.first() {
-            Some(&first) if advantages.iter().all(|advantage| advantage.to_bits() == first.to_bits()) => {
+            Some(&first)
+                if advantages.iter().all(|advantage| advantage.to_bits() == first.to_bits()) =>
+            {
                 Self::Same(first)
             }
             _ => Self::Each(advantages),
@@ -113,7 +115,9 @@ impl Advantages {
     pub fn mean(&self) -> f64 {
         match self {
             Self::Same(advantage) => *advantage,
-            Self::Each(advantages) => advantages.iter().sum::<f64>() / advantages.len().max(1) as f64,
+            Self::Each(advantages) => {
+                advantages.iter().sum::<f64>() / advantages.len().max(1) as f64
+            }
         }
     }
 
@@ -175,7 +179,9 @@ impl TokenRecord {
             return Err("has \"covariances\" and no \"advantages\"".into());
         }
         for (key, places) in [("selected", &self.selected), ("clipped", &self.clipped)] {
-            if !places.is_sorted_by(|a, b| a < b) || places.last().is_some_and(|&last| last >= self.len()) {
+            if !places.is_sorted_by(|a, b| a < b)
+                || places.last().is_some_and(|&last| last >= self.len())
+            {
                 return Err(format!("\"{key}\" must be ascending places in the response, from 0"));
             }
         }
@@ -193,8 +199,13 @@ mod tests {
         assert_eq!(each(&[0.5, 0.5]), Advantages::Same(0.5));
         assert_eq!(each(&[0.5, -0.5]), Advantages::Each(vec![0.5, -0.5]));
         assert!(matches!(each(&[f64::NAN, f64::NAN]), Advantages::Same(nan) if nan.is_nan()));
-        assert!(each(&[]).are_zero() && each(&[0.0, -0.0]).are_zero() && !each(&[0.0, 0.1]).are_zero());
-        assert_eq!((each(&[1.0, 2.0]).mean(), each(&[3.0]).mean(), each(&[]).mean()), (1.5, 3.0, 0.0));
+        assert!(
+            each(&[]).are_zero() && each(&[0.0, -0.0]).are_zero() && !each(&[0.0, 0.1]).are_zero()
+        );
+        assert_eq!(
+            (each(&[1.0, 2.0]).mean(), each(&[3.0]).mean(), each(&[]).mean()),
+            (1.5, 3.0, 0.0)
+        );
         assert_eq!((each(&[1.0, 2.0]).at(1), each(&[3.0, 3.0]).at(1)), (2.0, 3.0));
     }
 }

@@ -56,7 +56,8 @@ pub fn read_from(mut reader: impl BufRead, path: &Path) -> Result<TokenFile> {
             file.cut_at = Some(format!("{} MiB", MAX_BYTES >> 20));
             break;
         }
-        let record: TokenRecord = serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
+        let record: TokenRecord =
+            serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
         record.check().map_err(invalid)?;
         tokens += record.tokens.len();
         if tokens > MAX_TOKENS && !file.records.is_empty() {

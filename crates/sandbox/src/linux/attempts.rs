@@ -66,11 +66,15 @@ pub fn run() -> io::Result<()> {
                 made.push(attempt(escape.name, (escape.attempt)(&outside)));
             }
             if !outside.harmless {
-                made.extend(excesses::all(&outside.limits).map(|(name, outcome)| attempt(name, outcome)));
+                made.extend(
+                    excesses::all(&outside.limits).map(|(name, outcome)| attempt(name, outcome)),
+                );
             }
             say(&made)
         }
-        Task::FillTemporary(limits) => say(&[attempt("fill /tmp", excesses::fill_temporary(&limits))]),
+        Task::FillTemporary(limits) => {
+            say(&[attempt("fill /tmp", excesses::fill_temporary(&limits))])
+        }
         Task::FillWithFiles(limits) => {
             say(&[attempt("fill /tmp with files", excesses::fill_with_files(&limits))])
         }

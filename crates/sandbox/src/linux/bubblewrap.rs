@@ -21,7 +21,9 @@ pub fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     std::env::split_paths(&path).map(|directory| directory.join("bwrap")).find(|file| {
         file.is_absolute()
-            && file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+            && file
+                .metadata()
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     })
 }
 
@@ -31,7 +33,14 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     let mut command = Command::new(bwrap);
     let (name, value) = role::variable(Role::Inner);
     command.env_clear().env(name, value).args(["--die-with-parent", "--new-session", "--as-pid-1"]);
-    command.args(["--unshare-ipc", "--unshare-net", "--unshare-pid", "--unshare-uts", "--hostname", "jail"]);
+    command.args([
+        "--unshare-ipc",
+        "--unshare-net",
+        "--unshare-pid",
+        "--unshare-uts",
+        "--hostname",
+        "jail",
+    ]);
     let user = identity::USER.to_string();
     command.args(["--unshare-user", "--uid", &user, "--gid", &user]);
     if bwrap.metadata().is_ok_and(|found| found.mode() & 0o4000 != 0) {
@@ -43,7 +52,9 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     // Only the owner may enter the folders that bwrap makes by itself.
     let mut above = BTreeSet::from([Path::new("/dev")]);
     above.extend(plan.shown.iter().flat_map(|shown| Path::new(shown.path()).ancestors().skip(1)));
-    for directory in above.into_iter().filter(|path| *path != Path::new("/") && *path != Path::new("/tmp")) {
+    for directory in
+        above.into_iter().filter(|path| *path != Path::new("/") && *path != Path::new("/tmp"))
+    {
         command.args(["--perms", "0755", "--dir"]).arg(directory);
     }
     for device in new_root::DEVICES {
@@ -53,7 +64,9 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
     for shown in &plan.shown {
         match shown {
             Shown::Link(at, target) => command.arg("--symlink").args([target, at]),
-            Shown::Directory(path) | Shown::File(path) => command.arg("--ro-bind").args([path, path]),
+            Shown::Directory(path) | Shown::File(path) => {
+                command.arg("--ro-bind").args([path, path])
+            }
         };
     }
     command.arg("--ro-bind").arg(this).arg(THIS_PROGRAM);
@@ -64,7 +77,8 @@ pub fn command(bwrap: &Path, plan: &Plan) -> Result<Command, Problem> {
 /// Does what `bwrap` cannot: limits the files in `/tmp`, if this process may. If it may not, the
 /// outer process counts them.
 pub fn limit_files(limits: &Limits) {
-    let (bytes, files) = (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
+    let (bytes, files) =
+        (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
     let flags = MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let options = format!("size={bytes},nr_inodes={files}");
     let _ = mount(Some("tmpfs"), "/tmp", Some("tmpfs"), flags, Some(options.as_str()));

@@ -29,7 +29,9 @@ pub fn place() -> Option<PathBuf> {
 
 fn find_place() -> Option<PathBuf> {
     let own = own_group()?;
-    let place = if has_controllers(own.parent()?, "cgroup.subtree_control") && is_delegated(own.parent()?) {
+    let place = if has_controllers(own.parent()?, "cgroup.subtree_control")
+        && is_delegated(own.parent()?)
+    {
         own.parent()?.to_owned()
     } else {
         make_room(&own).then_some(own)?
@@ -55,7 +57,9 @@ fn own_group() -> Option<PathBuf> {
 
 fn has_controllers(group: &Path, file: &str) -> bool {
     let listed = fs::read_to_string(group.join(file)).unwrap_or_default();
-    ["memory", "pids"].iter().all(|wanted| listed.split_whitespace().any(|controller| controller == *wanted))
+    ["memory", "pids"]
+        .iter()
+        .all(|wanted| listed.split_whitespace().any(|controller| controller == *wanted))
 }
 
 /// Whether a group is for its processes to divide: the manager of the system has said so, or given
@@ -63,17 +67,19 @@ fn has_controllers(group: &Path, file: &str) -> bool {
 fn is_delegated(group: &Path) -> bool {
     let said = |name| {
         let mut value = [0; 8];
-        rustix::fs::getxattr(group, name, &mut value[..]).is_ok_and(|length| &value[..length] == b"1")
+        rustix::fs::getxattr(group, name, &mut value[..])
+            .is_ok_and(|length| &value[..length] == b"1")
     };
-    let given =
-        fs::metadata(group).is_ok_and(|found| !geteuid().is_root() && found.uid() == geteuid().as_raw());
+    let given = fs::metadata(group)
+        .is_ok_and(|found| !geteuid().is_root() && found.uid() == geteuid().as_raw());
     given || said("user.delegate") || said("trusted.delegate")
 }
 
 /// Moves this process, if it is alone in its group and the group is delegated, into one below it.
 fn make_room(own: &Path) -> bool {
     let this = std::process::id().to_string();
-    let alone = fs::read_to_string(own.join("cgroup.procs")).is_ok_and(|processes| processes.trim() == this);
+    let alone = fs::read_to_string(own.join("cgroup.procs"))
+        .is_ok_and(|processes| processes.trim() == this);
     if !alone || !is_delegated(own) || !has_controllers(own, "cgroup.controllers") {
         return false;
     }

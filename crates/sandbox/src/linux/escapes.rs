@@ -122,10 +122,12 @@ fn write_outside(_: &Outside) -> Outcome {
 fn open_socket(_: &Outside) -> Outcome {
     // There are 46 families; a number that is none is refused by any kernel.
     all((0..64).flat_map(|family| {
-        [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW, SocketType::SEQPACKET].map(|kind| {
-            let opened = socket(AddressFamily::from_raw(family), kind, None);
-            refused(opened, format_args!("a socket of family {family} was opened"))
-        })
+        [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW, SocketType::SEQPACKET].map(
+            |kind| {
+                let opened = socket(AddressFamily::from_raw(family), kind, None);
+                refused(opened, format_args!("a socket of family {family} was opened"))
+            },
+        )
     }))
 }
 
@@ -148,7 +150,11 @@ fn read_memory(outside: &Outside) -> Outcome {
     // is wrong.
     let mut bytes = [0; 8];
     let place = RemoteIoVec { base: 8, len: 8 };
-    match process_vm_readv(Pid::from_raw(outside.process), &mut [IoSliceMut::new(&mut bytes)], &[place]) {
+    match process_vm_readv(
+        Pid::from_raw(outside.process),
+        &mut [IoSliceMut::new(&mut bytes)],
+        &[place],
+    ) {
         Err(nix::errno::Errno::EFAULT) | Ok(_) => Err("it could be".into()),
         Err(error) => Ok(error.to_string()),
     }
@@ -189,7 +195,9 @@ fn become_root(_: &Outside) -> Outcome {
 
 fn have_privileges(_: &Outside) -> Outcome {
     match rustix::thread::capabilities(None) {
-        Ok(sets) if sets.permitted.is_empty() && sets.inheritable.is_empty() => Ok("there are none".into()),
+        Ok(sets) if sets.permitted.is_empty() && sets.inheritable.is_empty() => {
+            Ok("there are none".into())
+        }
         Ok(sets) => Err(format!("capabilities {:?}", sets.permitted)),
         Err(error) => Err(error.to_string()),
     }
@@ -249,7 +257,9 @@ fn raise_limit(_: &Outside) -> Outcome {
     all(resources.map(|resource| {
         let (_, hard) = getrlimit(resource).map_err(|error| error.to_string())?;
         match hard.checked_add(1) {
-            Some(more) => refused(setrlimit(resource, more, more), format_args!("{resource:?} was raised")),
+            Some(more) => {
+                refused(setrlimit(resource, more, more), format_args!("{resource:?} was raised"))
+            }
             // Where the kernel would count processes outside of the jail too, others count them.
             None if resource == Resource::RLIMIT_NPROC && !counts_by_namespace() => {
                 Ok("others count processes".into())

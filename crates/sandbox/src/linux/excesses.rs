@@ -58,7 +58,8 @@ pub fn fill_temporary(limits: &Limits) -> Outcome {
 
 /// Makes files in `/tmp` as long as there may be more.
 pub fn fill_with_files(limits: &Limits) -> Outcome {
-    let (made, stopped) = fill(limits.temporary_files * BEYOND, |path| File::create(path).map(drop));
+    let (made, stopped) =
+        fill(limits.temporary_files * BEYOND, |path| File::create(path).map(drop));
     within(made, limits.temporary_files, stopped)
 }
 

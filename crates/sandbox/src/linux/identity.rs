@@ -5,8 +5,8 @@ use std::fs;
 use nix::unistd::{Gid, Uid, getegid, geteuid, setgroups, setresgid, setresuid};
 use rustix::io::Errno;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set, configure_capability_in_ambient_set,
-    remove_capability_from_bounding_set, set_capabilities,
+    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
 };
 
 use super::{Problem, attempt};
@@ -19,7 +19,8 @@ const BUILDER: [CapabilitySet; 2] = [CapabilitySet::SYS_ADMIN, CapabilitySet::SE
 
 /// Whether this process is root and may do what root may.
 pub fn is_root() -> bool {
-    let needed = BUILDER.into_iter().chain([CapabilitySet::SETUID, CapabilitySet::SETGID]).collect();
+    let needed =
+        BUILDER.into_iter().chain([CapabilitySet::SETUID, CapabilitySet::SETGID]).collect();
     let may = rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed));
     geteuid().is_root() && may
 }
@@ -28,7 +29,10 @@ pub fn is_root() -> bool {
 /// process may use, as far into it as this process's number says. The limit on processes is one on
 /// processes of a user, so every jail has its own.
 pub fn unused_user() -> Result<u32, Problem> {
-    let map = attempt("the users of this system are not known", fs::read_to_string("/proc/self/uid_map"))?;
+    let map = attempt(
+        "the users of this system are not known",
+        fs::read_to_string("/proc/self/uid_map"),
+    )?;
     user_in(&map, std::process::id()).ok_or_else(|| "there are no users to run programs as".into())
 }
 
@@ -70,7 +74,9 @@ impl Map {
         let sets = CapabilitySets { effective: all, permitted: all, inheritable: all };
         let problem = "capabilities cannot be kept in a user namespace";
         attempt(problem, set_capabilities(None, sets))?;
-        BUILDER.iter().try_for_each(|one| attempt(problem, configure_capability_in_ambient_set(*one, true)))
+        BUILDER
+            .iter()
+            .try_for_each(|one| attempt(problem, configure_capability_in_ambient_set(*one, true)))
     }
 }
 
@@ -98,7 +104,10 @@ pub fn give_up(user: Option<u32>, may_keep_bounds: bool) -> Result<(), Problem> 
     let none = CapabilitySet::empty();
     attempt(
         problem,
-        set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }),
+        set_capabilities(
+            None,
+            CapabilitySets { effective: none, permitted: none, inheritable: none },
+        ),
     )
 }
 

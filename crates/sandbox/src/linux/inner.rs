@@ -63,7 +63,8 @@ fn enter(plan: &Plan, streams: &[OwnedFd]) -> Result<u8, Problem> {
         Way::Bubblewrap(_) => bubblewrap::limit_files(limits),
     }
     let [stdin, stdout, stderr] = streams else { return Err("there are not three streams".into()) };
-    let taken = dup2_stdin(stdin).and_then(|()| dup2_stdout(stdout)).and_then(|()| dup2_stderr(stderr));
+    let taken =
+        dup2_stdin(stdin).and_then(|()| dup2_stdout(stdout)).and_then(|()| dup2_stderr(stderr));
     attempt("the standard streams cannot be taken", taken)?;
     identity::give_up(plan.user, matches!(plan.way, Way::Bubblewrap(_)))?;
     attempt("the end of the outer process cannot be followed", set_pdeathsig(Signal::SIGKILL))?;

@@ -80,7 +80,10 @@ impl Inner {
             Err(error) => return Err(self.silence(&error)),
         };
         self.first = Some(self.find_first()?);
-        attempt("the inner process has gone", rustix::net::send(&self.control, &[1], SendFlags::NOSIGNAL))?;
+        attempt(
+            "the inner process has gone",
+            rustix::net::send(&self.control, &[1], SendFlags::NOSIGNAL),
+        )?;
         match receive(&answers) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(landlock),
             Err(error) => Err(self.silence(&error)),
@@ -92,7 +95,8 @@ impl Inner {
     /// Why there is no answer.
     fn silence(&mut self, error: &io::Error) -> Problem {
         self.end();
-        let said = self.complaints.take().and_then(|complaints| io::read_to_string(complaints).ok());
+        let said =
+            self.complaints.take().and_then(|complaints| io::read_to_string(complaints).ok());
         match said.unwrap_or_default().lines().last() {
             Some(line) => line.replace(char::is_control, " "),
             None => format!("the inner process does not answer: {error}"),
@@ -103,7 +107,10 @@ impl Inner {
         let mut first = self.child.as_raw();
         if self.complaints.is_some() {
             let children = fs::read_to_string(format!("/proc/{first}/task/{first}/children"));
-            first = children.ok().and_then(|list| list.trim().parse().ok()).ok_or("bwrap has no child")?;
+            first = children
+                .ok()
+                .and_then(|list| list.trim().parse().ok())
+                .ok_or("bwrap has no child")?;
         }
         let pid = rustix::process::Pid::from_raw(first).ok_or("there is no inner process")?;
         let handle = attempt("a process cannot be watched", pidfd_open(pid, PidfdFlags::empty()))?;
@@ -125,7 +132,8 @@ impl Inner {
             if self.complaints.is_none() || self.first.is_none() {
                 let _ = kill(self.child, Signal::SIGKILL); // others end by themselves now
             }
-            self.status = Some(waitpid(self.child, None)).filter(|status| *status != Err(Errno::EINTR));
+            self.status =
+                Some(waitpid(self.child, None)).filter(|status| *status != Err(Errno::EINTR));
         }
         match self.status?.ok()? {
             // As shells do, bwrap says of which signal its child has died.

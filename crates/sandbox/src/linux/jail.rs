@@ -61,7 +61,8 @@ impl Jail {
     /// Starts what a plan says.
     pub(super) fn with(plan: Plan) -> Result<Self, Problem> {
         let pipe = || attempt("a pipe cannot be made", io::pipe());
-        let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) = (pipe()?, pipe()?, pipe()?);
+        let ((stdin, to_stdin), (from_stdout, stdout), (from_stderr, stderr)) =
+            (pipe()?, pipe()?, pipe()?);
         let (control, theirs) = attempt("a socket cannot be made", UnixStream::pair())?;
         let outer = attempt("this program cannot start itself", start_outer(theirs, &control))?;
         let streams = (
@@ -71,7 +72,8 @@ impl Jail {
         );
         // From here on the jail ends with this value.
         let cgroups = plan.cgroups.clone();
-        let mut jail = Self { outer, control, streams: Some(streams), ending: None, landlock: 0, cgroups };
+        let mut jail =
+            Self { outer, control, streams: Some(streams), ending: None, landlock: 0, cgroups };
         let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         let report = send(&jail.control, &plan, &theirs).and_then(|()| receive(&jail.control));
         match report {
@@ -160,7 +162,8 @@ fn is_readable(socket: &UnixStream, time: Duration) -> bool {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // Rounded up, since with less than a millisecond left it would not wait at all.
-        let timeout = PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        let timeout =
+            PollTimeout::try_from(left + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(0) | Err(_) if Instant::now() < deadline => {}
             Ok(ready) => return ready > 0,

@@ -4,8 +4,8 @@
 use std::ffi::OsStr;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, RestrictionStatus, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, RestrictionStatus, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
 use super::plan::Shown;
@@ -38,6 +38,9 @@ fn rules(shown: &[Shown]) -> Result<RestrictionStatus, RulesetError> {
         .add_rules(path_beneath_rules(shown, read))?
         .add_rules(path_beneath_rules(["/tmp"], temporary))?
         .add_rules(path_beneath_rules(["/dev/random", "/dev/urandom"], device))?
-        .add_rules(path_beneath_rules(["/dev/null"], device | AccessFs::WriteFile | AccessFs::Truncate))?
+        .add_rules(path_beneath_rules(
+            ["/dev/null"],
+            device | AccessFs::WriteFile | AccessFs::Truncate,
+        ))?
         .restrict_self()
 }

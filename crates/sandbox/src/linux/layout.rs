@@ -25,7 +25,9 @@ pub fn shown(program: &Program) -> Result<Vec<Shown>, Problem> {
     for library in LIBRARIES.iter().map(Path::new).filter(|path| path.exists()) {
         layout.show(library)?;
     }
-    for path in program.readable.iter().chain(Some(&program.program).filter(|path| **path != Path::new(""))) {
+    for path in
+        program.readable.iter().chain(Some(&program.program).filter(|path| **path != Path::new("")))
+    {
         layout.show(path)?;
     }
     Ok(layout.shown)

@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::retry_on_intr;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, send as send_bytes, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, send as send_bytes, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +21,11 @@ const MAX_LENGTH: usize = 16 << 20;
 const MAX_DESCRIPTORS: usize = 4;
 
 /// Sends a message.
-pub fn send<T: Serialize>(to: &UnixStream, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn send<T: Serialize>(
+    to: &UnixStream,
+    message: &T,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let length = u32::try_from(json.len()).map_err(io::Error::other)?;
     let mut frame = length.to_le_bytes().to_vec();
@@ -51,7 +55,8 @@ pub fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<(T, Vec
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let got = retry_on_intr(|| recvmsg(from, &mut [IoSliceMut::new(&mut length)], &mut control, flags))?;
+    let got =
+        retry_on_intr(|| recvmsg(from, &mut [IoSliceMut::new(&mut length)], &mut control, flags))?;
     let mut descriptors = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {

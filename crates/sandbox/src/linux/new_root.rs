@@ -49,7 +49,8 @@ pub fn enter(shown: &[Shown], limits: &Limits, owner: (u32, u32)) -> Result<(), 
     attempt("/dev/shm cannot be made", symlink("/tmp", "/dev/shm"))?;
     shown.iter().try_for_each(show)?;
 
-    let mounts = attempt("the mounts are not known", fs::read(Path::new(HOST).join("proc/self/mountinfo")))?;
+    let mounts =
+        attempt("the mounts are not known", fs::read(Path::new(HOST).join("proc/self/mountinfo")))?;
     for line in mounts.split(|byte| *byte == b'\n') {
         protect(line)?;
     }
@@ -64,7 +65,8 @@ pub fn enter(shown: &[Shown], limits: &Limits, owner: (u32, u32)) -> Result<(), 
 /// The options of the file system at `/tmp`.
 pub fn temporary(limits: &Limits, (user, group): (u32, u32)) -> String {
     // The root directory is a file of it too, and no limit at all is written as 0.
-    let (bytes, files) = (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
+    let (bytes, files) =
+        (limits.temporary_bytes.max(4096), limits.temporary_files.saturating_add(1));
     format!("size={bytes},nr_inodes={files},mode=700,uid={user},gid={group}")
 }
 
@@ -144,7 +146,8 @@ fn unescaped(path: &[u8]) -> PathBuf {
     let mut rest = path;
     while let Some((&first, after)) = rest.split_first() {
         let octal = after.get(..3).filter(|_| first == b'\\');
-        let number = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        let number =
+            octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
         bytes.push(number.unwrap_or(first));
         rest = if number.is_some() { &after[3..] } else { after };
     }

@@ -53,7 +53,11 @@ fn close_inherited(control: &UnixStream) -> io::Result<()> {
     Ok(dup2_stdin(fs::File::open("/dev/null")?)?)
 }
 
-fn supervise(control: &UnixStream, mut plan: Plan, streams: Vec<OwnedFd>) -> Result<Ending, Problem> {
+fn supervise(
+    control: &UnixStream,
+    mut plan: Plan,
+    streams: Vec<OwnedFd>,
+) -> Result<Ending, Problem> {
     let limits = plan.program.limits.clone();
     let cgroup = plan.cgroups.as_deref().map(|place| Cgroup::make(place, &limits)).transpose()?;
     plan.shown = layout::shown(&plan.program)?;
@@ -73,7 +77,9 @@ fn supervise(control: &UnixStream, mut plan: Plan, streams: Vec<OwnedFd>) -> Res
     Ok(match (excess, ending) {
         (Some(excess), _) => excess,
         // The kernel, where it counts the memory itself.
-        (None, _) if cgroup.as_ref().is_some_and(Cgroup::was_short_of_memory) => Ending::MemoryLimit,
+        (None, _) if cgroup.as_ref().is_some_and(Cgroup::was_short_of_memory) => {
+            Ending::MemoryLimit
+        }
         (None, ending) => ending.unwrap_or(Ending::Lost),
     })
 }

@@ -26,7 +26,10 @@ pub fn set(limits: &Limits, way: &Way) -> Result<(), Problem> {
         (Resource::RLIMIT_FSIZE, limits.file_bytes),
         (Resource::RLIMIT_AS, limits.address_space_bytes),
     ];
-    all.extend(most_processes(limits, way, counts_by_namespace()).map(|most| (Resource::RLIMIT_NPROC, most)));
+    all.extend(
+        most_processes(limits, way, counts_by_namespace())
+            .map(|most| (Resource::RLIMIT_NPROC, most)),
+    );
     all.extend(limits.cpu_s.map(|seconds| (Resource::RLIMIT_CPU, seconds)));
     for (resource, limit) in all {
         let lowered = getrlimit(resource).and_then(|(_, hard)| {
@@ -40,7 +43,8 @@ pub fn set(limits: &Limits, way: &Way) -> Result<(), Problem> {
 
 /// Whether this kernel counts the processes of a user namespace by themselves.
 pub fn counts_by_namespace() -> bool {
-    version(&rustix::system::uname().release().to_string_lossy()).is_some_and(|it| it >= COUNTS_BY_NAMESPACE)
+    version(&rustix::system::uname().release().to_string_lossy())
+        .is_some_and(|it| it >= COUNTS_BY_NAMESPACE)
 }
 
 /// How many processes the jail's user may have; none where that would count processes outside of
@@ -66,10 +70,17 @@ mod tests {
 
     #[test]
     fn kernels_are_told_apart() {
-        for (release, counts) in
-            [("4.18.0-553.el8", false), ("5.10.0-32-amd64", false), ("5.14.0", true), ("6.1-rc3", true)]
-        {
-            assert_eq!(version(release).is_some_and(|it| it >= COUNTS_BY_NAMESPACE), counts, "{release}");
+        for (release, counts) in [
+            ("4.18.0-553.el8", false),
+            ("5.10.0-32-amd64", false),
+            ("5.14.0", true),
+            ("6.1-rc3", true),
+        ] {
+            assert_eq!(
+                version(release).is_some_and(|it| it >= COUNTS_BY_NAMESPACE),
+                counts,
+                "{release}"
+            );
         }
         assert_eq!(version("unknown"), None);
     }
@@ -80,7 +91,10 @@ mod tests {
         let most = |way: &Way, counts| most_processes(&limits, way, counts);
         let bubblewrap = Way::Bubblewrap("bwrap".into());
         assert_eq!((most(&Way::Root, false), most(&Way::Root, true)), (Some(20), Some(20)));
-        assert_eq!((most(&Way::UserNamespace, false), most(&Way::UserNamespace, true)), (None, Some(21)));
+        assert_eq!(
+            (most(&Way::UserNamespace, false), most(&Way::UserNamespace, true)),
+            (None, Some(21))
+        );
         assert_eq!((most(&bubblewrap, false), most(&bubblewrap, true)), (None, Some(20)));
     }
 }

@@ -102,7 +102,8 @@ impl Way {
 /// has made for root could not be ended by the kernel, since no process of it may signal another
 /// user's.
 fn ways() -> Vec<Way> {
-    let first = if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
+    let first =
+        if identity::is_root() { Some(Way::Root) } else { bubblewrap::find().map(Way::Bubblewrap) };
     first.into_iter().chain([Way::UserNamespace]).collect()
 }
 

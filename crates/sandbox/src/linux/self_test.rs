@@ -35,7 +35,8 @@ impl Sandbox {
     /// Tries to leave a jail, to take more than it gives, and to leave something behind; how each
     /// attempt went. Takes about two seconds.
     pub fn self_test(&self) -> Vec<Attempt> {
-        let mut attempts = self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
+        let mut attempts =
+            self.escapes().unwrap_or_else(|problem| vec![failed("leave a jail", problem)]);
         for (name, outcome) in [
             ("fill /tmp", self.exceed(&Task::FillTemporary(limits()))),
             ("fill /tmp with files", self.exceed(&Task::FillWithFiles(limits()))),
@@ -128,8 +129,11 @@ struct Bait {
 impl Bait {
     fn lay(harmless: bool) -> io::Result<Self> {
         static LAID: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("isentrope-self-test-{}-{}", std::process::id(), LAID.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "isentrope-self-test-{}-{}",
+            std::process::id(),
+            LAID.fetch_add(1, Ordering::Relaxed)
+        );
         let file = std::env::temp_dir().join(&name);
         let tcp = TcpListener::bind(("127.0.0.1", 0))?;
         let unix = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use libc::c_long;
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, apply_filter,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, apply_filter,
 };
 
 use super::{Problem, attempt};
@@ -86,11 +86,13 @@ pub fn restrict() -> Result<(), Problem> {
 /// Three filters, of which the kernel takes the stricter answer: what is not done, what may not be
 /// said in some calls, and what may be called, which comes last since nothing can be added to it.
 fn filters() -> Result<[BpfProgram; 3], BackendError> {
-    let mut allowed: Rules = ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
+    let mut allowed: Rules =
+        ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
     allowed.extend(allowed_with()?);
     let errno = |number: i32| SeccompAction::Errno(number.cast_unsigned());
     let filter = |rules, otherwise, matched| {
-        SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?.try_into()
+        SeccompFilter::new(rules, otherwise, matched, std::env::consts::ARCH.try_into()?)?
+            .try_into()
     };
     // The scheduler gives each session a share of its own (autogroups): with many a jail would take
     // those of all other programs. Programs that start others in new sessions work all the same.
@@ -130,8 +132,14 @@ fn allowed_with() -> Result<Rules, BackendError> {
     // Libraries ask this of files and pipes; new ones ask by TCGETS2 whether something is a
     // terminal.
     const TCGETS2: u64 = 0x802C_542A;
-    let ioctl =
-        [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX, libc::FIONCLEX];
+    let ioctl = [
+        libc::TCGETS,
+        libc::TIOCGWINSZ,
+        libc::FIONREAD,
+        libc::FIONBIO,
+        libc::FIOCLEX,
+        libc::FIONCLEX,
+    ];
     let prctl = [
         libc::PR_SET_NAME,
         libc::PR_GET_NAME,
@@ -147,14 +155,18 @@ fn allowed_with() -> Result<Rules, BackendError> {
         values.into_iter().map(|value| SeccompRule::new(vec![equal(argument, value)?])).collect()
     };
     let one = |conditions| Ok::<_, BackendError>(vec![SeccompRule::new(conditions)?]);
-    let long =
-        |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value);
+    let long = |argument, value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, value)
+    };
     let masked = SeccompCmpOp::MaskedEq(u64::from(namespaces.cast_unsigned()));
     let mut ioctls: Vec<u64> = ioctl.into_iter().collect();
     ioctls.push(TCGETS2);
     Ok(Rules::from([
         (libc::SYS_clone, one(vec![condition(0, masked, 0)?])?),
-        (libc::SYS_fcntl, each(1, fcntl.map(|command| u64::from(command.cast_unsigned())).to_vec())?),
+        (
+            libc::SYS_fcntl,
+            each(1, fcntl.map(|command| u64::from(command.cast_unsigned())).to_vec())?,
+        ),
         (libc::SYS_ioctl, each(1, ioctls)?),
         (libc::SYS_prctl, each(0, prctl.map(|option| u64::from(option.cast_unsigned())).to_vec())?),
         // Limits of the caller alone.
@@ -189,6 +201,10 @@ fn refused() -> Result<Rules, BackendError> {
 }
 
 /// A condition on the lower half of an argument: the kernel reads these as numbers of 32 bits.
-fn condition(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, BackendError> {
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }

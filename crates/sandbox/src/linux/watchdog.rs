@@ -52,7 +52,8 @@ impl Watchdog {
     /// Watches this process and all that come from it.
     pub fn new(first: Pid, plan: &Plan) -> Self {
         let limits = &plan.program.limits;
-        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|bytes| bytes.try_into().ok());
+        let page =
+            sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|bytes| bytes.try_into().ok());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             first,
@@ -62,7 +63,8 @@ impl Watchdog {
             page: page.unwrap_or(4096),
             processors: processors.min(FILLING) as f64,
             next: LOOKS.0,
-            temporary_files: matches!(plan.way, Way::Bubblewrap(_)).then_some(limits.temporary_files),
+            temporary_files: matches!(plan.way, Way::Bubblewrap(_))
+                .then_some(limits.temporary_files),
         }
     }
 
@@ -119,7 +121,8 @@ fn taken(first: Pid, page: u64) -> Taken {
     while let Some(process) = processes.pop() {
         let directory = PathBuf::from("/proc").join(process);
         let statm = fs::read_to_string(directory.join("statm")).unwrap_or_default();
-        let mut pages = statm.split_whitespace().skip(1).filter_map(|field| field.parse::<u64>().ok());
+        let mut pages =
+            statm.split_whitespace().skip(1).filter_map(|field| field.parse::<u64>().ok());
         let (resident, of_files) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
         taken.bytes += resident.saturating_sub(of_files) * page;
         for thread in fs::read_dir(directory.join("task")).into_iter().flatten().flatten() {
@@ -138,19 +141,25 @@ mod tests {
 
     #[test]
     fn processes_are_counted_with_what_comes_from_them() {
-        let script = "x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 100 & sleep 100 & echo done; wait";
-        let mut shell = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let script =
+            "x=$(head -c 20000000 /dev/zero | tr '\\0' a); sleep 100 & sleep 100 & echo done; wait";
+        let mut shell =
+            Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 5];
         std::io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
         let pid = Pid::from_raw(shell.id().cast_signed());
         let found = taken(pid, 4096);
         assert_eq!(found.threads, 3);
         assert!((20_000_000..400_000_000).contains(&found.bytes), "{found:?}");
-        for child in
-            fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().split_whitespace()
+        for child in fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+            .unwrap()
+            .split_whitespace()
         {
-            nix::sys::signal::kill(Pid::from_raw(child.parse().unwrap()), nix::sys::signal::Signal::SIGKILL)
-                .unwrap();
+            nix::sys::signal::kill(
+                Pid::from_raw(child.parse().unwrap()),
+                nix::sys::signal::Signal::SIGKILL,
+            )
+            .unwrap();
         }
         shell.wait().unwrap();
         assert_eq!(taken(pid, 4096), Taken::default());

@@ -36,7 +36,10 @@ fn is_gone(name: &str) -> bool {
 
 /// Things that jails might leave on the host: mounts and temporary files.
 fn host() -> (String, BTreeSet<String>) {
-    let files = fs::read_dir("/tmp").unwrap().flatten().map(|entry| entry.file_name().display().to_string());
+    let files = fs::read_dir("/tmp")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().display().to_string());
     let of_jails = |name: &String| name.starts_with(".host") || name.starts_with("isentrope-jail");
     (fs::read_to_string("/proc/self/mountinfo").unwrap(), files.filter(of_jails).collect())
 }
@@ -215,8 +218,12 @@ fn many_jails_leave_nothing_open() {
                 scope.spawn(move || {
                     for round in 0..20 {
                         let said = format!("{worker} {round}");
-                        let done = crate::support::run(sandbox, &shell(&format!("echo {said}"), name), "");
-                        assert_eq!((done.stdout, done.ending), (format!("{said}\n"), Ending::Exited(0)));
+                        let done =
+                            crate::support::run(sandbox, &shell(&format!("echo {said}"), name), "");
+                        assert_eq!(
+                            (done.stdout, done.ending),
+                            (format!("{said}\n"), Ending::Exited(0))
+                        );
                     }
                 });
             }

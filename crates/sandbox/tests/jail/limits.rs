@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use isentrope_sandbox::{Ending, Jail, Limits, Program};
 
-use crate::support::{PATIENCE, is_root, processes_named, run, script, shell, tiers, unique, wait_until};
+use crate::support::{
+    PATIENCE, is_root, processes_named, run, script, shell, tiers, unique, wait_until,
+};
 
 fn limited(script: &str, limits: Limits) -> Program {
     Program { limits, ..shell(script, "limited") }
@@ -16,7 +18,8 @@ fn limited(script: &str, limits: Limits) -> Program {
 fn memory_is_counted_over_all_processes() {
     let limits = Limits { memory_bytes: 64 << 20, ..Limits::default() };
     // Each holds what one alone may hold.
-    let hold = "x=$(head -c 30000000 /dev/urandom | base64 -w 0 | head -c 30000000); echo held; read line";
+    let hold =
+        "x=$(head -c 30000000 /dev/urandom | base64 -w 0 | head -c 30000000); echo held; read line";
     for sandbox in tiers() {
         let one = run(&sandbox, &limited(hold, limits.clone()), "\n");
         assert_eq!((one.stdout.as_str(), one.ending), ("held\n", Ending::Exited(0)));
@@ -101,13 +104,13 @@ fn tmp_is_full_when_it_is() {
             matches!(lines[..], ["fits", less, "fits again"] if less.parse::<u32>().unwrap() < 200_000),
             "{done:?}"
         );
-        let files =
-            "i=0; while [ $i -lt 100 ] && true > file$i; do i=$((i+1)); done 2> /dev/null; ls | wc -l";
+        let files = "i=0; while [ $i -lt 100 ] && true > file$i; do i=$((i+1)); done 2> /dev/null; ls | wc -l";
         let done = run(&sandbox, &limited(files, limits.clone()), "");
         // Where nothing refuses them, the jail ends.
         let count = done.stdout.trim().parse::<u32>();
         assert!(
-            count.is_ok_and(|count| (30..=50).contains(&count)) || done.ending == Ending::TemporaryLimit,
+            count.is_ok_and(|count| (30..=50).contains(&count))
+                || done.ending == Ending::TemporaryLimit,
             "{done:?}"
         );
     }
@@ -117,8 +120,11 @@ fn tmp_is_full_when_it_is() {
 fn files_are_as_long_as_they_may_be() {
     let limits = Limits { file_bytes: 100_000, ..Limits::default() };
     for sandbox in tiers() {
-        let done =
-            run(&sandbox, &limited("head -c 200000 /dev/urandom > long; wc -c < long", limits.clone()), "");
+        let done = run(
+            &sandbox,
+            &limited("head -c 200000 /dev/urandom > long; wc -c < long", limits.clone()),
+            "",
+        );
         assert_eq!(done.stdout, "100000\n", "{done:?}");
     }
 }

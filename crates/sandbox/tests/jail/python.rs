@@ -11,8 +11,11 @@ use crate::support::{Done, run, skipped, tiers};
 /// The interpreter's own file and its directories, if this user can run one.
 fn python() -> Option<(PathBuf, Vec<PathBuf>)> {
     let script = "import sys, os; print(os.path.realpath(sys.executable)); print(sys.base_prefix); print(sys.base_exec_prefix)";
-    let output =
-        Command::new("python3").args(["-I", "-c", script]).output().ok().filter(|done| done.status.success());
+    let output = Command::new("python3")
+        .args(["-I", "-c", script])
+        .output()
+        .ok()
+        .filter(|done| done.status.success());
     let Some(output) = output else {
         skipped("this user has no python3");
         return None;
@@ -21,7 +24,8 @@ fn python() -> Option<(PathBuf, Vec<PathBuf>)> {
     let mut lines = text.lines().map(PathBuf::from);
     let program = lines.next().unwrap();
     // Where the prefix is that of the system, only what is Python's.
-    let library = |prefix: PathBuf| if prefix.as_os_str() == "/usr" { "/usr/lib".into() } else { prefix };
+    let library =
+        |prefix: PathBuf| if prefix.as_os_str() == "/usr" { "/usr/lib".into() } else { prefix };
     Some((program, lines.map(library).collect()))
 }
 
@@ -38,7 +42,11 @@ fn on_every_tier(script: &str, check: impl Fn(&Done)) {
 
 fn prints(script: &str, expected: &str) {
     on_every_tier(script, |done| {
-        assert_eq!((done.stdout.as_str(), &done.ending), (expected, &Ending::Exited(0)), "{done:?}");
+        assert_eq!(
+            (done.stdout.as_str(), &done.ending),
+            (expected, &Ending::Exited(0)),
+            "{done:?}"
+        );
     });
 }
 

@@ -43,7 +43,8 @@ fn what_is_given_can_be_read_and_links_lead_where_they_did() {
     symlink("given", root.join("alias")).unwrap();
     symlink(root.join("given/link"), root.join("with a space")).unwrap();
     for sandbox in tiers() {
-        let mut program = shell("cd \"$0\"; cat given/file alias/file 'with a space' given/link secret", "");
+        let mut program =
+            shell("cd \"$0\"; cat given/file alias/file 'with a space' given/link secret", "");
         program.arguments[2] = root.clone().into();
         program.readable.extend(["alias", "with a space"].map(|path| root.join(path)));
         let done = run(&sandbox, &program, "");
@@ -72,7 +73,8 @@ fn what_is_mounted_below_is_read_only_too() {
     fs::write(below.join("file"), "there\n").unwrap();
     fs::set_permissions(below.join("file"), fs::Permissions::from_mode(0o666)).unwrap();
     for sandbox in tiers() {
-        let mut program = shell("cd \"$0\"; cat file; echo x > file; echo y > new; ls; cat file", "");
+        let mut program =
+            shell("cd \"$0\"; cat file; echo x > file; echo y > new; ls; cat file", "");
         program.arguments[2] = below.clone().into();
         program.readable.push(directory.path().into());
         let done = run(&sandbox, &program, "");
@@ -92,12 +94,18 @@ fn what_cannot_be_started_says_why() {
         let refused = |program: Program| Jail::start(&sandbox, &program).unwrap_err().to_string();
         let program = |program: PathBuf| Program { program, ..Program::default() };
         let said = refused(program(path("missing")));
-        assert!(said.contains("missing cannot be shown in a jail: No such file or directory"), "{said}");
+        assert!(
+            said.contains("missing cannot be shown in a jail: No such file or directory"),
+            "{said}"
+        );
         let said = refused(program(path("text")));
         assert!(said.contains("text cannot be started in a jail: Permission denied"), "{said}");
         assert_eq!(said.contains("readable for all users"), is_root(), "{said}");
         let said = refused(program(path("script")));
-        assert!(said.contains("script cannot be started in a jail: No such file or directory"), "{said}");
+        assert!(
+            said.contains("script cannot be started in a jail: No such file or directory"),
+            "{said}"
+        );
         assert!(refused(program("bin/sh".into())).contains("it is no absolute path"));
         for host in ["/", "/proc", "/proc/self/environ", "/sys", "/dev/null", "/run"] {
             let mut program = shell("true", "");

@@ -15,8 +15,15 @@ fn the_hosts_files_are_not_there() {
     let secret = directory.path().join("secret");
     fs::write(&secret, "secret").unwrap();
     let home = std::env::var("HOME").unwrap_or("/root".into());
-    let paths =
-        ["/etc/passwd", "/etc/shadow", "/proc/1/environ", "/proc/self/exe", "/sys/kernel", "/run", "/var"];
+    let paths = [
+        "/etc/passwd",
+        "/etc/shadow",
+        "/proc/1/environ",
+        "/proc/self/exe",
+        "/sys/kernel",
+        "/run",
+        "/var",
+    ];
     let paths: Vec<&str> = paths.into_iter().chain([secret.to_str().unwrap(), &home]).collect();
     assert!(exists("/proc/self/exe") && exists("/etc/passwd"));
     for sandbox in tiers() {
@@ -57,8 +64,10 @@ fn others_cannot_be_signalled() {
     for sandbox in tiers() {
         // Nothing is killed from a jail that sees others, which this would otherwise end with all
         // else on the machine.
-        let done =
-            script(&sandbox, &format!("kill -0 {starter} && echo seen && exit; kill -9 -1; echo alive"));
+        let done = script(
+            &sandbox,
+            &format!("kill -0 {starter} && echo seen && exit; kill -9 -1; echo alive"),
+        );
         assert_eq!((done.stdout.as_str(), done.ending), ("alive\n", Ending::Exited(0)));
         // The first process is safe from those that it starts, and they are not from each other.
         let inside = "sleep 100 & child=$!; sh -c 'kill -9 1; kill -TERM 1; kill -INT 1; kill -HUP 1'; \
@@ -91,7 +100,8 @@ fn the_kernel_says_the_same() {
         assert_eq!((field("NoNewPrivs"), field("Seccomp")), ("1".into(), "2".into()));
         assert_eq!(field("NSpid").split_whitespace().last(), Some("1"));
         assert_eq!(field("Groups"), if is_root() { "".to_owned() } else { field("Groups") });
-        let users: Vec<u32> = field("Uid").split_whitespace().map(|user| user.parse().unwrap()).collect();
+        let users: Vec<u32> =
+            field("Uid").split_whitespace().map(|user| user.parse().unwrap()).collect();
         if is_root() {
             assert!(users.iter().all(|user| *user > 65536), "{users:?}");
             assert_eq!(field("CapBnd"), "0000000000000000");
@@ -113,7 +123,9 @@ fn the_kernel_says_the_same() {
         let mut network =
             of("net/dev").lines().skip(2).map(|line| line.trim().to_owned()).collect::<Vec<_>>();
         network.retain(|line| !line.starts_with("lo:"));
-        network.retain(|line| !line.split(':').nth(1).unwrap().split_whitespace().all(|count| count == "0"));
+        network.retain(|line| {
+            !line.split(':').nth(1).unwrap().split_whitespace().all(|count| count == "0")
+        });
         assert!(network.is_empty(), "{network:?}");
         let mut descriptors: Vec<String> = (fs::read_dir(format!("/proc/{pid}/fd")).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -123,7 +135,10 @@ fn the_kernel_says_the_same() {
         let environment = of("environ");
         let names: Vec<&str> =
             environment.split_terminator('\0').map(|set| set.split('=').next().unwrap()).collect();
-        assert!(names.iter().all(|name| ["PATH", "HOME", "TMPDIR", "LANG"].contains(name)), "{names:?}");
+        assert!(
+            names.iter().all(|name| ["PATH", "HOME", "TMPDIR", "LANG"].contains(name)),
+            "{names:?}"
+        );
         assert_eq!((of("oom_score_adj").trim(), field("Umask").as_str()), ("1000", "0022"));
         let limits = of("limits");
         for (limit, value) in
@@ -132,14 +147,21 @@ fn the_kernel_says_the_same() {
             let line = limits.lines().find(|line| line.starts_with(limit)).unwrap();
             let found: Vec<&str> = line[limit.len()..].split_whitespace().take(2).collect();
             // In a user namespace the outer process is one of the user's.
-            assert!(found == [value; 2] || limit == "Max processes" && found == ["33"; 2], "{line}");
+            assert!(
+                found == [value; 2] || limit == "Max processes" && found == ["33"; 2],
+                "{line}"
+            );
         }
         // At the head of a session of its own, without a terminal.
         let stat = of("stat");
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         assert_eq!(fields[4], "0", "a terminal: {stat}");
         let own = fs::read_to_string("/proc/self/stat").unwrap();
-        assert_ne!(Some(fields[3]), own.rsplit(')').next().unwrap().split_whitespace().nth(3), "the session");
+        assert_ne!(
+            Some(fields[3]),
+            own.rsplit(')').next().unwrap().split_whitespace().nth(3),
+            "the session"
+        );
         assert_eq!(jail.end(), Ending::Ended);
     }
 }

@@ -11,7 +11,9 @@ use crate::group::Group;
 use crate::observer::Phase;
 use crate::run::{Asked, checksum_of};
 use isentrope_data::Problem;
-use isentrope_rollout::{Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond};
+use isentrope_rollout::{
+    Interrupt, Key, Request, Response, ResponseId, Sampler, Sampling, respond,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +57,9 @@ impl Slots {
             Some(empty @ None) => *empty = Some(response),
             _ => {
                 let Asked { prompt, .. } = self.asked;
-                return Err(Error::Run(format!("response {sample} to prompt {prompt} was sampled twice")));
+                return Err(Error::Run(format!(
+                    "response {sample} to prompt {prompt} was sampled twice"
+                )));
             }
         }
         Ok(())
@@ -69,16 +73,22 @@ impl Collector<'_> {
     pub(super) fn sample(&mut self, taken: u64, count: usize, cached: usize) -> Result<Batch> {
         let first_position = self.position + taken;
         let position = |place: usize| first_position + place as u64;
-        let problems: Vec<Problem> = (0..count).map(|place| self.source.problem(position(place))).collect();
-        let prompts: Vec<Vec<u32>> =
-            problems.iter().map(|p| self.prompter.tokens(p)).collect::<isentrope_rollout::Result<_>>()?;
+        let problems: Vec<Problem> =
+            (0..count).map(|place| self.source.problem(position(place))).collect();
+        let prompts: Vec<Vec<u32>> = problems
+            .iter()
+            .map(|p| self.prompter.tokens(p))
+            .collect::<isentrope_rollout::Result<_>>()?;
         let checksums: Vec<u32> = problems
             .iter()
             .zip(&prompts)
             .map(|(problem, prompt)| checksum_of(problem, prompt))
             .collect::<Result<_>>()?;
-        let most_likely =
-            Arc::new(Sampling { temperature: 0.0, records_kept: false, ..(*self.sampling).clone() });
+        let most_likely = Arc::new(Sampling {
+            temperature: 0.0,
+            records_kept: false,
+            ..(*self.sampling).clone()
+        });
         let mut slots = self.slots(taken, count, cached, &checksums, &most_likely);
         let question = |slots: &Slots| {
             let Slots { place, asked, .. } = *slots;
@@ -93,11 +103,12 @@ impl Collector<'_> {
         };
         let questions = slots.iter().map(question).collect();
         let journal = &mut self.journal;
-        let keep = &mut |ResponseId { request, sample }: ResponseId, response: Response| -> Result<()> {
-            let slots: &mut Slots = &mut slots[request];
-            journal.add(Asked { sample, ..slots.asked }, checksums[slots.place], &response)?;
-            slots.put(sample, response)
-        };
+        let keep =
+            &mut |ResponseId { request, sample }: ResponseId, response: Response| -> Result<()> {
+                let slots: &mut Slots = &mut slots[request];
+                journal.add(Asked { sample, ..slots.asked }, checksums[slots.place], &response)?;
+                slots.put(sample, response)
+            };
         let sampler = Sampler {
             model: self.model,
             activation_cache: self.activation_cache.as_deref_mut(),
@@ -111,28 +122,37 @@ impl Collector<'_> {
             (respond(sampler, questions, judge, JUDGED_AT_A_TIME, keep, observer)?, 0)
         } else {
             let ranks = &self.ranks;
-            let responded =
-                respond_with_ranks(ranks, sampler, questions, judge, JUDGED_AT_A_TIME, keep, observer)?;
+            let responded = respond_with_ranks(
+                ranks,
+                sampler,
+                questions,
+                judge,
+                JUDGED_AT_A_TIME,
+                keep,
+                observer,
+            )?;
             self.gather(&mut slots)?;
             responded
         };
-        let missing = slots.iter().flat_map(|slots| &slots.responses).filter(|r| r.is_none()).count();
+        let missing =
+            slots.iter().flat_map(|slots| &slots.responses).filter(|r| r.is_none()).count();
         if missing > 0 {
             return Err(Error::Run(format!("{missing} responses were sampled by no rank")));
         }
         let mut all = slots.into_iter().map(|slots| slots.responses.into_iter().flatten());
-        let responses: Vec<Vec<Response>> = all.by_ref().take(count).map(Iterator::collect).collect();
+        let responses: Vec<Vec<Response>> =
+            all.by_ref().take(count).map(Iterator::collect).collect();
         let greedy = all.map(|mut greedy| greedy.next());
         let parts = problems.into_iter().zip(prompts).zip(responses.into_iter().zip(greedy));
-        let groups = parts.enumerate().map(|(place, ((problem, prompt), (responses, greedy)))| Group {
-            step: self.step,
-            position: position(place),
-            problem,
-            prompt,
-            responses,
-            greedy,
+        let groups = parts.enumerate().map(|(place, ((problem, prompt), (responses, greedy)))| {
+            Group { step: self.step, position: position(place), problem, prompt, responses, greedy }
         });
-        Ok(Batch { groups: groups.collect(), waited: responded.waited, verdicts: responded.verdicts, moved })
+        Ok(Batch {
+            groups: groups.collect(),
+            waited: responded.waited,
+            verdicts: responded.verdicts,
+            moved,
+        })
     }
 
     /// The slots of each problem's responses, then those of each problem's most likely response, if
@@ -149,12 +169,15 @@ impl Collector<'_> {
         self.ranks.own_groups(cached, count).into_iter().for_each(|place| is_own[place] = true);
         let vocabulary = self.model.config.vocab_size;
         let mut slots = Vec::new();
-        for (greedy, samples) in [(false, self.settings.responses), (true, usize::from(self.greedy))] {
+        for (greedy, samples) in
+            [(false, self.settings.responses), (true, usize::from(self.greedy))]
+        {
             for (place, &is_own) in is_own.iter().enumerate() {
                 let asked = |sample| Asked { prompt: taken + place as u64, greedy, sample };
                 let drawn_as = if greedy { most_likely } else { &*self.sampling };
                 let known = |sample| {
-                    let known = is_own.then(|| self.journal.take(asked(sample), checksums[place]))??;
+                    let known =
+                        is_own.then(|| self.journal.take(asked(sample), checksums[place]))??;
                     known.can_be_of(vocabulary, drawn_as).then_some(known)
                 };
                 let responses = (0..samples).map(known).collect();
@@ -174,7 +197,8 @@ impl Collector<'_> {
         }
         for ((question, sample), response) in self.ranks.gather_sampled(own)? {
             let slots = all.get_mut(question);
-            let slots = slots.ok_or_else(|| Error::Run(format!("there is no question {question}")))?;
+            let slots =
+                slots.ok_or_else(|| Error::Run(format!("there is no question {question}")))?;
             slots.put(sample, response)?;
         }
         Ok(())

@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use crate::ranks::Ranks;
 use isentrope_data::Problem;
 use isentrope_rollout::{
-    Interrupt, Judge, JudgeQueue, Keep, PartialResponse, ProgressObserver, Request, Responded, ResponseId,
-    Sampler, SamplingRun, Unfinished,
+    Interrupt, Judge, JudgeQueue, Keep, PartialResponse, ProgressObserver, Request, Responded,
+    ResponseId, Sampler, SamplingRun, Unfinished,
 };
 use serde::{Deserialize, Serialize};
 use std::mem;
@@ -109,15 +109,20 @@ impl Exchange<'_> {
     /// this rank takes over, of which there are none while it has responses of its own.
     fn meet(&mut self, run: &mut SamplingRun<'_>) -> Result<Vec<(ResponseId, PartialResponse)>> {
         let unfinished = run.unfinished().into_iter();
-        let unfinished = unfinished.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
+        let unfinished =
+            unfinished.map(|Unfinished { id, tokens }| (id.request, id.sample, tokens));
         let offers = self.ranks.balance(&Offer::of(unfinished.collect()))?;
         let Shares { moves, is_last } = share_out(&offers);
         self.moved += moves.len();
         self.is_over = is_last;
         let mut given = Vec::new();
-        for &Move { to, request, sample, .. } in moves.iter().filter(|m| m.from == self.ranks.rank()) {
+        for &Move { to, request, sample, .. } in
+            moves.iter().filter(|m| m.from == self.ranks.rank())
+        {
             let response = run.withdraw(ResponseId { request, sample }).ok_or_else(|| {
-                Error::Run(format!("response {sample} to request {request} is not there to be given away"))
+                Error::Run(format!(
+                    "response {sample} to request {request} is not there to be given away"
+                ))
             })?;
             given.push(MovedResponse { to, request, sample, response });
         }
@@ -132,13 +137,16 @@ impl Exchange<'_> {
     ) -> Result<Vec<(ResponseId, PartialResponse)>> {
         let own = self.ranks.rank();
         let of_move = |m: &Move| ResponseId { request: m.request, sample: m.sample };
-        let mut expected: Vec<ResponseId> = moves.iter().filter(|m| m.to == own).map(of_move).collect();
+        let mut expected: Vec<ResponseId> =
+            moves.iter().filter(|m| m.to == own).map(of_move).collect();
         if moves.iter().all(|m| m.tokens == 0) {
             return Ok(expected.into_iter().map(|id| (id, PartialResponse::default())).collect());
         }
         let all = self.ranks.gather(given)?.into_iter().filter(|moved| moved.to == own);
         let taken: Vec<(ResponseId, PartialResponse)> = all
-            .map(|MovedResponse { request, sample, response, .. }| (ResponseId { request, sample }, response))
+            .map(|MovedResponse { request, sample, response, .. }| {
+                (ResponseId { request, sample }, response)
+            })
             .collect();
         let mut ids: Vec<ResponseId> = taken.iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();

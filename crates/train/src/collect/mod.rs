@@ -242,8 +242,10 @@ impl Collector<'_> {
             self.observer.note(&format!("training on {said}"));
             return Ok(());
         }
-        let mut remedies =
-            vec!["use data of another difficulty", "raise rollout.max_batches or rollout.responses"];
+        let mut remedies = vec![
+            "use data of another difficulty",
+            "raise rollout.max_batches or rollout.responses",
+        ];
         remedies.extend(self.settings.accuracy_band.map(|_| "widen rollout.accuracy_band"));
         remedies.extend((there > 0).then_some("set rollout.when_short = \"train\""));
         Err(Error::Run(format!("the filter left {said}; {}", remedies.join(", or "))))

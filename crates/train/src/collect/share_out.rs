@@ -72,7 +72,8 @@ fn burden(tokens: usize) -> usize {
 /// response stays where it is, and so do two that are under way.
 pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut left: Vec<usize> = offers.iter().map(|offer| offer.left).collect();
-    let has_not_started = |offer: &Offer| offer.offered.iter().filter(|(_, _, tokens)| *tokens == 0).count();
+    let has_not_started =
+        |offer: &Offer| offer.offered.iter().filter(|(_, _, tokens)| *tokens == 0).count();
     let mut not_started: Vec<usize> = offers.iter().map(has_not_started).collect();
     let mut offered: Vec<_> = offers.iter().map(|offer| offer.offered.iter()).collect();
     let ranks = || 0..offers.len();
@@ -81,7 +82,9 @@ pub(super) fn share_out(offers: &[Offer]) -> Shares {
     let mut takers: BinaryHeap<_> =
         ranks().filter(|&rank| left[rank] == 0).map(|rank| Reverse((0, rank))).collect();
     let mut moves = Vec::new();
-    while let (Some((has, Reverse(from))), Some(&Reverse((least, to)))) = (givers.pop(), takers.peek()) {
+    while let (Some((has, Reverse(from))), Some(&Reverse((least, to)))) =
+        (givers.pop(), takers.peek())
+    {
         let Some(&(request, sample, tokens)) = offered[from].next() else { continue };
         let after = least + burden(tokens);
         if after >= has {
@@ -112,7 +115,9 @@ mod tests {
     /// of its own.
     fn offers(tokens: &[Vec<usize>]) -> Vec<Offer> {
         let of_rank = |(rank, all): (usize, &Vec<usize>)| {
-            Offer::of(all.iter().enumerate().map(|(sample, &tokens)| (rank, sample, tokens)).collect())
+            Offer::of(
+                all.iter().enumerate().map(|(sample, &tokens)| (rank, sample, tokens)).collect(),
+            )
         };
         tokens.iter().enumerate().map(of_rank).collect()
     }
@@ -138,7 +143,11 @@ mod tests {
     #[test]
     fn nobody_meets_again_where_nothing_can_move() {
         let is_last = |tokens: &[Vec<usize>]| share_out(&offers(tokens)).is_last;
-        assert!(is_last(&[vec![], vec![]]) && is_last(&[vec![9], vec![]]) && is_last(&[vec![9, 9], vec![]]));
+        assert!(
+            is_last(&[vec![], vec![]])
+                && is_last(&[vec![9], vec![]])
+                && is_last(&[vec![9, 9], vec![]])
+        );
         assert!(is_last(&[vec![0, 9], vec![]]) && is_last(&[vec![9, 9, 9], vec![]]));
         assert!(!is_last(&[vec![9, 9, 9], vec![1]]) && !is_last(&[vec![0, 9], vec![1]]));
         assert!(!is_last(&[vec![9; 7], vec![]]));

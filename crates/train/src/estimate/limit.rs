@@ -95,7 +95,13 @@ impl Cost {
 
 impl Workload {
     /// The cost of a step on each rank, with so many responses decoded at a time.
-    pub fn cost(self, backend: &dyn Backend, layout: &Layout, memory: Kept, plan: &Plan) -> StepCost {
+    pub fn cost(
+        self,
+        backend: &dyn Backend,
+        layout: &Layout,
+        memory: Kept,
+        plan: &Plan,
+    ) -> StepCost {
         let ranks = self.ranks.max(1) as f64;
         let (flops, weights) =
             (|of: Tokens| layout.forward_flops(of) / ranks, layout.read_bytes(backend) as f64);
@@ -107,7 +113,8 @@ impl Workload {
         let prefill = Cost { flops: flops(self.prefilled), bytes: prefills * weights };
         let in_turn = self.longest.saturating_sub(1) as f64;
         let decodes = in_turn.max(self.decoded.tokens / ranks / limits.sequences as f64);
-        let decode = Cost { flops: flops(self.decoded), bytes: decodes * weights + visible(self.decoded) };
+        let decode =
+            Cost { flops: flops(self.decoded), bytes: decodes * weights + visible(self.decoded) };
 
         let passes = self.trained.tokens / ranks / plan.micro_batch_tokens.max(1) as f64;
         let [forward, backward] = self.update_passes(memory);
@@ -120,8 +127,11 @@ impl Workload {
         };
         // Each rank updates a part. Moments in the host's memory are none of this one's bytes.
         let moment = |kind| Role::Moment(backend.numbers(kind));
-        let moments =
-            if plan.moments > 0 { 2.0 * layout.parameter_bytes(backend, moment) as f64 } else { 0.0 };
+        let moments = if plan.moments > 0 {
+            2.0 * layout.parameter_bytes(backend, moment) as f64
+        } else {
+            0.0
+        };
         let of_weights = layout.parameter_bytes(backend, Role::Weight) as f64;
         let each = 2.0 * of_weights + gradient + 2.0 * moments;
         let optimizer = Cost { flops: 0.0, bytes: self.updates * each / ranks };
@@ -147,7 +157,12 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cost: StepCost { prefill, decode, updates, optimizer }, peak } = *self;
         write!(f, "at least {} a step (", shown(self.step()))?;
-        let parts = [("prefill", prefill), ("decoding", decode), ("updates", updates), ("AdamW", optimizer)];
+        let parts = [
+            ("prefill", prefill),
+            ("decoding", decode),
+            ("updates", updates),
+            ("AdamW", optimizer),
+        ];
         let taken = parts.into_iter().filter(|(_, cost)| !cost.at(peak).is_zero());
         for (number, (name, cost)) in taken.enumerate() {
             let comma = if number > 0 { ", " } else { "" };

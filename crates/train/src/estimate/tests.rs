@@ -41,7 +41,10 @@ fn time_is_work_over_speed() {
     assert!((estimate.step.as_secs_f64() - 2.5).abs() < 1e-6, "{estimate}");
     let evaluation = layout.forward_flops(workload.evaluated) / forward;
     assert!((estimate.evaluation.as_secs_f64() - evaluation).abs() < 1e-6, "{estimate}");
-    assert!((estimate.run.as_secs_f64() - 30.0 * 2.5 - 4.0 * evaluation).abs() < 1e-4, "{estimate}");
+    assert!(
+        (estimate.run.as_secs_f64() - 30.0 * 2.5 - 4.0 * evaluation).abs() < 1e-4,
+        "{estimate}"
+    );
     // Activations kept from sampling spare the forward pass but for the head, as far as there is
     // memory for them.
     let half = workload.estimate(&layout, Kept { of_sampling: 0.5, ..NOTHING }, speed);
@@ -50,7 +53,8 @@ fn time_is_work_over_speed() {
     // Without memory for those of its own, a backward pass needs another forward pass.
     let again = workload.estimate(&layout, Kept { of_passes: false, ..NOTHING }, speed);
     assert!((again.step.as_secs_f64() - 3.0).abs() < 1e-6, "{again}");
-    let held_out = Workload { held_out: workload.sampled, evaluated: Tokens::default(), ..workload };
+    let held_out =
+        Workload { held_out: workload.sampled, evaluated: Tokens::default(), ..workload };
     let evaluation = held_out.estimate(&layout, NOTHING, speed).evaluation;
     assert!((evaluation.as_secs_f64() - 0.5).abs() < 1e-6, "{evaluation:?}");
     let on_ranks = Workload { ranks: 4, ..workload }.estimate(&layout, NOTHING, speed);
@@ -140,7 +144,8 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
         },
         process_tokens: 0,
     };
-    let settings = crate::settings::MemorySettings { micro_batch_tokens: Some(18), ..Default::default() };
+    let settings =
+        crate::settings::MemorySettings { micro_batch_tokens: Some(18), ..Default::default() };
     let plan = Plan::new(&cpu, &layout, demand, &settings, 1 << 30).unwrap();
     let cost = workload.cost(&cpu, &layout, NOTHING, &plan);
     // Weights of products: QKV 32 x 64, output 32 x 32, gate and up 32 x 128, down 64 x 32; the
@@ -163,7 +168,11 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     // Three passes of 18 tokens, each twice through the weights, and through the gradient to read
     // and to write it.
     let all = read + 4.0 * 1024.0;
-    assert!(gaps(cost.updates.bytes, 3.0 * (2.0 * read + 2.0 * all)) < 0.1, "{}", cost.updates.bytes);
+    assert!(
+        gaps(cost.updates.bytes, 3.0 * (2.0 * read + 2.0 * all)) < 0.1,
+        "{}",
+        cost.updates.bytes
+    );
     // Weights and two moments are read and written, the gradient is read.
     assert!(gaps(cost.optimizer.bytes, 7.0 * all) < 0.1, "{}", cost.optimizer.bytes);
 
@@ -174,7 +183,9 @@ fn a_step_is_at_least_its_flops_and_its_bytes_over_the_peaks() {
     assert!((limit.step().as_secs_f64() - expected).abs() < 1e-6 * expected, "{limit}");
     let shown = limit.to_string();
     assert!(
-        shown.starts_with("at least ") && shown.contains("decoding ") && shown.contains("by its arithmetic"),
+        shown.starts_with("at least ")
+            && shown.contains("decoding ")
+            && shown.contains("by its arithmetic"),
         "{shown}"
     );
     let slow = Limit::new(cost, Peak { flops: 1e18, bandwidth: 1e3 });

@@ -35,7 +35,9 @@ impl<'a> Updates<'a> {
             .loss_tokens
             .saturating_mul(LOSS_BYTES)
             .saturating_add(demand.process_tokens.saturating_mul(PROCESS_BYTES))
-            .saturating_add(layout.embedded_bytes(backend, tokens).saturating_mul(demand.sets.trained()));
+            .saturating_add(
+                layout.embedded_bytes(backend, tokens).saturating_mul(demand.sets.trained()),
+            );
         Self {
             backend,
             layout,
@@ -60,7 +62,12 @@ impl<'a> Updates<'a> {
 }
 
 /// Bytes of a pass over so many tokens that scores what is not trained on; none where nothing is.
-pub(super) fn scoring(backend: &dyn Backend, layout: &Layout, demand: Demand, tokens: usize) -> usize {
+pub(super) fn scoring(
+    backend: &dyn Backend,
+    layout: &Layout,
+    demand: Demand,
+    tokens: usize,
+) -> usize {
     if demand.scored > 0 { layout.working_bytes(backend, tokens) } else { 0 }
 }
 

@@ -34,7 +34,10 @@ impl ParameterSets {
         let moments = self.moment(moments_of_rank(backend, layout, self.ranks));
         [
             (models, layout.parameter_bytes(backend, Role::Weight)),
-            (trained * (1 + waiting_sums(self.shards)), layout.parameter_bytes(backend, Role::Gradient)),
+            (
+                trained * (1 + waiting_sums(self.shards)),
+                layout.parameter_bytes(backend, Role::Gradient),
+            ),
             (trained * BOTH, backend.bytes(moments)),
         ]
         .map(|(count, bytes)| bytes.saturating_mul(count))
@@ -50,7 +53,11 @@ impl ParameterSets {
     /// Bytes that an update of the weights takes on the device beside all of these.
     pub fn update_bytes(self, backend: &dyn Backend, layout: &Layout) -> usize {
         let offloaded = |numbers| backend.workspace(Work::OffloadedMoments(numbers));
-        if self.offloads_moments { offloaded(moments_of_rank(backend, layout, self.ranks)) } else { 0 }
+        if self.offloads_moments {
+            offloaded(moments_of_rank(backend, layout, self.ranks))
+        } else {
+            0
+        }
     }
 
     /// The role of a moment of so many numbers.
@@ -71,7 +78,9 @@ impl ParameterSets {
                     Self { reference: false, process_model: false, ..self },
                 );
             }
-            (true, false) => add("objective.reference_kl.coefficient = 0", Self { reference: false, ..self }),
+            (true, false) => {
+                add("objective.reference_kl.coefficient = 0", Self { reference: false, ..self })
+            }
             (false, false) => {}
         }
         if self.shards > 1 {

@@ -4,8 +4,13 @@ use isentrope_model::{ModelConfig, SHARING_TOKENS};
 use std::path::Path;
 
 /// A policy and nothing beside it.
-const ALONE: ParameterSets =
-    ParameterSets { reference: false, process_model: false, shards: 1, ranks: 1, offloads_moments: false };
+const ALONE: ParameterSets = ParameterSets {
+    reference: false,
+    process_model: false,
+    shards: 1,
+    ranks: 1,
+    offloads_moments: false,
+};
 
 fn cpu() -> Cpu {
     Cpu::new(Isa::available()[0], 1).unwrap()
@@ -29,12 +34,15 @@ fn the_longest_evaluated_response_has_room_too() {
         process_tokens: 0,
     };
     let plan = |demand, bytes: usize| {
-        let settings =
-            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
         Plan::new(&cpu(), &layout, demand, &settings, 0)
     };
     let long = Demand { longest_sampled: 100_000, ..demand };
-    let cache = (100_000usize.div_ceil(cpu().page_positions()) + 1) * layout.cache_page_bytes(&cpu());
+    let cache =
+        (100_000usize.div_ceil(cpu().page_positions()) + 1) * layout.cache_page_bytes(&cpu());
     let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
     assert_eq!(roomy.kv_cache, cache);
     assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
@@ -61,15 +69,19 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
             sets: ALONE,
             process_tokens: 0,
         };
-        let settings =
-            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
     };
     let plan = |slots, bytes| plan_of(800, slots, bytes);
     let (without, slot) = (plan(0, 1 << 30), layout.activation_bytes_per_slot(&cpu()));
     assert!(!without.to_string().contains("kept for the update"), "{without}");
     let peak = without.peak();
-    for (spare, slots) in [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)] {
+    for (spare, slots) in
+        [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)]
+    {
         let plan = plan(800, peak + spare);
         assert_eq!((plan.passes().activation_slots, plan.activation_cache), (slots, slots * slot));
         assert_eq!(plan.peak(), peak + plan.activation_cache);
@@ -80,8 +92,9 @@ fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
     assert!(told.contains("activations kept for the update up to"), "{told}");
 
     // If no pass waits for another, this pass has the memory of all tapes.
-    let one_pass =
-        |passes: &Plan| passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations);
+    let one_pass = |passes: &Plan| {
+        passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations)
+    };
     assert!(without.tape > one_pass(&without));
     let alone = plan_of(0, 800, peak);
     assert!(alone.tape <= one_pass(&alone) && alone.activation_cache > 0, "{alone}");
@@ -119,10 +132,15 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
     let layout = wide();
     let (mut refused, mut made) = (0, 0);
     for budget in [0.1, 0.2, 0.23, 0.24, 0.25, 0.3, 0.35, 0.5, 1.0, 4.0] {
-        for micro_batch_tokens in [None, Some(1), Some(1500), Some(4000), Some(1_000_000), Some(usize::MAX)] {
+        for micro_batch_tokens in
+            [None, Some(1), Some(1500), Some(4000), Some(1_000_000), Some(usize::MAX)]
+        {
             for trained in [1, 8, 100, 1 << 20, usize::MAX] {
-                let settings =
-                    MemorySettings { budget_gib: Some(budget), micro_batch_tokens, ..Default::default() };
+                let settings = MemorySettings {
+                    budget_gib: Some(budget),
+                    micro_batch_tokens,
+                    ..Default::default()
+                };
                 match Plan::new(&cpu(), &layout, updates(trained), &settings, 0) {
                     Ok(plan) => {
                         made += 1;
@@ -131,7 +149,10 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
                     Err(Error::Common(isentrope_evaluation::Error::Setting { key, .. })) => {
                         refused += 1;
                         assert_eq!(key, "memory.micro_batch_tokens");
-                        assert!(micro_batch_tokens.is_some_and(|tokens| tokens > 1), "{settings:?}");
+                        assert!(
+                            micro_batch_tokens.is_some_and(|tokens| tokens > 1),
+                            "{settings:?}"
+                        );
                     }
                     Err(e) => assert!(e.to_string().contains("the run needs at least"), "{e}"),
                 }
@@ -139,17 +160,24 @@ fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
         }
     }
     assert!(refused > 5 && made > 30, "{refused} and {made}");
-    let settings =
-        MemorySettings { budget_gib: Some(0.3), micro_batch_tokens: Some(1_000_000), ..Default::default() };
+    let settings = MemorySettings {
+        budget_gib: Some(0.3),
+        micro_batch_tokens: Some(1_000_000),
+        ..Default::default()
+    };
     let error = Plan::new(&cpu(), &layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
     assert!(error.contains("the run needs at least"), "the loss alone does not fit: {error}");
     let error = Plan::new(&cpu(), &layout, updates(100), &settings, 0).unwrap_err().to_string();
-    assert!(error.starts_with("memory.micro_batch_tokens is too large: a pass of 100000 tokens"), "{error}");
+    assert!(
+        error.starts_with("memory.micro_batch_tokens is too large: a pass of 100000 tokens"),
+        "{error}"
+    );
 }
 
 #[test]
 fn logits_and_losses_are_planned_for() {
-    let (layout, settings) = (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
+    let (layout, settings) =
+        (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
     let working = |demand| Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap().working;
     assert!(working(updates(8)) > 120 << 20, "the head's logits alone take 128 MiB");
     let without = Demand { loss_tokens: 0, ..updates(8) };
@@ -158,7 +186,8 @@ fn logits_and_losses_are_planned_for() {
 
 #[test]
 fn what_top_k_keeps_has_its_place_in_both_phases() {
-    let (layout, settings) = (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
+    let (layout, settings) =
+        (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
     let plan = |kept_tokens| {
         let demand = Demand { longest_sampled: 1000, sampled: 8, kept_tokens, ..updates(8) };
         Plan::new(&cpu(), &layout, demand, &settings, 0)
@@ -178,24 +207,35 @@ fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
     let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
     let plan = |demand, bytes: usize| {
-        let settings =
-            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
         Plan::new(&cpu(), &layout, demand, &settings, 0)
     };
     let none = plan(updates(8), 1 << 30).unwrap();
     assert_eq!(none.scoring, 0);
     // A pass has as many tokens as those of updates may have, or the longest response.
     let short = plan(Demand { scored: 100, ..updates(8) }, 1 << 30).unwrap();
-    assert_eq!(short.scoring, layout.working_bytes(&cpu(), short.micro_batch_tokens.max(SHARING_TOKENS)));
+    assert_eq!(
+        short.scoring,
+        layout.working_bytes(&cpu(), short.micro_batch_tokens.max(SHARING_TOKENS))
+    );
     assert_eq!((short.tape, short.working), (none.tape, none.working), "updates are as they were");
     let scored = 100_000;
     let long = Demand { scored, ..updates(8) };
     let bytes = layout.working_bytes(&cpu(), scored);
     let roomy = plan(long, 1 << 30).unwrap();
     assert_eq!(roomy.scoring, bytes);
-    assert!(roomy.peak() >= OVERHEAD + bytes && roomy.to_string().contains("initial states"), "{roomy}");
+    assert!(
+        roomy.peak() >= OVERHEAD + bytes && roomy.to_string().contains("initial states"),
+        "{roomy}"
+    );
     let refused = plan(long, OVERHEAD + bytes).unwrap_err().to_string();
-    assert!(refused.contains("work on 100000 tokens") && refused.contains("lab.track_states"), "{refused}");
+    assert!(
+        refused.contains("work on 100000 tokens") && refused.contains("lab.track_states"),
+        "{refused}"
+    );
     plan(updates(8), OVERHEAD + bytes).unwrap();
 }
 
@@ -204,8 +244,10 @@ fn sampling_has_the_memory_of_the_gradient() {
     let layout = wide();
     let demand = Demand { longest_sampled: 4000, sampled: 100_000, ..updates(8) };
     let plan = |bytes: usize| {
-        let settings =
-            MemorySettings { budget_gib: Some(bytes as f64 / (1u64 << 30) as f64), ..Default::default() };
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
     };
     let roomy = plan(4 << 30);
@@ -228,7 +270,8 @@ fn moments_cannot_be_offloaded_where_the_memory_is_the_hosts() {
     let layout = wide();
     let plan = |offload_moments| {
         let sets = ParameterSets { offloads_moments: offload_moments, ..ALONE };
-        let settings = MemorySettings { budget_gib: Some(4.0), offload_moments, ..Default::default() };
+        let settings =
+            MemorySettings { budget_gib: Some(4.0), offload_moments, ..Default::default() };
         Plan::new(&cpu(), &layout, Demand { sets, ..updates(8) }, &settings, 0).unwrap()
     };
     let (with, without) = (plan(true), plan(false));
@@ -247,10 +290,12 @@ fn remedies_that_are_enough_are_named_with_what_the_run_would_need() {
         MemorySettings { budget_gib, ..Default::default() }
     };
     let with = Demand { sets: ParameterSets { reference: true, shards: 8, ..ALONE }, ..updates(8) };
-    let refused = |bytes| Plan::new(&cpu(), &layout, with, &settings(bytes), 0).unwrap_err().to_string();
+    let refused =
+        |bytes| Plan::new(&cpu(), &layout, with, &settings(bytes), 0).unwrap_err().to_string();
     let least_with = |sets| Plan::least(&cpu(), &layout, Demand { sets, ..with });
     // Without the reference there is a set less, with one shard there are three less.
-    let (all, without) = (least_with(with.sets), least_with(ParameterSets { reference: false, ..with.sets }));
+    let (all, without) =
+        (least_with(with.sets), least_with(ParameterSets { reference: false, ..with.sets }));
     let one_shard = least_with(ParameterSets { shards: 1, ..with.sets });
     assert!(one_shard < without && without < all);
     let said = refused(all - 1);
@@ -263,7 +308,10 @@ fn remedies_that_are_enough_are_named_with_what_the_run_would_need() {
     let said = refused(one_shard);
     assert!(!said.contains("reference_kl") && said.contains("or fewer shards"), "{said}");
     let said = refused(one_shard / 2);
-    assert!(said.contains("; it would need less with objective.reference_kl.coefficient = 0 ("), "{said}");
+    assert!(
+        said.contains("; it would need less with objective.reference_kl.coefficient = 0 ("),
+        "{said}"
+    );
 }
 
 #[test]
@@ -271,7 +319,8 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     let layout = wide();
     let plan = |reference, process_model: Option<usize>| {
         let sets = ParameterSets { reference, process_model: process_model.is_some(), ..ALONE };
-        let demand = Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
+        let demand =
+            Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
         let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
         Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
     };
@@ -292,5 +341,8 @@ fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
     assert!(said.contains(&listed) && said.contains(remedies), "{said}");
     let demand = Demand { sets: has, ..updates(8) };
     let said = Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap_err().to_string();
-    assert!(said.contains("objective.advantage = \"rloo\"") && !said.contains("reference_kl"), "{said}");
+    assert!(
+        said.contains("objective.advantage = \"rloo\"") && !said.contains("reference_kl"),
+        "{said}"
+    );
 }

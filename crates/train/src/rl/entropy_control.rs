@@ -4,8 +4,8 @@
 use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use isentrope_objective::{
-    ControlledStep, Controller, EntropyBonus, ObjectiveSettings, Saturation, Statistics, Steer, Strength,
-    TargetEntropy,
+    ControlledStep, Controller, EntropyBonus, ObjectiveSettings, Saturation, Statistics, Steer,
+    Strength, TargetEntropy,
 };
 use serde::{Deserialize, Serialize};
 
@@ -66,10 +66,16 @@ impl EntropyControl {
             return Ok(());
         }
         let keys = [
-            (&settings.covariance.target_entropy, "objective.covariance.target_entropy.fraction_of_initial"),
+            (
+                &settings.covariance.target_entropy,
+                "objective.covariance.target_entropy.fraction_of_initial",
+            ),
             (&settings.entropy_bonus.target, "objective.entropy_bonus.target.fraction_of_initial"),
         ];
-        match keys.into_iter().find(|(target, _)| matches!(target, Some(TargetEntropy::OfInitial(_)))) {
+        match keys
+            .into_iter()
+            .find(|(target, _)| matches!(target, Some(TargetEntropy::OfInitial(_))))
+        {
             Some((_, key)) => Err(Error::setting(
                 key,
                 "is a share of the entropy of the run's first rollout, which is not known: the run began under a version that \
@@ -126,10 +132,16 @@ impl EntropyControl {
     }
 
     /// Takes in the entropy that an update saw: the weight of the bonus may move with it.
-    pub fn after_update(&mut self, settings: &ObjectiveSettings, in_force: &mut InForce, entropy: f64) {
+    pub fn after_update(
+        &mut self,
+        settings: &ObjectiveSettings,
+        in_force: &mut InForce,
+        entropy: f64,
+    ) {
         let EntropyBonus { coefficient, .. } = settings.entropy_bonus;
         let coefficient = self.bonus_coefficient.get_or_insert(coefficient);
-        if let Some(moved) = settings.entropy_bonus.after_update(*coefficient, entropy, in_force.bonus_target)
+        if let Some(moved) =
+            settings.entropy_bonus.after_update(*coefficient, entropy, in_force.bonus_target)
         {
             (*coefficient, in_force.bonus) = (moved, moved);
         }
@@ -162,8 +174,11 @@ mod tests {
     }
 
     fn held(target: TargetEntropy) -> ObjectiveSettings {
-        let covariance =
-            Covariance { method: Method::KlCov, target_entropy: Some(target), ..Covariance::default() };
+        let covariance = Covariance {
+            method: Method::KlCov,
+            target_entropy: Some(target),
+            ..Covariance::default()
+        };
         ObjectiveSettings { covariance, ..ObjectiveSettings::default() }
     }
 
@@ -176,8 +191,14 @@ mod tests {
     fn a_share_of_what_no_checkpoint_knows_is_refused_by_key() {
         let unknown: EntropyControl = serde_json::from_str("{}").unwrap();
         for (settings, key) in [
-            (held(half_of_initial()), "objective.covariance.target_entropy.fraction_of_initial is a share"),
-            (sought(half_of_initial()), "objective.entropy_bonus.target.fraction_of_initial is a share"),
+            (
+                held(half_of_initial()),
+                "objective.covariance.target_entropy.fraction_of_initial is a share",
+            ),
+            (
+                sought(half_of_initial()),
+                "objective.entropy_bonus.target.fraction_of_initial is a share",
+            ),
         ] {
             let error = unknown.check(&settings).unwrap_err().to_string();
             assert!(error.starts_with(key) && error.contains("Set the target in nats"), "{error}");
@@ -214,7 +235,8 @@ mod tests {
     #[test]
     fn the_bonus_goes_on_from_what_a_checkpoint_says_while_it_has_a_target() {
         let settings = sought(TargetEntropy::Nats(0.3));
-        let control = EntropyControl { bonus_coefficient: Some(0.015), ..EntropyControl::default() };
+        let control =
+            EntropyControl { bonus_coefficient: Some(0.015), ..EntropyControl::default() };
         let weight = |control: &mut EntropyControl, settings: &ObjectiveSettings| {
             control.begin_step(settings, 2, Some(0.2), &mut Metrics::default()).unwrap().bonus
         };

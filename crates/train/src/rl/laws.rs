@@ -36,7 +36,9 @@ impl Laws {
             if !is_finite(point) {
                 // An earlier fit must not pass for this evaluation's.
                 let refusals = Study::of([&law.points[..], &[point]].concat(), SEED).refusals;
-                record.remarks.extend(refusals.first().map(|why| format!("law, {name}: none, {why}")));
+                record
+                    .remarks
+                    .extend(refusals.first().map(|why| format!("law, {name}: none, {why}")));
                 continue;
             }
             law.add(point);
@@ -99,7 +101,8 @@ impl Law {
 
 /// The points of the sets that could be answered and judged.
 fn points(step: u64, evaluations: &[Evaluation]) -> impl Iterator<Item = (&Evaluation, Point)> {
-    let point = move |set: &Evaluation| Some(Point { step, entropy: set.entropy?, accuracy: set.mean? });
+    let point =
+        move |set: &Evaluation| Some(Point { step, entropy: set.entropy?, accuracy: set.mean? });
     evaluations.iter().filter_map(move |set| Some((set, point(set)?)))
 }
 

@@ -17,7 +17,9 @@ pub use recipe::{Recipe, Update};
 
 use self::entropy_control::EntropyControl;
 use self::theory::{Before, States};
-use crate::advantage::{group_advantages, learnt_advantages, nothing_to_learn, share_without_signal};
+use crate::advantage::{
+    group_advantages, learnt_advantages, nothing_to_learn, share_without_signal,
+};
 use crate::collect::{Collected, Collector};
 use crate::error::Result;
 use crate::group::Group;
@@ -84,7 +86,11 @@ impl Trainer for PolicyGradient {
     }
 
     /// One rollout: samples and judges groups of responses, and keeps every response in a file.
-    fn gather(&mut self, state: &TrainerState, context: &mut GatherContext<'_>) -> Result<Collected> {
+    fn gather(
+        &mut self,
+        state: &TrainerState,
+        context: &mut GatherContext<'_>,
+    ) -> Result<Collected> {
         let mut file = context.directory.rollouts(context.step)?;
         let sampling = Arc::new(self.recipe.sampling(context.prompter));
         // How many are asked for, and what is trained on of them, change no response.
@@ -131,7 +137,8 @@ impl Trainer for PolicyGradient {
             observer: context.observer,
         };
         let clock = &mut context.record.clock;
-        let collected = clock.time("rollout", || collector.collect(&mut |group| file.group(group)))?;
+        let collected =
+            clock.time("rollout", || collector.collect(&mut |group| file.group(group)))?;
         file.finish()?;
         clock.add("verify", collected.waited);
         clock.add("verdicts", collected.verdicts);
@@ -151,7 +158,8 @@ impl Trainer for PolicyGradient {
         let entropy = collected.statistics.entropy();
         let (groups, dropped) = self.take_groups(collected, state, context);
         let metrics = &mut context.record.metrics;
-        let mut in_force = state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
+        let mut in_force =
+            state.entropy_control.begin_step(objective, context.step, entropy, metrics)?;
         let advantages = match objective.is_prime() {
             true => prime::advantages(&self.recipe, &groups, context)?,
             false => group_advantages(objective.advantage, &groups),
@@ -163,13 +171,19 @@ impl Trainer for PolicyGradient {
         if let Some(why) = nothing_to_learn(&advantages, &learnt, other_terms) {
             context.observer.note(why);
         }
-        let (prompts, temperature) = (self.recipe.prompts_per_update(), self.recipe.rollout.temperature);
+        let (prompts, temperature) =
+            (self.recipe.prompts_per_update(), self.recipe.rollout.temperature);
         let minibatches = || TrainingBatch::minibatches(&groups, &learnt, prompts);
         let states = States { groups: &groups, learnt: &learnt, prompts, temperature };
         let before = match self.recipe.lab.track_theory {
             true => {
                 context.observer.progress(measuring(0));
-                Some(context.record.clock.time("theory", || Before::measure(states, context.learner))?)
+                Some(
+                    context
+                        .record
+                        .clock
+                        .time("theory", || Before::measure(states, context.learner))?,
+                )
             }
             false => None,
         };
@@ -189,7 +203,11 @@ impl Trainer for PolicyGradient {
                     reference_logprobs: reference_logprobs.as_deref(),
                     entropy_coefficient: in_force.bonus,
                     steered: in_force.steered(),
-                    key: DrawKey { seed: self.recipe.run.seed, step: context.step, update: number as u64 },
+                    key: DrawKey {
+                        seed: self.recipe.run.seed,
+                        step: context.step,
+                        update: number as u64,
+                    },
                 };
                 let (loss, norm) = update(&batch, &inputs, context)?;
                 state.entropy_control.after_update(objective, &mut in_force, loss.entropy);
@@ -197,7 +215,12 @@ impl Trainer for PolicyGradient {
                 totals.add(loss.objective.statistics, norm);
             }
             tokens += batch.response_tokens();
-            context.observer.progress(Progress { phase: Phase::Update, done: number + 1, total, tokens });
+            context.observer.progress(Progress {
+                phase: Phase::Update,
+                done: number + 1,
+                total,
+                tokens,
+            });
         }
         let LearnContext { learner, record, .. } = context;
         record.tokens = record.clock.time("records", || records.finish(learner, temperature))?;
@@ -260,7 +283,9 @@ impl PolicyGradient {
         state.position += collected.taken;
         record_filtered(&groups, metrics);
         if let Some((count, fault)) = collected.statistics.faults() {
-            let what = format!("{count} responses could not be judged and are left out; the first: {fault}");
+            let what = format!(
+                "{count} responses could not be judged and are left out; the first: {fault}"
+            );
             context.observer.note(&what);
         }
         if let Some(note) = collected.statistics.metrics_note() {
@@ -285,7 +310,9 @@ impl PolicyGradient {
             observer.progress(Progress { phase: Phase::Reference, done, total, tokens });
             tokens += batch.all_tokens();
             let needs = !batch.is_empty();
-            needs.then(|| batch.logprobs(reference, learner, self.recipe.rollout.temperature)).transpose()
+            needs
+                .then(|| batch.logprobs(reference, learner, self.recipe.rollout.temperature))
+                .transpose()
         };
         record.clock.time("reference", || minibatches.enumerate().map(of_minibatch).collect())
     }

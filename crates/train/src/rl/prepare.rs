@@ -20,9 +20,11 @@ impl Recipe {
     /// The run's amount of computation, with prompts of so many tokens.
     fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
         let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
-        let response = (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
+        let response =
+            (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
         let count = |is: bool| f64::from(u8::from(is));
-        let (epochs, reference) = (self.update.epochs as f64, count(self.objective.needs_reference()));
+        let (epochs, reference) =
+            (self.update.epochs as f64, count(self.objective.needs_reference()));
         // The reference scores the rollout once for the loss, and once for the process model, which
         // scores it too and learns from it once.
         let prime = count(self.objective.is_prime());
@@ -42,14 +44,25 @@ impl Recipe {
             sampled: Tokens::of_groups(windows, prompts, responses + greedy, prompt, response),
             prefilled: Tokens::of_prefill(windows, prompts, prompt),
             decoded: Tokens::of_decoding(windows, prompts, responses + greedy, prompt, response),
-            updates: epochs * self.rollout.prompts.div_ceil(self.prompts_per_update().max(1)) as f64,
+            updates: epochs
+                * self.rollout.prompts.div_ceil(self.prompts_per_update().max(1)) as f64,
             sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
-            trained: Tokens::of_groups(windows, prompts * responses / shared, shared, prompt, response),
+            trained: Tokens::of_groups(
+                windows,
+                prompts * responses / shared,
+                shared,
+                prompt,
+                response,
+            ),
             passes: (epochs + reference + measured + recorded + 3.0 * prime, epochs + prime),
             spared: self.prompts_per_update() as f64 / prompts,
             evaluated: EvaluationSet::work(sets, config),
             evaluations: self.eval.evaluations(self.run.steps),
-            held_out: if self.lab.track_states { work_of_states(sets, config) } else { Tokens::default() },
+            held_out: if self.lab.track_states {
+                work_of_states(sets, config)
+            } else {
+                Tokens::default()
+            },
             longest: response as usize,
         }
     }
@@ -83,9 +96,22 @@ impl TrainingRecipe for Recipe {
     }
 
     fn tables(&self) -> Tables<'_> {
-        let Self { run, model, optimizer, eval, checkpoint, device, memory, ranks, lab, update, .. } = self;
+        let Self {
+            run,
+            model,
+            optimizer,
+            eval,
+            checkpoint,
+            device,
+            memory,
+            ranks,
+            lab,
+            update,
+            ..
+        } = self;
         let (track_states, shards) = (lab.track_states, update.shards.unwrap_or(1));
-        let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } = &self.prime;
+        let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } =
+            &self.prime;
         let process_model = self.objective.is_prime().then_some(ProcessModelTable {
             model: of_process_model.as_deref(),
             optimizer: process_optimizer,
@@ -170,7 +196,8 @@ impl TrainingRecipe for Recipe {
         let prime = recipe.objective.is_prime();
         // The process model goes forward before its loss can be computed.
         let of_process_model = if prime { recipe.prompts_per_process_update() } else { 0 };
-        let trained = recipe.prompts_per_update().max(of_process_model).saturating_mul(rollout.responses);
+        let trained =
+            recipe.prompts_per_update().max(of_process_model).saturating_mul(rollout.responses);
         let responses = rollout.prompts.saturating_mul(rollout.responses);
         let longest_response = rollout.max_tokens.min(config.context());
         let demand = Demand {
@@ -182,7 +209,8 @@ impl TrainingRecipe for Recipe {
             loss_tokens: trained.saturating_mul(longest_response),
             // For the responses that this rank samples for the first update.
             activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
-                data.longest_prompt.saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
+                data.longest_prompt
+                    .saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
             ),
             kept_tokens: recipe.most_kept_bytes(config.vocab_size),
             scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
@@ -217,7 +245,8 @@ mod tests {
 
     #[test]
     fn the_work_of_a_step_is_counted_as_it_is_done() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
+        let dir =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models/qwen3");
         let config = ModelConfig::read(&dir).unwrap();
         let mut recipe = Recipe::default();
         recipe.lab.record_tokens = 0;

@@ -113,8 +113,7 @@ impl Recipe {
         isentrope_settings::check("", self)?;
         self.ranks.check()?;
         if self.model.from_scratch {
-            let what =
-                "is true: random weights solve nothing to learn from; train them with `isentrope sft` first";
+            let what = "is true: random weights solve nothing to learn from; train them with `isentrope sft` first";
             return Err(Error::setting("model.from_scratch", what));
         }
         if self.rollout.prompts.saturating_mul(self.rollout.responses) > RESPONSES {
@@ -124,17 +123,19 @@ impl Recipe {
             );
             return Err(Error::setting("rollout.prompts", what));
         }
-        check_stop_texts(&self.rollout.stop).map_err(|what| Error::setting("rollout.stop", what))?;
+        check_stop_texts(&self.rollout.stop)
+            .map_err(|what| Error::setting("rollout.stop", what))?;
         if let Some(prompts) = self.update.prompts
             && prompts > self.rollout.prompts
         {
-            let what =
-                format!("is {prompts}: it must be from 1 to rollout.prompts ({})", self.rollout.prompts);
+            let what = format!(
+                "is {prompts}: it must be from 1 to rollout.prompts ({})",
+                self.rollout.prompts
+            );
             return Err(Error::setting("update.prompts", what));
         }
         if self.rollout.filter && self.rollout.responses == 1 {
-            let what =
-                "is true, and with rollout.responses = 1 every group has but one score: all would be dropped";
+            let what = "is true, and with rollout.responses = 1 every group has but one score: all would be dropped";
             return Err(Error::setting("rollout.filter", what));
         }
         self.check_accuracy_band()?;
@@ -184,7 +185,10 @@ impl Recipe {
     /// not 0 where the policies agree would lower pi(K).
     fn check_reference_kl(&self) -> Result<()> {
         let estimator = self.objective.reference_kl.estimator;
-        if self.drawing().truncates() && self.objective.needs_reference() && !estimator.is_flat_at_zero() {
+        if self.drawing().truncates()
+            && self.objective.needs_reference()
+            && !estimator.is_flat_at_zero()
+        {
             let what = "is \"k1\", and rollout.top_k, top_p or min_p truncates sampling: its gradient would drive probability \
                         into the tokens that cannot be drawn; take \"k2\" or \"k3\", or sample from the whole vocabulary";
             return Err(Error::setting("objective.reference_kl.estimator", what));
@@ -202,11 +206,13 @@ impl Recipe {
     /// this weight of the entropy bonus. A bonus may get its weight from update to update, and
     /// KL-Cov's penalty acts where the policy is no longer the one that sampled.
     pub(super) fn has_terms_without_advantage(&self, bonus: f64) -> bool {
-        let (covariance, entropy_bonus) = (&self.objective.covariance, &self.objective.entropy_bonus);
-        let bonus_moves =
-            entropy_bonus.target.is_some() && entropy_bonus.delta.is_none() && self.updates_per_rollout() > 1;
-        let is_penalised =
-            covariance.method == Method::KlCov && !(self.on_policy() && covariance.kl.is_flat_at_zero());
+        let (covariance, entropy_bonus) =
+            (&self.objective.covariance, &self.objective.entropy_bonus);
+        let bonus_moves = entropy_bonus.target.is_some()
+            && entropy_bonus.delta.is_none()
+            && self.updates_per_rollout() > 1;
+        let is_penalised = covariance.method == Method::KlCov
+            && !(self.on_policy() && covariance.kl.is_flat_at_zero());
         bonus != 0.0 || self.objective.needs_reference() || bonus_moves || is_penalised
     }
 
@@ -218,7 +224,8 @@ impl Recipe {
         warnings.extend(self.warning_of_overlong());
         warnings.extend(self.warning_of_checkpoints());
         warnings.extend(self.warnings_of_prime());
-        let (of_policy, of_process_model) = (self.prompts_per_update(), self.prompts_per_process_update());
+        let (of_policy, of_process_model) =
+            (self.prompts_per_update(), self.prompts_per_process_update());
         warnings.extend(self.warning_of_remainder("update.prompts", of_policy));
         if self.objective.is_prime() && of_process_model != of_policy {
             warnings.extend(self.warning_of_remainder("prime.prompts", of_process_model));
@@ -255,22 +262,29 @@ impl Recipe {
     fn warnings_of_filter(&self) -> impl Iterator<Item = String> {
         let collect::RolloutSettings { filter, max_batches, when_short, .. } = self.rollout;
         let its = collect::RolloutSettings::default();
-        [("max_batches", max_batches != its.max_batches), ("when_short", when_short != its.when_short)]
-            .into_iter()
-            .filter(move |(_, is_set)| *is_set && !filter)
-            .map(|(key, _)| format!("rollout.{key} has no effect: rollout.filter is false"))
+        [
+            ("max_batches", max_batches != its.max_batches),
+            ("when_short", when_short != its.when_short),
+        ]
+        .into_iter()
+        .filter(move |(_, is_set)| *is_set && !filter)
+        .map(|(key, _)| format!("rollout.{key} has no effect: rollout.filter is false"))
     }
 
     fn warning_of_overlong(&self) -> Option<String> {
         let Overlong { buffer, factor } = self.reward.overlong;
-        (buffer == 0 && factor != Overlong::default().factor)
-            .then(|| format!("reward.overlong.factor = {factor} has no effect: reward.overlong.buffer is 0"))
+        (buffer == 0 && factor != Overlong::default().factor).then(|| {
+            format!("reward.overlong.factor = {factor} has no effect: reward.overlong.buffer is 0")
+        })
     }
 
     /// Only a checkpoint whose step is evaluated too can be the best.
     fn warning_of_checkpoints(&self) -> Option<String> {
         let (saved, evaluated) = (self.checkpoint.every, self.eval.every);
-        if saved == 0 || evaluated == 0 || saved.is_multiple_of(evaluated) || evaluated.is_multiple_of(saved)
+        if saved == 0
+            || evaluated == 0
+            || saved.is_multiple_of(evaluated)
+            || evaluated.is_multiple_of(saved)
         {
             return None;
         }
@@ -287,10 +301,16 @@ impl Recipe {
 
     fn warnings_of_prime(&self) -> Vec<String> {
         if self.objective.is_prime() {
-            return self.prime.optimizer.warnings(settings::PROCESS_OPTIMIZER, self.run.steps).collect();
+            return self
+                .prime
+                .optimizer
+                .warnings(settings::PROCESS_OPTIMIZER, self.run.steps)
+                .collect();
         }
         (self.prime != PrimeSettings::default())
-            .then(|| "the table prime has no effect: objective.advantage is not \"prime\"".to_owned())
+            .then(|| {
+                "the table prime has no effect: objective.advantage is not \"prime\"".to_owned()
+            })
             .into_iter()
             .collect()
     }
@@ -321,14 +341,19 @@ impl Recipe {
     /// responses, and twice more of those of an update, in its minibatch and in its passes.
     fn kept_bytes(&self, tokens: usize) -> usize {
         let Self { rollout, .. } = self;
-        let of_token = tokens.saturating_mul(size_of::<u32>()).saturating_add(size_of::<(usize, f32)>());
+        let of_token =
+            tokens.saturating_mul(size_of::<u32>()).saturating_add(size_of::<(usize, f32)>());
         let prompts = rollout.prompts.saturating_add(self.prompts_per_update().saturating_mul(2));
-        prompts.saturating_mul(rollout.responses).saturating_mul(rollout.max_tokens).saturating_mul(of_token)
+        prompts
+            .saturating_mul(rollout.responses)
+            .saturating_mul(rollout.max_tokens)
+            .saturating_mul(of_token)
     }
 
     /// How a rollout's tokens are drawn.
     fn drawing(&self) -> Sampling {
-        let collect::RolloutSettings { temperature, top_k, top_p, min_p, max_tokens, .. } = self.rollout;
+        let collect::RolloutSettings { temperature, top_k, top_p, min_p, max_tokens, .. } =
+            self.rollout;
         Sampling { temperature, top_k, top_p, min_p, max_tokens, ..Sampling::default() }
     }
 

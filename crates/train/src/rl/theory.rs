@@ -76,7 +76,9 @@ impl Before {
             let (scores, slopes) = batch.entropy_slopes(learner, states.temperature)?;
             let [now, sampled] = [&scores, batch.sampled()].map(|scores| {
                 // Under the distribution that the token was drawn from.
-                move |token: usize| f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
+                move |token: usize| {
+                    f64::from(scores.logprobs[token]) - f64::from(scores.log_masses[token])
+                }
             });
             let mut group = None;
             for ((number, sample), tokens) in batch.responses() {
@@ -107,7 +109,12 @@ impl Before {
     ///
     /// # Errors
     /// As [`Learner::score`].
-    pub fn compare(self, states: States<'_>, learner: &Learner, metrics: &mut Metrics) -> Result<()> {
+    pub fn compare(
+        self,
+        states: States<'_>,
+        learner: &Learner,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
         let mut after = Vec::with_capacity(self.responses.len());
         for batch in states.each() {
             let entropies = batch.entropies(learner, states.temperature)?;
@@ -123,9 +130,11 @@ impl Before {
         if responses.is_empty() {
             return;
         }
-        let changes: Vec<f64> = responses.iter().zip(after).map(|(r, after)| after - r.entropy).collect();
+        let changes: Vec<f64> =
+            responses.iter().zip(after).map(|(r, after)| after - r.entropy).collect();
         let tokens = responses.iter().map(|r| r.tokens).sum::<usize>().max(1) as f64;
-        let of_tokens: f64 = responses.iter().zip(&changes).map(|(r, change)| r.tokens as f64 * change).sum();
+        let of_tokens: f64 =
+            responses.iter().zip(&changes).map(|(r, change)| r.tokens as f64 * change).sum();
         metrics.set("theory/entropy_change", changes.iter().sum::<f64>() / changes.len() as f64);
         metrics.set("theory/entropy_change_token_mean", of_tokens / tokens);
         let groups = self.groups(&changes);
@@ -176,8 +185,14 @@ struct OfGroup<'a> {
 }
 
 /// The buckets of prompts, from those that no response solves to those that every response does.
-const BUCKETS: [&str; 6] =
-    ["accuracy_0", "accuracy_0_25", "accuracy_25_50", "accuracy_50_75", "accuracy_75_100", "accuracy_100"];
+const BUCKETS: [&str; 6] = [
+    "accuracy_0",
+    "accuracy_0_25",
+    "accuracy_25_50",
+    "accuracy_50_75",
+    "accuracy_75_100",
+    "accuracy_100",
+];
 
 /// The bucket of a prompt of whose responses this share is correct.
 fn bucket(accuracy: f64) -> &'static str {
@@ -218,7 +233,8 @@ struct Mean(Option<f64>);
 
 impl Mean {
     fn of(values: impl Iterator<Item = f64>) -> Self {
-        let (sum, count) = values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
+        let (sum, count) =
+            values.fold((0.0, 0usize), |(sum, count), value| (sum + value, count + 1));
         Self((count > 0).then(|| sum / count as f64))
     }
 
@@ -257,7 +273,9 @@ mod tests {
     #[test]
     fn buckets_end_with_their_upper_bounds() {
         let of_eighths: Vec<usize> = (0..=8)
-            .map(|eighths| BUCKETS.iter().position(|name| bucket(f64::from(eighths) / 8.0) == *name).unwrap())
+            .map(|eighths| {
+                BUCKETS.iter().position(|name| bucket(f64::from(eighths) / 8.0) == *name).unwrap()
+            })
             .collect();
         assert_eq!(of_eighths, [0, 1, 1, 2, 2, 3, 3, 4, 5]);
     }

@@ -43,10 +43,16 @@ impl Arithmetics {
 
     /// A note on a run with more than one.
     pub fn note(&self) -> Option<String> {
-        let listed: Vec<String> =
-            self.0.iter().map(|(from, arithmetic)| format!("{arithmetic} from step {from} on")).collect();
+        let listed: Vec<String> = self
+            .0
+            .iter()
+            .map(|(from, arithmetic)| format!("{arithmetic} from step {from} on"))
+            .collect();
         (listed.len() > 1).then(|| {
-            format!("the run's arithmetic is {}: its bits are those of none alone", listed.join(", "))
+            format!(
+                "the run's arithmetic is {}: its bits are those of none alone",
+                listed.join(", ")
+            )
         })
     }
 }
@@ -63,7 +69,10 @@ mod tests {
     fn a_run_remembers_every_arithmetic_through_all_resumes() {
         let (f32, bf16) = (manifest("f32"), manifest("bf16-t16"));
         let begun = Arithmetics::new(None, &f32, 1, 99);
-        assert_eq!((begun.note(), &begun.added_to(&f32)["arithmetics"]), (None, &json!([[1, "f32"]])));
+        assert_eq!(
+            (begun.note(), &begun.added_to(&f32)["arithmetics"]),
+            (None, &json!([[1, "f32"]]))
+        );
         let mut written = begun.added_to(&f32);
         let mut said = Vec::new();
         for (now, first) in [(&f32, 3), (&bf16, 5), (&bf16, 7), (&f32, 9), (&f32, 11)] {
@@ -73,8 +82,9 @@ mod tests {
         }
         assert_eq!(written["arithmetics"], json!([[1, "f32"], [5, "bf16-t16"], [9, "f32"]]));
         assert_eq!(written["seed"], 1);
-        let note =
-            |listed| Some(format!("the run's arithmetic is {listed}: its bits are those of none alone"));
+        let note = |listed| {
+            Some(format!("the run's arithmetic is {listed}: its bits are those of none alone"))
+        };
         let two = note("f32 from step 1 on, bf16-t16 from step 5 on");
         let three = note("f32 from step 1 on, bf16-t16 from step 5 on, f32 from step 9 on");
         assert_eq!(said, [None, two.clone(), two, three.clone(), three]);
@@ -82,8 +92,8 @@ mod tests {
 
     #[test]
     fn what_is_made_again_has_the_arithmetic_of_the_second_time() {
-        let written =
-            Arithmetics(vec![(1, "f32".into()), (5, "bf16-t16".into())]).added_to(&manifest("bf16-t16"));
+        let written = Arithmetics(vec![(1, "f32".into()), (5, "bf16-t16".into())])
+            .added_to(&manifest("bf16-t16"));
         for (first, all) in [(5, json!([[1, "f32"]])), (1, json!([[1, "f32"]]))] {
             let again = Arithmetics::new(Some(&written), &manifest("f32"), first, 99);
             assert_eq!(again.added_to(&written)["arithmetics"], all, "from step {first}");

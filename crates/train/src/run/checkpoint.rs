@@ -172,7 +172,8 @@ impl CheckpointStore {
         let ranks = learners.policy.ranks.clone();
         let exact_weights = (self.settings.dtype != Dtype::Float32).then_some(WEIGHTS);
         let process_model = learners.process_model.as_ref().map(|_| PROCESS_MOMENTS);
-        let parts: Vec<&str> = [Some(MOMENTS), exact_weights, process_model].into_iter().flatten().collect();
+        let parts: Vec<&str> =
+            [Some(MOMENTS), exact_weights, process_model].into_iter().flatten().collect();
         let staged = ranks.is_first().then(|| self.stage(state.step, &parts)).transpose()?;
         let name = staged.as_ref().and_then(|staged| staged.path().file_name()?.to_str());
         let dir = self.dir.join(ranks.first_says(name.unwrap_or_default().to_owned())?);
@@ -187,12 +188,20 @@ impl CheckpointStore {
             carry_from: Some(source),
             writer: writer(0),
         };
-        let exact =
-            |set| WriteOptions { dtype: WeightDtype::F32, carry_from: None, writer: writer(set), ..options };
+        let exact = |set| WriteOptions {
+            dtype: WeightDtype::F32,
+            carry_from: None,
+            writer: writer(set),
+            ..options
+        };
         let Learners { policy, process_model } = learners;
         let mut written = write_model(&dir, &policy.model, options)?;
         if let Some(weights_dir) = exact_weights {
-            written.extend(write_tensors(&dir.join(weights_dir), weights(&policy.model), exact(1))?);
+            written.extend(write_tensors(
+                &dir.join(weights_dir),
+                weights(&policy.model),
+                exact(1),
+            )?);
         }
         written.extend(policy.write_moments(&dir.join(MOMENTS), exact(2))?);
         if let Some(learner) = process_model {
@@ -204,7 +213,8 @@ impl CheckpointStore {
             written.push(dir.join(STATE));
             write_json(&dir.join(STATE), state)?;
         }
-        let files = ranks.gather(written.iter().map(|path| hashed(&dir, path)).collect::<Result<_>>()?)?;
+        let files =
+            ranks.gather(written.iter().map(|path| hashed(&dir, path)).collect::<Result<_>>()?)?;
         if let Some(staged) = staged {
             write_json(&dir.join(FILES), &Files(files.into_iter().collect()))?;
             staged.commit()?;
@@ -262,8 +272,10 @@ impl CheckpointStore {
     /// Looks at this rank's part of the files.
     fn verify(dir: &Path, ranks: &Ranks) -> Result<()> {
         let Files(expected) = read_json(&dir.join(FILES))?;
-        let sizes: Vec<usize> =
-            expected.values().map(|hashed| usize::try_from(hashed.bytes).unwrap_or(usize::MAX)).collect();
+        let sizes: Vec<usize> = expected
+            .values()
+            .map(|hashed| usize::try_from(hashed.bytes).unwrap_or(usize::MAX))
+            .collect();
         let own = ranks.own(&sizes);
         for (name, hashed) in expected.iter().skip(own.start).take(own.len()) {
             let path = dir.join(name);
@@ -347,7 +359,8 @@ impl<S> FoundCheckpoint<S> {
         let exact = self.dir.join(WEIGHTS);
         if exact.exists() {
             let exact = Checkpoint::open(&exact)?;
-            model.weights = Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
+            model.weights =
+                Parameters::read(&*model.backend, &model.layout, Role::Weight, &exact, "")?;
         }
         let optimizer = Optimizer::with_moments(&model, settings, &ranks, moment)?;
         let mut learner = Learner::new(model, optimizer, limits, ranks)?;

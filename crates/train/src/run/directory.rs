@@ -14,9 +14,12 @@ use super::response_file::ResponseFile;
 use crate::error::Result;
 use crate::ranks::Ranks;
 use crate::settings::Checkpoints;
-use isentrope_files::{Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json};
+use isentrope_files::{
+    Lock, lock_directory, make_directory, names, partial, remove, write_file, write_json,
+};
 use isentrope_run::run_files::{
-    EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS, VALUES,
+    EVALUATIONS, INITIAL_STATES, MANIFEST, METRICS, RECIPE, ROLLOUTS, RunFiles, TIMINGS, TOKENS,
+    VALUES,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -145,7 +148,8 @@ impl RunDirectory {
             return Ok(());
         }
         let path = self.dir.join(MANIFEST);
-        let before = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let before =
+            fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Value>(&text).ok());
         for part in ["model", "data"] {
             let changes = match &before {
                 Some(before) => changed_files(&before[part]["sha256"], &manifest[part]["sha256"]),
@@ -258,7 +262,8 @@ const WRITTEN: [&str; 10] = [
 /// Names of files whose hashes differ, and of those that are not there any more.
 fn changed_files(before: &Value, now: &Value) -> Vec<String> {
     let hashes = now.as_object().into_iter().flatten();
-    let changed = hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone());
+    let changed =
+        hashes.filter(|(name, hash)| before.get(name) != Some(hash)).map(|(name, _)| name.clone());
     let names = before.as_object().into_iter().flatten().map(|(name, _)| name);
     let gone = names.filter(|name| now.get(name).is_none()).map(|name| format!("{name} (gone)"));
     changed.chain(gone).collect()
@@ -277,7 +282,8 @@ fn remove_later(dir: &Path, last_step: Option<u64>) -> Result<()> {
 
 /// The step of a file `step-N...`.
 pub(super) fn step_of(name: &OsStr) -> Option<u64> {
-    let digits = name.to_str()?.strip_prefix("step-")?.split(|c: char| !c.is_ascii_digit()).next()?;
+    let digits =
+        name.to_str()?.strip_prefix("step-")?.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 

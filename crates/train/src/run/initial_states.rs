@@ -51,8 +51,12 @@ impl InitialStates {
         note: &mut dyn FnMut(&str),
     ) -> Result<Self> {
         let goes_on = kept.is_some();
-        let states =
-            Self { path: dir.join(INITIAL_STATES), is_tracked, sha256: kept.flatten(), unfinished: None };
+        let states = Self {
+            path: dir.join(INITIAL_STATES),
+            is_tracked,
+            sha256: kept.flatten(),
+            unfinished: None,
+        };
         if is_tracked && goes_on {
             match &states.sha256 {
                 Some(_) => states.check()?,
@@ -145,11 +149,14 @@ impl InitialStates {
     fn check(&self) -> Result<()> {
         let remedy = "put it back, or go on without: --set lab.track_states=false";
         if !self.path.exists() {
-            let what = format!("is gone, and has the states that the run measures its entropy on; {remedy}");
+            let what = format!(
+                "is gone, and has the states that the run measures its entropy on; {remedy}"
+            );
             return Err(Error::invalid(&self.path, what));
         }
         if self.sha256.as_ref() != Some(&sha256_of_file(&self.path)?) {
-            let what = format!("was changed since the run made it: its SHA-256 is another; {remedy}");
+            let what =
+                format!("was changed since the run made it: its SHA-256 is another; {remedy}");
             return Err(Error::invalid(&self.path, what));
         }
         Ok(())
@@ -174,7 +181,8 @@ fn score(learner: &Learner, chunk: &mut Vec<InitialState>, sets: &mut Vec<OfSet>
         });
         let of_response = at..at + state.logprobs.len();
         at = of_response.end;
-        let (entropies, now) = (&scores.entropies[of_response.clone()], &scores.logprobs[of_response]);
+        let (entropies, now) =
+            (&scores.entropies[of_response.clone()], &scores.logprobs[of_response]);
         sets[place].add(entropies, &state.logprobs, now);
     }
     chunk.clear();
@@ -202,8 +210,10 @@ impl OfSet {
         }
         self.responses += 1;
         self.tokens += entropies.len();
-        self.entropy += entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / entropies.len() as f64;
-        self.log_ratio += initial.iter().zip(now).map(|(&a, &b)| f64::from(a) - f64::from(b)).sum::<f64>();
+        self.entropy +=
+            entropies.iter().map(|&h| f64::from(h)).sum::<f64>() / entropies.len() as f64;
+        self.log_ratio +=
+            initial.iter().zip(now).map(|(&a, &b)| f64::from(a) - f64::from(b)).sum::<f64>();
     }
 
     fn record(&self, metrics: &mut Metrics) {

@@ -134,8 +134,12 @@ impl Journal {
             read(&other, &file, heading, &mut known, &mut unused)?;
         }
         let mut options = File::options();
-        let file =
-            options.read(true).append(true).create(true).open(&path).map_err(|e| Error::io(&path, e))?;
+        let file = options
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(|e| Error::io(&path, e))?;
         let sound = read(&path, &file, heading, &mut known, &mut unused)?;
         file.set_len(sound).map_err(|e| Error::io(&path, e))?;
         let mut journal = Self { path, file, known, unused };
@@ -231,7 +235,10 @@ fn read(
             if let Some(why) = why {
                 // One without a response has nothing to lose.
                 line.clear();
-                (&mut lines).take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
+                (&mut lines)
+                    .take(MAX_LINE)
+                    .read_until(b'\n', &mut line)
+                    .map_err(|e| Error::io(path, e))?;
                 if json_of(&line).is_some() {
                     *unused = Some(why);
                 }
@@ -263,7 +270,9 @@ pub fn checksum_of(problem: &Problem, prompt: &[u32]) -> Result<u32> {
     let problem = serde_json::to_vec(problem)
         .map_err(|error| Error::Run(format!("a problem cannot be written: {error}")))?;
     let of_problem = crc32c::crc32c(&problem);
-    Ok(prompt.iter().fold(of_problem, |sum, token| crc32c::crc32c_append(sum, &token.to_le_bytes())))
+    Ok(prompt
+        .iter()
+        .fold(of_problem, |sum, token| crc32c::crc32c_append(sum, &token.to_le_bytes())))
 }
 
 /// Adds the contents of the files that texts of the settings name, as `reward.py` or
@@ -361,7 +370,10 @@ mod tests {
         // The sampler's log-probs would not be the trainer's under another arithmetic.
         let other = Heading { arithmetic: "bf16-t16".into(), ..heading(1.0) };
         let journal = Journal::open(dir.path(), 12, 6, &other).unwrap();
-        assert_eq!((journal.known(), journal.unused()), (0, Some("the arithmetic is bf16-t16, and was f32")));
+        assert_eq!(
+            (journal.known(), journal.unused()),
+            (0, Some("the arithmetic is bf16-t16, and was f32"))
+        );
         // As would one whose first line has not the form that it has here.
         let path = dir.path().join("step-000012.rank-7.journal");
         let file = File::create(&path).unwrap();
@@ -383,8 +395,12 @@ mod tests {
             journal.add(asked(0, sample), OF, &response("abc", Verdict::Wrong)).unwrap();
         }
         let whole = fs::read(&path).unwrap();
-        let ends: Vec<usize> =
-            whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(i, _)| i + 1).collect();
+        let ends: Vec<usize> = whole
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n')
+            .map(|(i, _)| i + 1)
+            .collect();
         assert_eq!(ends.len(), 5);
         for cut in 0..=whole.len() {
             fs::write(&path, &whole[..cut]).unwrap();

@@ -56,7 +56,9 @@ impl RunLocation {
                      directory with --set run.out=..."
                 )
             } else {
-                format!("{shown} has files in it and is no run; name another with --set run.out=...")
+                format!(
+                    "{shown} has files in it and is no run; name another with --set run.out=..."
+                )
             };
             return Err(Error::Run(what));
         }
@@ -95,7 +97,8 @@ impl RunLocation {
         }
         let saved_recipe = self.saved_recipe()?;
         let number = |key: &str| saved_recipe.pointer(key).and_then(Value::as_u64);
-        let is_past_first = number("/checkpoint/every").is_some_and(|every| (1..recorded).contains(&every));
+        let is_past_first =
+            number("/checkpoint/every").is_some_and(|every| (1..recorded).contains(&every));
         let is_whole = number("/run/steps").is_some_and(|steps| recorded >= steps);
         if !is_past_first && !is_whole {
             return Ok(());
@@ -116,8 +119,9 @@ impl RunLocation {
         let text = fs::read(&path).map_err(|error| Error::io(&path, error))?;
         let mut manifest: Value = serde_json::from_slice(&text)
             .map_err(|error| Error::Run(format!("{}: {error}", path.display())))?;
-        let described =
-            manifest.as_object_mut().and_then(|all| all.entry(part).or_insert(json!({})).as_object_mut());
+        let described = manifest
+            .as_object_mut()
+            .and_then(|all| all.entry(part).or_insert(json!({})).as_object_mut());
         let none = || Error::Run(format!("{}: it is not as a manifest is", path.display()));
         described.ok_or_else(none)?.insert(key.to_owned(), value);
         Ok(write_json(&path, &manifest)?)
@@ -131,7 +135,8 @@ impl RunLocation {
     pub fn check_name(&self) -> Result<()> {
         let shown = self.dir.display();
         if self.dir.as_os_str().is_empty() {
-            let what = "is empty: name a directory, or leave it out for runs/ and the recipe's name";
+            let what =
+                "is empty: name a directory, or leave it out for runs/ and the recipe's name";
             return Err(Error::setting("run.out", what));
         }
         if self.dir == Path::new("-") {
@@ -139,7 +144,10 @@ impl RunLocation {
             return Err(Error::setting("run.out", what));
         }
         if let Some(leads_to) = dangling(&self.dir) {
-            let what = format!("is {shown}, by way of a link to {}, which is not there", leads_to.display());
+            let what = format!(
+                "is {shown}, by way of a link to {}, which is not there",
+                leads_to.display()
+            );
             return Err(Error::setting("run.out", what));
         }
         let existing = self.dir.ancestors().find(|dir| dir.exists());
@@ -198,7 +206,9 @@ impl RunLocation {
             )));
         }
         for key in INPUTS {
-            let Some(value) = self.recipe.1.pointer(&format!("/{}", key.replace('.', "/"))) else { continue };
+            let Some(value) = self.recipe.1.pointer(&format!("/{}", key.replace('.', "/"))) else {
+                continue;
+            };
             if let Some(input) = first_inside(&dir, value) {
                 return Err(Error::Run(format!(
                     "{key} names {input}, which --overwrite would remove with the run in {shown}: move it out of \
@@ -228,7 +238,10 @@ fn first_inside<'a>(dir: &Path, value: &'a Value) -> Option<&'a str> {
             // A benchmark with a file is NAME=FILE.
             let file = text.split_once('=').map(|(_, file)| file);
             let goes_inside = |text: &&str| {
-                named(text).iter().flat_map(|path| entries(path)).any(|entry| is_inside(dir, &entry))
+                named(text)
+                    .iter()
+                    .flat_map(|path| entries(path))
+                    .any(|entry| is_inside(dir, &entry))
             };
             [Some(text.as_str()), file].into_iter().flatten().find(goes_inside)
         }
@@ -280,9 +293,11 @@ mod tests {
         fs::write(&beside, "").unwrap();
         let link = scratch.path().join("link");
         #[cfg(unix)]
-        for (to, link) in
-            [(&*checkpoint, &link), (&beside, &dir.join("base")), (scratch.path(), &dir.join("all"))]
-        {
+        for (to, link) in [
+            (&*checkpoint, &link),
+            (&beside, &dir.join("base")),
+            (scratch.path(), &dir.join("all")),
+        ] {
             std::os::unix::fs::symlink(to, link).unwrap();
         }
         let check = |existing, values: Value| {
@@ -344,7 +359,11 @@ mod tests {
         assert!(place.check().unwrap_err().to_string().contains("has files in it and is no run"));
         fs::write(dir.path().join(METRICS), "").unwrap();
         assert!(
-            place.check().unwrap_err().to_string().contains("the metrics of a run and not its .recipe.json")
+            place
+                .check()
+                .unwrap_err()
+                .to_string()
+                .contains("the metrics of a run and not its .recipe.json")
         );
     }
 
@@ -362,11 +381,14 @@ mod tests {
         let is_lost = |every: u64, steps: u64, recorded: u64| {
             let recipe = json!({"run": {"steps": steps}, "checkpoint": {"every": every}});
             fs::write(dir.path().join(VALUES), recipe.to_string()).unwrap();
-            let rows: String = (0..=recorded).map(|step| format!("{{\"step\":{step}}}\n")).collect();
+            let rows: String =
+                (0..=recorded).map(|step| format!("{{\"step\":{step}}}\n")).collect();
             fs::write(dir.path().join(METRICS), rows).unwrap();
             match place.check_saved() {
                 Ok(()) => false,
-                Err(error) => error.to_string().contains(&format!("the numbers of {recorded} steps")),
+                Err(error) => {
+                    error.to_string().contains(&format!("the numbers of {recorded} steps"))
+                }
             }
         };
         // A kill before the first checkpoint is there leaves as many steps, but not all with
@@ -405,7 +427,10 @@ mod tests {
         }
         for below in if cfg!(unix) { &["link", "link/run"][..] } else { &[] } {
             let said = said(scratch.path().join(below));
-            assert!(said.starts_with("run.out is ") && said.contains("a link to no/such/place"), "{said}");
+            assert!(
+                said.starts_with("run.out is ") && said.contains("a link to no/such/place"),
+                "{said}"
+            );
         }
     }
 
@@ -468,21 +493,25 @@ mod tests {
             let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
             texts(root, property, &key, keys);
         }
-        let alternatives =
-            ["anyOf", "oneOf", "allOf"].map(|of| schema[of].as_array().cloned().unwrap_or_default());
-        let of_all =
-            [&schema["items"], &schema["additionalProperties"]].into_iter().filter(|of| of.is_object());
+        let alternatives = ["anyOf", "oneOf", "allOf"]
+            .map(|of| schema[of].as_array().cloned().unwrap_or_default());
+        let of_all = [&schema["items"], &schema["additionalProperties"]]
+            .into_iter()
+            .filter(|of| of.is_object());
         alternatives.iter().flatten().chain(of_all).for_each(|part| texts(root, part, key, keys));
     }
 
     #[test]
     fn every_text_of_a_recipe_is_an_input_or_known_to_be_none() {
         let mut keys = BTreeSet::new();
-        for schema in [schemars::schema_for!(crate::rl::Recipe), schemars::schema_for!(crate::sft::Recipe)] {
+        for schema in
+            [schemars::schema_for!(crate::rl::Recipe), schemars::schema_for!(crate::sft::Recipe)]
+        {
             let schema = schema.to_value();
             texts(&schema, &schema, "", &mut keys);
         }
-        let known: BTreeSet<String> = INPUTS.iter().chain(&OTHER_TEXTS).map(|&key| key.to_owned()).collect();
+        let known: BTreeSet<String> =
+            INPUTS.iter().chain(&OTHER_TEXTS).map(|&key| key.to_owned()).collect();
         assert_eq!(keys, known);
     }
 }

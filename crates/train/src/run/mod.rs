@@ -166,7 +166,9 @@ impl<S: DeserializeOwned> OpenedRun<S> {
             }
             if location.existing == Existing::Resume {
                 let dir = run.directory.dir.display();
-                observer.note(&format!("{dir} has no checkpoint to resume from: starting at the beginning"));
+                observer.note(&format!(
+                    "{dir} has no checkpoint to resume from: starting at the beginning"
+                ));
             }
             return Ok((run, None));
         };
@@ -211,7 +213,8 @@ impl Run {
         for set in sets {
             let mut file = self.directory.evaluation(self.step, &set.name)?;
             let own = self.ranks.own(&vec![1; set.problems.len()]);
-            let responses = record.clock.time("eval", || evaluator.responses(model, set, own, observer))?;
+            let responses =
+                record.clock.time("eval", || evaluator.responses(model, set, own, observer))?;
             let responses = self.ranks.gather_responses(responses)?;
             evaluator.tell_faults(set, &responses, observer);
             for ((problem, _), responses) in set.problems.iter().zip(&responses) {
@@ -240,7 +243,11 @@ impl Run {
     ///
     /// # Errors
     /// As [`InitialStates::measure`].
-    pub(crate) fn measure_initial_states(&self, learner: &Learner, record: &mut StepRecord) -> Result<()> {
+    pub(crate) fn measure_initial_states(
+        &self,
+        learner: &Learner,
+        record: &mut StepRecord,
+    ) -> Result<()> {
         let StepRecord { metrics, clock, .. } = record;
         if !self.initial_states.are_measured() {
             return Ok(());
@@ -266,7 +273,9 @@ impl Run {
         if records.is_empty() {
             return Ok(());
         }
-        clock.time("records", || token_records::write(records, tokenizer, self.directory.tokens(self.step)?))
+        clock.time("records", || {
+            token_records::write(records, tokenizer, self.directory.tokens(self.step)?)
+        })
     }
 
     /// Writes the numbers of this step, and tells the observer of them and of what they give the
@@ -283,7 +292,8 @@ impl Run {
         }
         let mut timings = clock.metrics();
         if self.ranks.count() > 1 {
-            timings.set("throughput/sent_mb", (traffic.sent_bytes - before.sent_bytes) as f64 / 1e6);
+            timings
+                .set("throughput/sent_mb", (traffic.sent_bytes - before.sent_bytes) as f64 / 1e6);
             timings.set("throughput/moved_responses", moved_responses as f64);
         }
         self.total.merge(&clock);
@@ -298,7 +308,8 @@ impl Run {
             timings: &timings,
             remarks: &remarks,
         });
-        for alarm in self.alarms.after_step(Origin::Isentrope, self.step, &|name| metrics.get(name)) {
+        for alarm in self.alarms.after_step(Origin::Isentrope, self.step, &|name| metrics.get(name))
+        {
             observer.note(&alarm.text);
         }
         Ok(())
@@ -321,7 +332,12 @@ impl Run {
     }
 
     /// The summary for the user.
-    pub(crate) fn summary(self, ending: Ending, example: Option<Example>, laws: Vec<String>) -> RunSummary {
+    pub(crate) fn summary(
+        self,
+        ending: Ending,
+        example: Option<Example>,
+        laws: Vec<String>,
+    ) -> RunSummary {
         RunSummary {
             ending,
             example,

@@ -91,7 +91,9 @@ impl Run {
         let (step, target) = (self.step, self.directory.checkpoints.path(self.step));
         let saved = self.save(learners, source, trainer, unrecorded, observer);
         observer.note(&match &saved {
-            Ok(()) => format!("step {step} is saved in {}; --resume goes on from there", target.display()),
+            Ok(()) => {
+                format!("step {step} is saved in {}; --resume goes on from there", target.display())
+            }
             Err(e) => format!("step {step}, the last that was made, could not be saved: {e}"),
         });
         saved
@@ -110,14 +112,20 @@ impl Run {
         // If the base model is gone by now, the last checkpoint has the files that are copied from
         // it.
         let has_model = |dir: &&Path| dir.join("config.json").is_file();
-        let source =
-            [Some(source), self.saved.as_deref()].into_iter().flatten().find(has_model).unwrap_or(source);
+        let source = [Some(source), self.saved.as_deref()]
+            .into_iter()
+            .flatten()
+            .find(has_model)
+            .unwrap_or(source);
         let (unrecorded, unwritten) =
             unrecorded.map(|StepRecord { metrics, tokens, .. }| (metrics, tokens)).unzip();
         let state = RunState {
             step: self.step,
             optimizer: learners.policy.optimizer.progress,
-            process_optimizer: learners.process_model.as_ref().map(|learner| learner.optimizer.progress),
+            process_optimizer: learners
+                .process_model
+                .as_ref()
+                .map(|learner| learner.optimizer.progress),
             best: self.best,
             first: self.first.clone(),
             last: self.last.clone(),

@@ -165,9 +165,14 @@ mod tests {
             example(Template::Chat, Some("Don't."), 1024).flags(),
             r"--prompt '3 5 7>22:' --template chat --system 'Don'\''t.' --max-tokens 1024"
         );
-        let thoughtless =
-            Example { variables: vec!["enable_thinking=false".into()], ..example(Template::Auto, None, 9) };
-        assert_eq!(thoughtless.flags(), "--prompt '3 5 7>22:' --template-variable 'enable_thinking=false'");
+        let thoughtless = Example {
+            variables: vec!["enable_thinking=false".into()],
+            ..example(Template::Auto, None, 9)
+        };
+        assert_eq!(
+            thoughtless.flags(),
+            "--prompt '3 5 7>22:' --template-variable 'enable_thinking=false'"
+        );
         let dated = Example { date: "2024-07-09".parse().ok(), ..example(Template::Auto, None, 9) };
         assert_eq!(dated.flags(), "--prompt '3 5 7>22:' --date 2024-07-09");
         let stopping = Example { stop: vec!["\n".into()], ..example(Template::None, None, 9) };
@@ -181,7 +186,10 @@ mod tests {
         let (system, user) = (message("system", "s"), message("user", "u"));
         assert_eq!(parts(&Prompt::Text("t".into())), Some(("t", None)));
         assert_eq!(parts(&Prompt::Chat(vec![user.clone()])), Some(("u", None)));
-        assert_eq!(parts(&Prompt::Chat(vec![system.clone(), user.clone()])), Some(("u", Some("s"))));
+        assert_eq!(
+            parts(&Prompt::Chat(vec![system.clone(), user.clone()])),
+            Some(("u", Some("s")))
+        );
         assert_eq!(parts(&Prompt::Chat(vec![user.clone(), message("assistant", "a"), user])), None);
         assert_eq!(parts(&Prompt::Chat(vec![system])), None);
     }

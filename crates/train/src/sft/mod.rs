@@ -58,7 +58,8 @@ impl Trainer for FineTuning {
     }
 
     fn preview(&mut self, prompter: &Prompter, count: usize) -> Result<Vec<String>> {
-        let mut text = |i| tokenize(&self.examples.example(i), prompter)?.marked(&prompter.tokenizer);
+        let mut text =
+            |i| tokenize(&self.examples.example(i), prompter)?.marked(&prompter.tokenizer);
         (0..count as u64).map(&mut text).collect()
     }
 
@@ -73,16 +74,23 @@ impl Trainer for FineTuning {
     }
 
     /// One update.
-    fn learn(&self, batch: Batch, state: &mut TrainerState, context: &mut LearnContext<'_>) -> Result<()> {
+    fn learn(
+        &self,
+        batch: Batch,
+        state: &mut TrainerState,
+        context: &mut LearnContext<'_>,
+    ) -> Result<()> {
         let Batch { examples, too_long, position } = batch;
         state.position = position;
         let LearnContext { learner, learning_rate, record, observer, .. } = context;
-        let sequences: Vec<Sequence<'_>> = examples.iter().map(TokenizedExample::sequence).collect();
+        let sequences: Vec<Sequence<'_>> =
+            examples.iter().map(TokenizedExample::sequence).collect();
         let learnt: usize = examples.iter().map(TokenizedExample::learnt).sum();
         let weights = Coefficients::cross_entropy(&examples, learnt);
         observer.progress(Progress { phase: Phase::Update, done: 0, total: 1, tokens: 0 });
-        let scores =
-            record.clock.time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights))?;
+        let scores = record
+            .clock
+            .time("update", || learner.accumulate_weighted(&sequences, 1.0, &weights))?;
         let norm = record.clock.time("optimizer", || learner.step(*learning_rate))?;
         let tokens = examples.iter().map(|e| e.tokens.len()).sum();
         record.clock.count("update", tokens);
@@ -102,7 +110,8 @@ impl Trainer for FineTuning {
         if self.held_out.is_empty() {
             return Ok(());
         }
-        let sequences: Vec<Sequence<'_>> = self.held_out.iter().map(TokenizedExample::sequence).collect();
+        let sequences: Vec<Sequence<'_>> =
+            self.held_out.iter().map(TokenizedExample::sequence).collect();
         let scores = record.clock.time("eval", || learner.score(&sequences, 1.0))?;
         record.metrics.set("eval/loss", -mean_of_learnt(&self.held_out, &scores.logprobs));
         Ok(())

@@ -92,9 +92,11 @@ impl TrainingRecipe for Recipe {
         recipe.sft.max_tokens = recipe.sft.max_tokens.min(config.context());
         let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
         let evaluates_files = recipe.data_places().len() > recipe.data.files.len();
-        let mut notes: Vec<String> = recipe.data.warnings(prompter.has_template(), evaluates_files).collect();
+        let mut notes: Vec<String> =
+            recipe.data.warnings(prompter.has_template(), evaluates_files).collect();
         let found = recipe.data.found(Split::Train, progress)?;
-        let mut examples = open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
+        let mut examples =
+            open(&found, ("training data", Split::Train), &recipe, &prompter, &mut notes)?;
         notes.extend(problems::repeated(examples.len(), "examples", "sft.batch", recipe.sft.batch));
         notes.extend(recipe.optimizer.warnings(POLICY_OPTIMIZER, recipe.run.steps));
         let context = config.context();
@@ -210,7 +212,8 @@ fn first_examples(examples: &mut Examples, prompter: &Prompter) -> Vec<Tokenized
 /// A note if examples teach no token at which the responses of the model end: these would go on to
 /// their greatest length.
 fn endless(examples: &[TokenizedExample], prompter: &Prompter) -> Option<String> {
-    let mut endless = examples.iter().filter(|example| example.learns_none_of(&prompter.eos_tokens));
+    let mut endless =
+        examples.iter().filter(|example| example.learns_none_of(&prompter.eos_tokens));
     let special = endless.next()?.last_special(&prompter.tokenizer);
     let (all, count) = (examples.len(), 1 + endless.count());
     let remedy = match special {
@@ -238,7 +241,13 @@ fn mean_work(examples: &[TokenizedExample], config: &ModelConfig) -> Tokens {
 /// The work of going through an example.
 fn work(example: &TokenizedExample, config: &ModelConfig) -> Tokens {
     let learnt = example.learnt();
-    Tokens::of_groups(&config.sliding_window, 1.0, 1.0, (example.tokens.len() - learnt) as f64, learnt as f64)
+    Tokens::of_groups(
+        &config.sliding_window,
+        1.0,
+        1.0,
+        (example.tokens.len() - learnt) as f64,
+        learnt as f64,
+    )
 }
 
 impl Recipe {
@@ -266,7 +275,8 @@ fn held_out(
         return Ok(Vec::new());
     };
     let settings = settings.found(Split::Test, progress)?;
-    let mut examples = open(&settings, ("held-out examples", Split::Test), recipe, prompter, notes)?;
+    let mut examples =
+        open(&settings, ("held-out examples", Split::Test), recipe, prompter, notes)?;
     let count = examples.len().unwrap_or(usize::MAX).min(recipe.eval.problems.unwrap_or(PROBLEMS));
     (0..count as u64)
         .map(|i| tokenize(&examples.example(i), prompter))

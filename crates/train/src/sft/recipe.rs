@@ -1,7 +1,9 @@
 //! The recipe of supervised fine-tuning.
 
 use crate::error::Result;
-use crate::settings::{self, Checkpoints, MemorySettings, ModelSource, POLICY_OPTIMIZER, RanksSettings};
+use crate::settings::{
+    self, Checkpoints, MemorySettings, ModelSource, POLICY_OPTIMIZER, RanksSettings,
+};
 use isentrope_evaluation::EvaluationSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -49,7 +49,8 @@ impl Dropped {
         for (sample, response) in group.responses.iter().enumerate() {
             let count = response.tokens.len();
             self.tokens = (self.tokens.0 + count, self.tokens.1 + count);
-            self.by_rank.insert(self.budget.rank(group, sample), Candidate::new(group, sample, response));
+            self.by_rank
+                .insert(self.budget.rank(group, sample), Candidate::new(group, sample, response));
             while let Some(last) = self.by_rank.last_entry()
                 && self.tokens.0 - last.get().tokens.len() >= self.budget.tokens
             {

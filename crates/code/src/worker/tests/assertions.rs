@@ -45,7 +45,9 @@ fn is_as_expected(result: &Result<(), Failure>, expected: Expected) -> bool {
     match (result, expected) {
         (Ok(()), None) => true,
         (Err(Failure::Assertion(text)), Some(("assertion", begin))) => text.starts_with(begin),
-        (Err(Failure::Ended(End::RuntimeError(text))), Some(("error", begin))) => text.starts_with(begin),
+        (Err(Failure::Ended(End::RuntimeError(text))), Some(("error", begin))) => {
+            text.starts_with(begin)
+        }
         (Err(Failure::Test(text)), Some(("test", begin))) => text.starts_with(begin),
         _ => false,
     }
@@ -68,7 +70,10 @@ fn judge(cases: Vec<Case>) {
     let mut wrong = Vec::new();
     for Case { name, program, test, expected } in cases {
         let results = worker.units(&program, &test, &limits());
-        let agree = results.iter().zip(&expected).all(|(result, expected)| is_as_expected(result, *expected));
+        let agree = results
+            .iter()
+            .zip(&expected)
+            .all(|(result, expected)| is_as_expected(result, *expected));
         if !agree || results.len() != expected.len() {
             wrong.push(format!("{name}: {results:?}"));
         }
@@ -227,7 +232,8 @@ fn limits_hold_for_assertions() {
     ] {
         let wall = Duration::from_millis(if expected == End::TimeLimit { 500 } else { 20_000 });
         let limits = RunLimits { wall, memory_bytes: 256 << 20, output_bytes: 1 << 20, ..limits() };
-        let test = AssertionTest { parts: vec!["for x in f(1): pass".into()], ..AssertionTest::default() };
+        let test =
+            AssertionTest { parts: vec!["for x in f(1): pass".into()], ..AssertionTest::default() };
         let units = worker.units(program, &test, &limits);
         let [Err(Failure::Ended(end))] = &units[..] else { panic!("{program}: {units:?}") };
         assert_eq!(*end, expected, "{program}");

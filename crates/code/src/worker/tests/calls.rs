@@ -34,9 +34,11 @@ def h(): return Counter('aab'), deque([1]), OrderedDict(a=1), float('nan')
         worker.all_calls(program, "big", &[vec![]]),
         [Ok(crate::json::read(&format!("1{}", "0".repeat(30)), 1).unwrap())]
     );
-    let large =
-        crate::json::read("[123456789012345678901234567890, -9223372036854775809, 18446744073709551616]", 9)
-            .unwrap();
+    let large = crate::json::read(
+        "[123456789012345678901234567890, -9223372036854775809, 18446744073709551616]",
+        9,
+    )
+    .unwrap();
     let same = "def f(x): return x if x == [123456789012345678901234567890, -2**63 - 1, 2**64] else repr(x)";
     assert_eq!(worker.all_calls(same, "f", &[vec![large.clone()]]), [Ok(large)]);
     let deque = json!({"a value of Python": "deque", "holds": [1]});
@@ -52,7 +54,10 @@ def h(): return Counter('aab'), deque([1]), OrderedDict(a=1), float('nan')
         worker.all_calls(derived, "f", &[vec![json!(1)], vec![json!(2)]]),
         [Ok(json!([1, [1, 1]])), Ok(json!([1, [2, 1]]))]
     );
-    assert_eq!(worker.all_calls("from math import gcd", "gcd", &[vec![json!(4), json!(6)]]), [Ok(json!(2))]);
+    assert_eq!(
+        worker.all_calls("from math import gcd", "gcd", &[vec![json!(4), json!(6)]]),
+        [Ok(json!(2))]
+    );
     // Objects of whole numbers are dicts of whole numbers.
     assert_eq!(
         worker.all_calls("def f(d): return sum(d)", "f", &[vec![json!({"1": 0, "20": 0})]]),
@@ -83,7 +88,10 @@ print('noise')
     ] {
         assert_eq!(worker.all_calls(program, function, &[arguments]), [Ok(value)], "{function}");
     }
-    assert_eq!(worker.all_calls("x = 1", "f", &[vec![]]), [Err(error("NameError: name 'f' is not defined"))]);
+    assert_eq!(
+        worker.all_calls("x = 1", "f", &[vec![]]),
+        [Err(error("NameError: name 'f' is not defined"))]
+    );
 }
 
 /// A name that is in scope anyway was not written by the program, and hides no method.
@@ -129,8 +137,10 @@ def f(how):
         return a
     return n
 "#;
-    let hows =
-        ["", "raise", "", "exit", "", "kill", "sleep", "", "large", "memory", "", "leave", "cycle", ""];
+    let hows = [
+        "", "raise", "", "exit", "", "kill", "sleep", "", "large", "memory", "", "leave", "cycle",
+        "",
+    ];
     let arguments: Vec<Vec<Value>> = hows.iter().map(|how| vec![json!(how)]).collect();
     let limits = RunLimits { wall: Duration::from_millis(1500), ..limits() };
     let mut results = Vec::new();
@@ -171,7 +181,11 @@ fn a_program_that_does_not_load_fails_at_every_call() {
         ("x = 'x' * 10 ** 12", End::MemoryLimit),
         ("import os; os._exit(0)", error("it ended itself in the middle of a call")),
     ] {
-        assert_eq!(worker.all_calls(program, "f", &none), [Err(end.clone()), Err(end)], "{program}");
+        assert_eq!(
+            worker.all_calls(program, "f", &none),
+            [Err(end.clone()), Err(end)],
+            "{program}"
+        );
     }
 }
 

@@ -225,6 +225,9 @@ while True:
     assert_eq!(worker.script("print(1)", "", &limits), ("1\n".into(), End::Completed));
     let test = AssertionTest { parts: vec!["assert f() == 1".into()], ..AssertionTest::default() };
     let unit = worker.units(&format!("def f():\n    exec({bomb:?})"), &test, &limits);
-    assert!(matches!(unit[..], [Err(Failure::Ended(End::MemoryLimit | End::TimeLimit))]), "{unit:?}");
+    assert!(
+        matches!(unit[..], [Err(Failure::Ended(End::MemoryLimit | End::TimeLimit))]),
+        "{unit:?}"
+    );
     assert_eq!(worker.units("def f(): return 1", &test, &limits), [Ok(())]);
 }

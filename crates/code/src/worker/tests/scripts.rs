@@ -119,9 +119,17 @@ fn names_of_the_usual_prelude_are_there_and_builtins_stay() {
         "",
         "2 deque([1]) inf typing.List 3 0001-02-03 1\n",
     );
-    prints("from __future__ import annotations\ndef f(x: no_such_name): return x\nprint(f(1))", "", "1\n");
+    prints(
+        "from __future__ import annotations\ndef f(x: no_such_name): return x\nprint(f(1))",
+        "",
+        "1\n",
+    );
     // The first line is the first line.
-    prints("import sys; print(sys._getframe().f_lineno, __name__, __file__)", "", "1 __main__ program.py\n");
+    prints(
+        "import sys; print(sys._getframe().f_lineno, __name__, __file__)",
+        "",
+        "1 __main__ program.py\n",
+    );
     // As deep as a graph of the usual size.
     prints("def f(n): return n if n == 0 else f(n - 1)\nprint(f(30000))", "", "0\n");
 }
@@ -172,7 +180,8 @@ while True: pass
 fn large_inputs_and_outputs_pass() {
     let input = "0123456789abcde\n".repeat(1 << 17);
     let limits = RunLimits { output_bytes: 4 << 20, ..limits() };
-    let (printed, end) = shared().script("import sys\nsys.stdout.write(sys.stdin.read())", &input, &limits);
+    let (printed, end) =
+        shared().script("import sys\nsys.stdout.write(sys.stdin.read())", &input, &limits);
     assert_eq!(end, End::Completed);
     assert!(printed == input);
 }

@@ -45,13 +45,15 @@ impl<'a> Client<'a> {
             .ok()
             .filter(|index: &Uri| index.host().is_some() && (is_https(index) || is_here(index)))
             .ok_or_else(|| {
-                let what = "is not the https URL of a package index, such as https://pypi.org/simple";
+                let what =
+                    "is not the https URL of a package index, such as https://pypi.org/simple";
                 Error::Install(format!("{INDEX_VARIABLE} {what}"))
             })?;
         let mut tls = TlsConfig::builder();
         if let Some(path) = &installer.certificates {
-            let failed =
-                |what: String| Error::Install(format!("{CERTIFICATES_VARIABLE}: {}: {what}", path.display()));
+            let failed = |what: String| {
+                Error::Install(format!("{CERTIFICATES_VARIABLE}: {}: {what}", path.display()))
+            };
             let text = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
             let items = parse_pem(&text).filter_map(Result::ok);
             let certificates: Vec<_> = items
@@ -90,10 +92,13 @@ impl<'a> Client<'a> {
             request = request.header(header::RANGE, format!("bytes={offset}-"));
         }
         let place = origin(url);
-        let request =
-            request.body(()).map_err(|error| Failure::Final(Error::Install(format!("{place}: {error}"))))?;
-        let response =
-            self.agent.run(request).map_err(|error| Failure::passing(format_args!("{place}: {error}")))?;
+        let request = request
+            .body(())
+            .map_err(|error| Failure::Final(Error::Install(format!("{place}: {error}"))))?;
+        let response = self
+            .agent
+            .run(request)
+            .map_err(|error| Failure::passing(format_args!("{place}: {error}")))?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -106,13 +111,19 @@ impl<'a> Client<'a> {
     /// Tries until it goes well, or has failed so often that nothing has come of it. `attempt` says
     /// by an error that passes that it should be tried again, and by its first number how far it
     /// has come, so that progress starts the count anew.
-    pub fn persist<T>(&self, attempt: impl FnMut() -> (u64, Result<T, Failure>)) -> Result<T, Error> {
+    pub fn persist<T>(
+        &self,
+        attempt: impl FnMut() -> (u64, Result<T, Failure>),
+    ) -> Result<T, Error> {
         self.persist_for(self.retries, attempt)
     }
 
     /// As `persist`, for the first request to a server: a server that cannot be reached is rarely
     /// there a moment later.
-    pub fn persist_first<T>(&self, mut attempt: impl FnMut() -> Result<T, Failure>) -> Result<T, Error> {
+    pub fn persist_first<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Error> {
         self.persist_for(self.retries.min(1), || (0, attempt()))
     }
 
@@ -133,7 +144,8 @@ impl<'a> Client<'a> {
                 (failed, farthest) = (0, came);
             }
             if failed == retries {
-                let tried = if failed == 1 { "1 retry".to_owned() } else { format!("{failed} retries") };
+                let tried =
+                    if failed == 1 { "1 retry".to_owned() } else { format!("{failed} retries") };
                 return Err(Error::Install(format!(
                     "{what} (after {tried}); run again to go on from here. Where there is no network, have `pip download` \
                      fetch the packages elsewhere, unpack the wheels, and name the directory of their libraries by \
@@ -142,8 +154,10 @@ impl<'a> Client<'a> {
             }
             failed += 1;
             let pause = self.pause * (1 << (failed - 1).min(5));
-            self.progress
-                .warn(&format!("{what}; retry {failed} of {retries} in {:.0} s", pause.as_secs_f64()));
+            self.progress.warn(&format!(
+                "{what}; retry {failed} of {retries} in {:.0} s",
+                pause.as_secs_f64()
+            ));
             thread::sleep(pause);
         }
     }
@@ -175,7 +189,8 @@ fn is_https(url: &Uri) -> bool {
 
 /// Whether a server is on this machine, where nothing needs to be encrypted.
 fn is_here(url: &Uri) -> bool {
-    url.scheme_str() == Some("http") && matches!(url.host(), Some("127.0.0.1" | "localhost" | "[::1]"))
+    url.scheme_str() == Some("http")
+        && matches!(url.host(), Some("127.0.0.1" | "localhost" | "[::1]"))
 }
 
 /// Whom a request talks to. Messages name this much of a URL: an index may be named with a
@@ -193,13 +208,19 @@ mod tests {
     fn locations_join() {
         let page: Uri = "https://user:secret@index.org/a/simple/name/".parse().unwrap();
         let joined = |location| join(&page, location).map(|url| url.to_string());
-        assert_eq!(joined("https://files.org/x.whl#sha256=0").as_deref(), Some("https://files.org/x.whl"));
+        assert_eq!(
+            joined("https://files.org/x.whl#sha256=0").as_deref(),
+            Some("https://files.org/x.whl")
+        );
         assert_eq!(joined("/x.whl").as_deref(), Some("https://user:secret@index.org/x.whl"));
         assert_eq!(
             joined("../../files/x.whl").as_deref(),
             Some("https://user:secret@index.org/a/files/x.whl")
         );
-        assert_eq!(joined("x.whl").as_deref(), Some("https://user:secret@index.org/a/simple/name/x.whl"));
+        assert_eq!(
+            joined("x.whl").as_deref(),
+            Some("https://user:secret@index.org/a/simple/name/x.whl")
+        );
         assert_eq!(origin(&page), "https://index.org");
     }
 }

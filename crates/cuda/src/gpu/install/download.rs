@@ -15,10 +15,16 @@ const CHUNK: usize = 128 << 10;
 const LIMIT: u64 = 2 << 30;
 
 /// Fetches a wheel into a directory and checks its hash; returns its file.
-pub(super) fn fetch(client: &Client<'_>, wheel: &Wheel, directory: &Path) -> Result<PathBuf, Error> {
+pub(super) fn fetch(
+    client: &Client<'_>,
+    wheel: &Wheel,
+    directory: &Path,
+) -> Result<PathBuf, Error> {
     let partial = directory.join(format!("{}.incomplete", wheel.file));
-    let failed = |error: &dyn std::fmt::Display| Error::Install(format!("{}: {error}", partial.display()));
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
+    let failed =
+        |error: &dyn std::fmt::Display| Error::Install(format!("{}: {error}", partial.display()));
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&partial);
     let mut file = file.map_err(|error| failed(&error))?;
     // An earlier attempt's file may be damaged, and so may one download; the second failure is the
     // server's fault.
@@ -50,7 +56,8 @@ fn length(file: &File) -> u64 {
 
 /// One connection's worth: appends to the file until the wheel ends.
 fn transfer(client: &Client<'_>, wheel: &Wheel, file: &mut File) -> Result<(), Failure> {
-    let stopped = |error: std::io::Error| Failure::Final(Error::Install(format!("{}: {error}", wheel.file)));
+    let stopped =
+        |error: std::io::Error| Failure::Final(Error::Install(format!("{}: {error}", wheel.file)));
     let mut done = length(file);
     if wheel.size.is_some_and(|size| done > size) {
         file.set_len(0).map_err(stopped)?;

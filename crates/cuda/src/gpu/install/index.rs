@@ -54,8 +54,10 @@ pub(super) fn latest(client: &Client<'_>, package: Package) -> Result<Wheel, Err
         .map_err(|error| Error::Install(format!("{}: {error}", package.name)))?;
     let text = client.persist_first(|| read(client, &page))?;
     let listed: Page = serde_json::from_slice(&text).map_err(|error| {
-        let what =
-            format!("the index does not answer in the form of PEP 691 about {}: {error}", package.name);
+        let what = format!(
+            "the index does not answer in the form of PEP 691 about {}: {error}",
+            package.name
+        );
         Error::Install(what)
     })?;
     choose(&page, listed.files, package, std::env::consts::ARCH).ok_or_else(|| {
@@ -88,15 +90,20 @@ fn choose(page: &Uri, files: Vec<File>, package: Package, architecture: &str) ->
         let (name, version, platform) = (*parts.first()?, *parts.get(1)?, *parts.last()?);
         let numbers: Vec<u32> =
             version.split('.').map(|number| number.parse().ok()).collect::<Option<_>>()?;
-        let fits = |tag: &str| tag.starts_with("manylinux") && tag.ends_with(&format!("_{architecture}"));
-        let is_plain =
-            file.filename.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        let is_current = matches!(&file.yanked, serde_json::Value::Null | serde_json::Value::Bool(false));
+        let fits =
+            |tag: &str| tag.starts_with("manylinux") && tag.ends_with(&format!("_{architecture}"));
+        let is_plain = file
+            .filename
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+        let is_current =
+            matches!(&file.yanked, serde_json::Value::Null | serde_json::Value::Bool(false));
         let sha256 = file.hashes.get("sha256")?.to_ascii_lowercase();
         let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_sane = is_plain && is_hash && file.size.is_none_or(|size| size <= WHEEL_LIMIT);
-        let is_wanted =
-            name == spelled && numbers.first() == Some(&package.major) && platform.split('.').any(fits);
+        let is_wanted = name == spelled
+            && numbers.first() == Some(&package.major)
+            && platform.split('.').any(fits);
         let wheel = Wheel {
             package: spelled.clone(),
             directory: format!("{spelled}-{version}"),
@@ -124,7 +131,8 @@ mod tests {
             json!({ "filename": name, "url": format!("../../f/{name}"), "size": 5, "yanked": yanked,
                     "hashes": { "sha256": "AB".repeat(32) }, "requires-python": ">=3" })
         };
-        let named = |version: &str| file(format!("nvidia_cuda_nvrtc-{version}-{tag}.whl"), json!(false));
+        let named =
+            |version: &str| file(format!("nvidia_cuda_nvrtc-{version}-{tag}.whl"), json!(false));
         let listed = json!({ "files": [
             named("13.2.86"),
             named("13.10.7"),
@@ -144,7 +152,10 @@ mod tests {
         let wheel = choose(&listed, "x86_64").unwrap();
         assert_eq!((wheel.version.as_str(), wheel.size), ("13.10.7", Some(5)));
         assert_eq!(wheel.directory, "nvidia_cuda_nvrtc-13.10.7");
-        assert_eq!(wheel.url.to_string(), format!("https://index.org/f/nvidia_cuda_nvrtc-13.10.7-{tag}.whl"));
+        assert_eq!(
+            wheel.url.to_string(),
+            format!("https://index.org/f/nvidia_cuda_nvrtc-13.10.7-{tag}.whl")
+        );
         assert_eq!(wheel.sha256, "ab".repeat(32));
         assert_eq!(choose(&listed, "aarch64").unwrap().version, "13.13.1");
         assert!(choose(&listed, "riscv64").is_none());

@@ -99,10 +99,13 @@ impl Installer {
     /// # Errors
     /// [`Error::Install`] when there is no directory for a cache.
     pub fn from_env(surroundings: &Surroundings) -> Result<Self, Error> {
-        let variable = |name: &str| surroundings.variables.get(name).filter(|value| !value.is_empty());
+        let variable =
+            |name: &str| surroundings.variables.get(name).filter(|value| !value.is_empty());
         let index = variable(INDEX_VARIABLE).map(|url| url.to_string_lossy().into_owned());
         let cache = surroundings.cache().ok_or_else(|| {
-            Error::Install("there is no home directory to keep libraries in; set XDG_CACHE_HOME".into())
+            Error::Install(
+                "there is no home directory to keep libraries in; set XDG_CACHE_HOME".into(),
+            )
         })?;
         Ok(Self {
             index: index.unwrap_or_else(|| INDEX.into()),
@@ -135,7 +138,8 @@ impl Installer {
         make_directory(&libraries).map_err(failed)?;
         let lock = self.cache.join("install.lock");
         let _lock = isentrope_files::lock_file(&lock, || {
-            progress.warn(&format!("waiting for another installation to release {}", lock.display()));
+            progress
+                .warn(&format!("waiting for another installation to release {}", lock.display()));
         })
         .map_err(failed)?;
         // Left by processes that were killed while they unpacked: nobody else unpacks now.
@@ -170,7 +174,8 @@ impl Installer {
             }
         }
         let names = isentrope_files::names(&directory).map_err(failed)?;
-        let mut names: Vec<String> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> =
+            names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
         names.retain(|name| package.libraries.iter().any(|start| name.starts_with(start)));
         names.sort();
         Ok(Installed {

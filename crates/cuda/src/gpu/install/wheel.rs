@@ -17,7 +17,8 @@ const ENTRIES: usize = 10_000;
 /// Unpacks the libraries that are needed, and the licence, into a new directory, which appears
 /// whole. Names in the archive decide whether a file is taken; where it goes is decided here.
 pub(super) fn unpack(archive: &Path, package: Package, directory: &Path) -> Result<(), Error> {
-    let failed = |what: &dyn std::fmt::Display| Error::Install(format!("{}: {what}", archive.display()));
+    let failed =
+        |what: &dyn std::fmt::Display| Error::Install(format!("{}: {what}", archive.display()));
     let file = File::open(archive).map_err(|error| failed(&error))?;
     let mut zip = ZipArchive::new(BufReader::new(file)).map_err(|error| failed(&error))?;
     if zip.len() > ENTRIES {
@@ -43,7 +44,8 @@ pub(super) fn unpack(archive: &Path, package: Package, directory: &Path) -> Resu
         let mut chunk = vec![0; 1 << 20];
         let mut written = 0;
         loop {
-            let read = entry.read(&mut chunk).map_err(|error| failed(&format_args!("{name}: {error}")))?;
+            let read =
+                entry.read(&mut chunk).map_err(|error| failed(&format_args!("{name}: {error}")))?;
             if read == 0 {
                 break;
             }
@@ -94,7 +96,10 @@ mod tests {
             wanted("nvidia/cuda_nvrtc/lib/libnvrtc-builtins.so.12.9").as_deref(),
             Some("libnvrtc-builtins.so.12.9")
         );
-        assert_eq!(wanted("x-13.5.37.dist-info/licenses/License.txt").as_deref(), Some("License.txt"));
+        assert_eq!(
+            wanted("x-13.5.37.dist-info/licenses/License.txt").as_deref(),
+            Some("License.txt")
+        );
         for other in [
             "nvidia/cu13/include/nvrtc.h",
             "nvidia/cu13/lib/libnvrtc.alt.so.13",

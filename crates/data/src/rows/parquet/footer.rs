@@ -17,7 +17,8 @@ const MAX_PATHS: u64 = 16 << 20;
 pub(super) fn check_footer(file: &File) -> Result<(), String> {
     let damaged = || "its end is not that of a parquet file".to_owned();
     let len = file.metadata().map_err(|e| e.to_string())?.len();
-    let end = bytes_at(file, len.checked_sub(8).ok_or_else(damaged)?, 8).map_err(|e| e.to_string())?;
+    let end =
+        bytes_at(file, len.checked_sub(8).ok_or_else(damaged)?, 8).map_err(|e| e.to_string())?;
     let (size, magic) = end.split_at(end.len().min(4));
     if magic != b"PAR1" {
         return Err(damaged());

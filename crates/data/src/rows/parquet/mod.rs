@@ -60,28 +60,42 @@ pub(super) struct ParquetRows {
 impl ParquetRows {
     /// Opens a file to read the `wanted` columns and the `further` ones (None: all others).
     /// Unreadable further columns are null.
-    pub(super) fn open(file: File, wanted: &[&str], further: Option<&[&str]>) -> Result<Self, String> {
+    pub(super) fn open(
+        file: File,
+        wanted: &[&str],
+        further: Option<&[&str]>,
+    ) -> Result<Self, String> {
         let bytes = file.metadata().map_err(|e| e.to_string())?.len();
         check_footer(&file)?;
         let again = file.try_clone().map_err(|e| e.to_string())?;
         let reader = guarded(|| SerializedFileReader::new(file))?;
         let schema = Arc::clone(&reader.metadata().file_metadata().schema_descr_ptr());
-        let is_wanted =
-            |name: &str| wanted.contains(&name) || further.is_none_or(|further| further.contains(&name));
+        let is_wanted = |name: &str| {
+            wanted.contains(&name) || further.is_none_or(|further| further.contains(&name))
+        };
         let root = schema.root_schema();
-        let columns: Vec<String> = root.get_fields().iter().map(|field| field.name().to_owned()).collect();
+        let columns: Vec<String> =
+            root.get_fields().iter().map(|field| field.name().to_owned()).collect();
         let column_of = |leaf: usize| schema.get_column_root(leaf).name();
         let leaves: Vec<usize> =
             (0..schema.num_columns()).filter(|&leaf| is_wanted(column_of(leaf))).collect();
         let unread = check_contents(&again, reader.metadata(), &leaves)?;
-        if let Some((_, problem)) = unread.iter().find(|(leaf, _)| wanted.contains(&column_of(*leaf))) {
+        if let Some((_, problem)) =
+            unread.iter().find(|(leaf, _)| wanted.contains(&column_of(*leaf)))
+        {
             return Err(problem.clone());
         }
-        let is_read =
-            |name: &str| is_wanted(name) && !unread.iter().any(|(leaf, _)| column_of(*leaf) == name);
-        let leaves: Vec<usize> = leaves.into_iter().filter(|&leaf| is_read(column_of(leaf))).collect();
-        let fields: Vec<_> =
-            root.get_fields().iter().filter(|field| is_read(field.name())).map(Arc::clone).collect();
+        let is_read = |name: &str| {
+            is_wanted(name) && !unread.iter().any(|(leaf, _)| column_of(*leaf) == name)
+        };
+        let leaves: Vec<usize> =
+            leaves.into_iter().filter(|&leaf| is_read(column_of(leaf))).collect();
+        let fields: Vec<_> = root
+            .get_fields()
+            .iter()
+            .filter(|field| is_read(field.name()))
+            .map(Arc::clone)
+            .collect();
         let unread = unread.iter().map(|(_, problem)| problem.clone()).collect();
         let rows = if fields.is_empty() {
             None
@@ -93,7 +107,16 @@ impl ParquetRows {
         };
         let left = allowance(bytes);
         let wanted = wanted.iter().map(|&name| name.to_owned()).collect();
-        Ok(Self { rows, columns, wanted, unread, unread_of_row: Vec::new(), number: 0, bytes, left })
+        Ok(Self {
+            rows,
+            columns,
+            wanted,
+            unread,
+            unread_of_row: Vec::new(),
+            number: 0,
+            bytes,
+            left,
+        })
     }
 
     /// The names of all columns.
@@ -129,7 +152,11 @@ impl ParquetRows {
 
 /// Refuses lists whose texts are too large together: the crate makes a whole row at once, however
 /// often it repeats a long text.
-fn check_lists(reader: &SerializedFileReader<File>, leaves: &[usize], bytes: u64) -> Result<(), String> {
+fn check_lists(
+    reader: &SerializedFileReader<File>,
+    leaves: &[usize],
+    bytes: u64,
+) -> Result<(), String> {
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let mut left = allowance(bytes);
     let is_list_of_texts = |leaf: usize| {
@@ -139,12 +166,19 @@ fn check_lists(reader: &SerializedFileReader<File>, leaves: &[usize], bytes: u64
     for group in 0..reader.num_row_groups() {
         let group = guarded(|| reader.get_row_group(group))?;
         for &leaf in leaves.iter().filter(|&&leaf| is_list_of_texts(leaf)) {
-            let mut texts =
-                get_typed_column_reader::<ByteArrayType>(guarded(|| group.get_column_reader(leaf))?);
+            let mut texts = get_typed_column_reader::<ByteArrayType>(guarded(|| {
+                group.get_column_reader(leaf)
+            })?);
             loop {
-                let (mut values, mut definitions, mut repetitions) = (Vec::new(), Vec::new(), Vec::new());
+                let (mut values, mut definitions, mut repetitions) =
+                    (Vec::new(), Vec::new(), Vec::new());
                 let (records, ..) = guarded(|| {
-                    texts.read_records(RECORDS, Some(&mut definitions), Some(&mut repetitions), &mut values)
+                    texts.read_records(
+                        RECORDS,
+                        Some(&mut definitions),
+                        Some(&mut repetitions),
+                        &mut values,
+                    )
                 })?;
                 if records == 0 {
                     break;
@@ -225,8 +259,9 @@ fn value(field: Field) -> Result<Value, String> {
             return Err("holds a decimal number of too many digits".into());
         }
         // Dates, times and decimals, as the format's tools print them.
-        other => guarded(|| Ok(other.to_string().into()))
-            .map_err(|_: String| "holds a date, a time or a number that cannot be written".to_owned())?,
+        other => guarded(|| Ok(other.to_string().into())).map_err(|_: String| {
+            "holds a date, a time or a number that cannot be written".to_owned()
+        })?,
     })
 }
 

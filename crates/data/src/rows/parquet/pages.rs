@@ -43,10 +43,9 @@ pub(super) fn check_contents(
     columns: &[usize],
 ) -> Result<Vec<(usize, String)>, String> {
     let bytes = file.metadata().map_err(|e| e.to_string())?.len();
-    let rows = metadata
-        .row_groups()
-        .iter()
-        .fold(0u64, |rows, group| rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX)));
+    let rows = metadata.row_groups().iter().fold(0u64, |rows, group| {
+        rows.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
+    });
     if rows > ROWS_ALWAYS.max(bytes.saturating_mul(ROWS_PER_BYTE)) {
         return Err(format!("it claims {rows} rows in {bytes} bytes, which no data set does"));
     }
@@ -57,7 +56,8 @@ pub(super) fn check_contents(
             if unread.iter().any(|(leaf, _)| *leaf == column) {
                 continue;
             }
-            let problem = totals.add(group.columns().get(column).ok_or("a row group lacks a column")?)?;
+            let problem =
+                totals.add(group.columns().get(column).ok_or("a row group lacks a column")?)?;
             unread.extend(problem.map(|problem| (column, problem)));
         }
     }
@@ -89,9 +89,11 @@ impl Totals<'_> {
             return Err("its columns claim more bytes than it has".into());
         }
         while left > 0 {
-            let page = page_at(self.file, at, left).map_err(|e| e.to_string())?.ok_or_else(damaged)?;
+            let page =
+                page_at(self.file, at, left).map_err(|e| e.to_string())?.ok_or_else(damaged)?;
             let size = number(page.packed)?;
-            let whole = page.header.checked_add(size).filter(|&whole| whole <= left).ok_or_else(damaged)?;
+            let whole =
+                page.header.checked_add(size).filter(|&whole| whole <= left).ok_or_else(damaged)?;
             let unpacked = number(page.unpacked)?;
             if unpacked > MAX_PAGE.min(PAGE_ALWAYS.max(size.saturating_mul(PAGE_PER_BYTE))) {
                 return Err(format!(
@@ -142,7 +144,12 @@ impl Totals<'_> {
     }
 
     /// Refuses a page that may unpack to more than it claims, if the crate would find out too late.
-    fn check_unpacked_size(&self, column: &ColumnChunkMetaData, page: &Page, at: u64) -> Result<(), String> {
+    fn check_unpacked_size(
+        &self,
+        column: &ColumnChunkMetaData,
+        page: &Page,
+        at: u64,
+    ) -> Result<(), String> {
         let name = column.column_path().string();
         let plain = page.content.plain;
         let packed = u64::try_from(page.packed).unwrap_or(0).saturating_sub(plain);
@@ -155,7 +162,9 @@ impl Totals<'_> {
                 // Reading the page will report damage.
                 let size = io::copy(&mut unpacked, &mut io::sink()).unwrap_or(0);
                 if size > claimed {
-                    return Err(format!("a page of column {name} unfolds into more than it claims"));
+                    return Err(format!(
+                        "a page of column {name} unfolds into more than it claims"
+                    ));
                 }
             }
             Compression::LZ4 if packed > MAX_LZ4 => {
@@ -197,11 +206,17 @@ fn check_dictionary(
         Type::INT32 | Type::FLOAT | Type::BYTE_ARRAY => 4, // texts begin with their length
         Type::INT64 | Type::DOUBLE => 8,
         Type::INT96 => 12,
-        Type::FIXED_LEN_BYTE_ARRAY => u64::try_from(column.column_descr().type_length()).unwrap_or(0).max(1),
+        Type::FIXED_LEN_BYTE_ARRAY => {
+            u64::try_from(column.column_descr().type_length()).unwrap_or(0).max(1)
+        }
     };
-    if values > unpacked / least || values > ENTRIES_ALWAYS.max(packed.saturating_mul(ENTRIES_PER_BYTE)) {
+    if values > unpacked / least
+        || values > ENTRIES_ALWAYS.max(packed.saturating_mul(ENTRIES_PER_BYTE))
+    {
         let name = column.column_path().string();
-        return Err(format!("the dictionary of column {name} claims {values} values in {packed} bytes"));
+        return Err(format!(
+            "the dictionary of column {name} claims {values} values in {packed} bytes"
+        ));
     }
     Ok(())
 }
@@ -289,7 +304,9 @@ fn page(bytes: &[u8]) -> Option<Page> {
             1 if kind == Kind::I32 => page.kind = reader.integer()?,
             2 if kind == Kind::I32 => page.unpacked = reader.integer()?,
             3 if kind == Kind::I32 => page.packed = reader.integer()?,
-            5 | 7 | 8 if kind == Kind::STRUCT => contents[kind_of_page] = Some(Content::read(reader, id)?),
+            5 | 7 | 8 if kind == Kind::STRUCT => {
+                contents[kind_of_page] = Some(Content::read(reader, id)?)
+            }
             _ => return Some(false),
         }
         Some(true)

@@ -104,7 +104,11 @@ impl CountdownSettings {
         }
         if self.operations.is_empty() {
             let key = "data.countdown.operations";
-            return Err(Error::setting(key, "[]", "it must list some of \"+\", \"-\", \"*\", \"/\""));
+            return Err(Error::setting(
+                key,
+                "[]",
+                "it must list some of \"+\", \"-\", \"*\", \"/\"",
+            ));
         }
         Ok(())
     }

@@ -42,7 +42,8 @@ fn solvable(values: &[i64], target: i64, largest: i64) -> bool {
     (0..values.len()).any(|i| {
         (0..values.len()).filter(|&j| j != i).any(|j| {
             let (a, b) = (values[i], values[j]);
-            let rest: Vec<i64> = (0..values.len()).filter(|&k| k != i && k != j).map(|k| values[k]).collect();
+            let rest: Vec<i64> =
+                (0..values.len()).filter(|&k| k != i && k != j).map(|k| values[k]).collect();
             let quotient = if b > 0 && a % b == 0 { a / b } else { 0 };
             [a + b, a - b, a * b, quotient].into_iter().any(|result| {
                 (1..=largest).contains(&result) && {
@@ -73,12 +74,19 @@ fn problems_depend_on_seed_and_position_alone() {
     let first: Vec<_> = (0..64).map(|i| countdown.train(1, i)).collect();
     let backwards: Vec<_> = (0..64).rev().map(|i| countdown.clone().train(1, i)).collect();
     assert!(first.iter().eq(backwards.iter().rev()));
-    let distinct =
-        |problems: &[Problem]| problems.iter().map(|p| text(p).to_owned()).collect::<HashSet<_>>().len();
+    let distinct = |problems: &[Problem]| {
+        problems.iter().map(|p| text(p).to_owned()).collect::<HashSet<_>>().len()
+    };
     assert!(distinct(&first) > 60, "{}", distinct(&first));
     assert_ne!(countdown.train(2, 0).prompt, first[0].prompt);
-    assert_eq!(countdown.demonstration(Split::Train, 1, 5), countdown.demonstration(Split::Train, 1, 5));
-    assert_ne!(countdown.demonstration(Split::Train, 1, 5), countdown.demonstration(Split::Train, 2, 5));
+    assert_eq!(
+        countdown.demonstration(Split::Train, 1, 5),
+        countdown.demonstration(Split::Train, 1, 5)
+    );
+    assert_ne!(
+        countdown.demonstration(Split::Train, 1, 5),
+        countdown.demonstration(Split::Train, 2, 5)
+    );
 }
 
 #[test]
@@ -112,7 +120,9 @@ fn splits_share_no_problem_and_counts_have_their_weights() {
 /// Test problems must be what training problems are, however many are taken.
 #[test]
 fn any_number_of_test_problems_has_the_training_mix() {
-    let of = |settings: &CountdownSettings, n: usize| Countdown::new(settings).unwrap().test_set(n).unwrap();
+    let of = |settings: &CountdownSettings, n: usize| {
+        Countdown::new(settings).unwrap().test_set(n).unwrap()
+    };
     let size = |problem: &Problem| challenge(problem).numbers.len();
     let settings = CountdownSettings::default();
     let test = of(&settings, 1024);
@@ -122,7 +132,11 @@ fn any_number_of_test_problems_has_the_training_mix() {
     }
     assert_eq!(of(&settings, 100), test[..100], "fewer are the first of more");
     // A size without weight has none, and one that is named twice has both weights.
-    let odd = CountdownSettings { numbers: vec![3, 5, 4, 3], weights: vec![1.0, 0.0, 2.0, 1.0], ..settings };
+    let odd = CountdownSettings {
+        numbers: vec![3, 5, 4, 3],
+        weights: vec![1.0, 0.0, 2.0, 1.0],
+        ..settings
+    };
     let test = of(&odd, 100);
     let count = |wanted: usize| test.iter().filter(|problem| size(problem) == wanted).count();
     assert_eq!((count(3), count(4), count(5)), (50, 50, 0));
@@ -208,7 +222,11 @@ fn worked_examples_of_a_split_are_of_its_problems() {
         for split in [Split::Train, Split::Test] {
             let (problem, response) = countdown.demonstration(split, 7, i);
             assert_eq!(split_of(&challenge(&problem)), split);
-            assert_eq!(judge(&problem, &response) == Verdict::Correct, response.ends_with('!'), "{response}");
+            assert_eq!(
+                judge(&problem, &response) == Verdict::Correct,
+                response.ends_with('!'),
+                "{response}"
+            );
         }
     }
 }
@@ -228,11 +246,16 @@ fn demonstrations_are_reproducible_everywhere() {
 
 #[test]
 fn demonstrations_exist_where_nearly_all_attempts_succeed() {
-    let settings = CountdownSettings { operations: vec![Operation::Add], ..CountdownSettings::default() };
+    let settings =
+        CountdownSettings { operations: vec![Operation::Add], ..CountdownSettings::default() };
     let countdown = Countdown::new(&settings).unwrap();
     for i in 0..200 {
         let (problem, response) = countdown.demonstration(Split::Train, 7, i);
-        assert_eq!(judge(&problem, &response) == Verdict::Correct, response.ends_with('!'), "{response}");
+        assert_eq!(
+            judge(&problem, &response) == Verdict::Correct,
+            response.ends_with('!'),
+            "{response}"
+        );
     }
 }
 
@@ -252,10 +275,16 @@ fn impossible_settings_are_named() {
         (CountdownSettings { weights: vec![0.0, 0.0], ..default() }, "data.countdown.weights"),
         (CountdownSettings { weights: vec![-1.0, 2.0], ..default() }, "data.countdown.weights"),
         (CountdownSettings { weights: vec![f64::NAN, 1.0], ..default() }, "data.countdown.weights"),
-        (CountdownSettings { weights: vec![f64::INFINITY, 1.0], ..default() }, "data.countdown.weights"),
+        (
+            CountdownSettings { weights: vec![f64::INFINITY, 1.0], ..default() },
+            "data.countdown.weights",
+        ),
         (CountdownSettings { largest_number: 0, ..default() }, "data.countdown.largest_number"),
         (CountdownSettings { largest_number: 100, ..default() }, "data.countdown.largest_number"),
-        (CountdownSettings { largest_intermediate: 8, ..default() }, "data.countdown.largest_intermediate"),
+        (
+            CountdownSettings { largest_intermediate: 8, ..default() },
+            "data.countdown.largest_intermediate",
+        ),
         (CountdownSettings { operations: vec![], ..default() }, "data.countdown.operations"),
         // All numbers are 1 and so is every result: there are not enough problems for two splits.
         (
@@ -272,7 +301,8 @@ fn impossible_settings_are_named() {
             other => panic!("{key}: {other:?}"),
         }
     }
-    let few = CountdownSettings { numbers: vec![3], weights: vec![1.0], largest_number: 3, ..default() };
+    let few =
+        CountdownSettings { numbers: vec![3], weights: vec![1.0], largest_number: 3, ..default() };
     let error = Countdown::new(&few).unwrap().test_set(1000).unwrap_err().to_string();
     assert!(error.contains("1000") && error.contains("ask for fewer"), "{error}");
 }

@@ -134,7 +134,8 @@ impl Expression {
 
     /// A program that computes it.
     pub(super) fn python(&self, stream: &mut Stream) -> String {
-        let (expression, _) = self.0.iter().fold(("a".to_owned(), true), |of, step| step.python(of, stream));
+        let (expression, _) =
+            self.0.iter().fold(("a".to_owned(), true), |of, step| step.python(of, stream));
         format!("def f(a,b):return {expression}")
     }
 
@@ -144,7 +145,11 @@ impl Expression {
     }
 
     /// A copy with another step in place of each for which `is_mistaken` is true.
-    pub(super) fn mistaken(&self, stream: &mut Stream, is_mistaken: impl Fn(&mut Stream) -> bool) -> Self {
+    pub(super) fn mistaken(
+        &self,
+        stream: &mut Stream,
+        is_mistaken: impl Fn(&mut Stream) -> bool,
+    ) -> Self {
         let step = |&step: &Step| if is_mistaken(stream) { Step::draw(stream) } else { step };
         Self(self.0.iter().map(step).collect())
     }

@@ -99,7 +99,9 @@ impl Step {
 
     /// The line's right-hand side, in one of its spellings.
     fn python(self, stream: &mut Stream) -> String {
-        let one = |a: &str, b: &str, stream: &mut Stream| if stream.below(2) == 0 { a } else { b }.to_owned();
+        let one = |a: &str, b: &str, stream: &mut Stream| {
+            if stream.below(2) == 0 { a } else { b }.to_owned()
+        };
         let keep = |condition: String| format!("[v for v in x if {condition}]");
         let each = |value: String| format!("[{value} for v in x]");
         match self {
@@ -152,7 +154,10 @@ impl Outcome {
 impl ListFunction {
     /// A random function of `steps` steps.
     pub(super) fn draw(steps: usize, stream: &mut Stream) -> Self {
-        Self { steps: (0..steps).map(|_| Step::draw(stream)).collect(), outcome: Outcome::draw(stream) }
+        Self {
+            steps: (0..steps).map(|_| Step::draw(stream)).collect(),
+            outcome: Outcome::draw(stream),
+        }
     }
 
     /// The description in the problem.
@@ -182,7 +187,11 @@ impl ListFunction {
     }
 
     /// A copy with another step or outcome in place of each for which `is_mistaken` is true.
-    pub(super) fn mistaken(&self, stream: &mut Stream, is_mistaken: impl Fn(&mut Stream) -> bool) -> Self {
+    pub(super) fn mistaken(
+        &self,
+        stream: &mut Stream,
+        is_mistaken: impl Fn(&mut Stream) -> bool,
+    ) -> Self {
         let step = |&step: &Step| if is_mistaken(stream) { Step::draw(stream) } else { step };
         let steps = self.steps.iter().map(step).collect();
         let outcome = if is_mistaken(stream) { Outcome::draw(stream) } else { self.outcome };

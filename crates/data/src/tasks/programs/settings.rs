@@ -32,7 +32,11 @@ impl ProgramsSettings {
     pub(super) fn check(&self) -> Result<()> {
         isentrope_settings::check("data.programs", self)?;
         if self.steps.is_empty() {
-            return Err(Error::setting("data.programs.steps", "[]", "it must list numbers from 1 to 4"));
+            return Err(Error::setting(
+                "data.programs.steps",
+                "[]",
+                "it must list numbers from 1 to 4",
+            ));
         }
         Ok(())
     }

@@ -23,8 +23,14 @@ fn problems_depend_on_seed_and_position_alone() {
     assert!(first.iter().eq(backwards.iter().rev()));
     assert!(first.iter().map(text).collect::<HashSet<_>>().len() > 60);
     assert_ne!(programs().problems(2).at(0), first[0]);
-    assert_eq!(programs().demonstration(Split::Train, 1, 5), programs().demonstration(Split::Train, 1, 5));
-    assert_ne!(programs().demonstration(Split::Train, 1, 5), programs().demonstration(Split::Train, 2, 5));
+    assert_eq!(
+        programs().demonstration(Split::Train, 1, 5),
+        programs().demonstration(Split::Train, 1, 5)
+    );
+    assert_ne!(
+        programs().demonstration(Split::Train, 1, 5),
+        programs().demonstration(Split::Train, 2, 5)
+    );
 }
 
 /// A shipped base model can only be made again while these stay the same.
@@ -54,17 +60,26 @@ fn worked_examples_are_right_unless_they_are_mistaken() {
     let mut right = 0;
     for mistakes in [0.0, 0.5] {
         let programs =
-            Programs::new(&ProgramsSettings { steps: vec![1, 2, 3, 4], mistakes, tests: 8 }).unwrap();
-        let exact = Programs::new(&ProgramsSettings { mistakes: 0.0, ..programs.settings.clone() }).unwrap();
+            Programs::new(&ProgramsSettings { steps: vec![1, 2, 3, 4], mistakes, tests: 8 })
+                .unwrap();
+        let exact = Programs::new(&ProgramsSettings { mistakes: 0.0, ..programs.settings.clone() })
+            .unwrap();
         for position in 0..250 {
             let mut stream = Stream::new(Draws::of(11, Purpose::Demonstration, position, TRAIN));
             let tested = exact.drawn(Split::Train, &mut stream);
             let written = programs.written(&tested, &mut stream);
-            let expected = if written == tested.function { Verdict::Correct } else { Verdict::Wrong };
+            let expected =
+                if written == tested.function { Verdict::Correct } else { Verdict::Wrong };
             let (problem, program) = (problem(&tested, String::new()), written.python(&mut stream));
             let item = Item { ground_truth: &problem.ground_truth, ..Item::default() };
             let judgement = verifier.verify_batch(&[(item, &program)]).unwrap().remove(0);
-            assert_eq!(judgement.verdict, expected, "{}{program}\n{}", text(&problem), judgement.reason);
+            assert_eq!(
+                judgement.verdict,
+                expected,
+                "{}{program}\n{}",
+                text(&problem),
+                judgement.reason
+            );
             right += usize::from(expected == Verdict::Correct);
         }
     }
@@ -87,7 +102,8 @@ fn worked_examples_of_a_split_are_of_its_problems() {
     // Even if there are few functions and many tests must tell them apart.
     for (steps, tests) in [(vec![2, 3], 8), (vec![1], 64)] {
         let programs =
-            Programs::new(&ProgramsSettings { steps, tests, ..ProgramsSettings::default() }).unwrap();
+            Programs::new(&ProgramsSettings { steps, tests, ..ProgramsSettings::default() })
+                .unwrap();
         let prompts = |split| -> HashSet<String> {
             (0..500).map(|i| text(&programs.demonstration(split, 7, i).0).to_owned()).collect()
         };
@@ -112,7 +128,8 @@ fn test_problems_have_each_kind_and_size_in_turn() {
     for (kind, size) in [("expressions", 2), ("expressions", 3), ("lists", 2), ("lists", 3)] {
         assert_eq!(counted(kind, size), 10, "{kind} {size}");
     }
-    let one = Programs::new(&ProgramsSettings { steps: vec![1], ..ProgramsSettings::default() }).unwrap();
+    let one =
+        Programs::new(&ProgramsSettings { steps: vec![1], ..ProgramsSettings::default() }).unwrap();
     let error = one.test_set(1000).unwrap_err().to_string();
     assert!(
         error.contains("eval.problems is 1000") && error.contains("data.programs.steps = [1]"),

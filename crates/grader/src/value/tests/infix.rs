@@ -110,7 +110,8 @@ fn number(word: &str) -> Expression {
     let value: BigInt = format!("{integer}{decimals}").parse().expect("digits");
     if word.contains(['.', 'e']) {
         let last_digit = exponent.parse::<i32>().expect("digits") - decimals.len() as i32;
-        let value = BigRational::from_integer(value) * BigRational::from_integer(10.into()).pow(last_digit);
+        let value =
+            BigRational::from_integer(value) * BigRational::from_integer(10.into()).pow(last_digit);
         return Expression::Decimal(Decimal { value, last_digit });
     }
     Expression::integer(value)

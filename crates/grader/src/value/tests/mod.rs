@@ -23,7 +23,11 @@ fn same_within(a: &str, b: &str, tolerance: Tolerance) -> bool {
 
 fn same(a: &str, b: &str) -> bool {
     let found = same_within(a, b, Tolerance::default());
-    assert_eq!(found, same_within(b, a, Tolerance::default()), "{a} against {b} depends on the order");
+    assert_eq!(
+        found,
+        same_within(b, a, Tolerance::default()),
+        "{a} against {b} depends on the order"
+    );
     found
 }
 
@@ -34,7 +38,8 @@ fn values_are_those_of_the_table() {
         (_, Some((a, b))) => same(a, b),
         _ => false,
     };
-    let failures: Vec<_> = include_str!("../../../tests/fixtures/values.txt").lines().filter(fails).collect();
+    let failures: Vec<_> =
+        include_str!("../../../tests/fixtures/values.txt").lines().filter(fails).collect();
     assert!(failures.is_empty(), "{failures:#?}");
     // The same text is the same even without a value.
     assert!(same("1/0", "1/0"));
@@ -77,7 +82,8 @@ fn the_tolerance_is_the_users() {
 
 #[test]
 fn order() {
-    let compared = |a: &str, b: &str| compare(&read(a), &read(b), &mut Fuel::new(DEFAULT_FUEL)).unwrap();
+    let compared =
+        |a: &str, b: &str| compare(&read(a), &read(b), &mut Fuel::new(DEFAULT_FUEL)).unwrap();
     for (a, b, order) in [
         ("1/2", "1/3", Some(Ordering::Greater)),
         ("sqrt(2)", "1.5", Some(Ordering::Less)),
@@ -98,7 +104,9 @@ fn order() {
 
 #[test]
 fn ratios() {
-    let ratio = |a: &str, b: &str| constant_ratio(&read(a), &read(b), &mut Fuel::new(DEFAULT_FUEL)).unwrap();
+    let ratio = |a: &str, b: &str| {
+        constant_ratio(&read(a), &read(b), &mut Fuel::new(DEFAULT_FUEL)).unwrap()
+    };
     for (a, b, sign) in [
         ("x-3", "2*x-6", Some(FactorSign::Positive)),
         ("3-x", "2*x-6", Some(FactorSign::Negative)),
@@ -130,12 +138,20 @@ fn decimal(text: &str) -> BigRational {
 #[test]
 fn functions_have_the_known_digits() {
     for line in include_str!("../../../tests/fixtures/digits.txt").lines().skip(1) {
-        let [expression, re, im] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [expression, re, im] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
         let mut fuel = Fuel::new(DEFAULT_FUEL);
-        let value = Evaluator::at(0, &BTreeSet::new()).value(&read(expression), &mut fuel).unwrap().unwrap();
+        let value = Evaluator::at(0, &BTreeSet::new())
+            .value(&read(expression), &mut fuel)
+            .unwrap()
+            .unwrap();
         for (part, digits) in [(value.number.re, re), (value.number.im, im)] {
             let error = (part.to_rational(4096).unwrap() - decimal(digits)).abs();
-            assert!(error < BigRational::new(1.into(), BigInt::from(10).pow(68)), "{line}: {error}");
+            assert!(
+                error < BigRational::new(1.into(), BigInt::from(10).pow(68)),
+                "{line}: {error}"
+            );
             assert!(part.error() < -190, "{line}: {}", part.error());
         }
     }

@@ -106,7 +106,9 @@ fn rewritten(expression: &Expression, choices: &mut impl Iterator<Item = u8>) ->
             match (choice % 3, parts.as_slice()) {
                 // Distributes the first factor over the terms of the second.
                 (0, [factor, Sum(terms), rest @ ..]) => {
-                    let term = |term: &Expression| Product([&[factor.clone(), term.clone()], rest].concat());
+                    let term = |term: &Expression| {
+                        Product([&[factor.clone(), term.clone()], rest].concat())
+                    };
                     Sum(terms.iter().map(term).collect())
                 }
                 _ => Product(parts),
@@ -156,7 +158,9 @@ fn substituted(expression: &Expression, values: &[(&str, Expression)]) -> Expres
         Expression::Power(power) => {
             Expression::power(substituted(&power.0, values), substituted(&power.1, values))
         }
-        Expression::Function(function, arguments) => Expression::Function(*function, all(arguments)),
+        Expression::Function(function, arguments) => {
+            Expression::Function(*function, all(arguments))
+        }
         other => other.clone(),
     }
 }
@@ -188,12 +192,17 @@ fn in_machine_numbers(expression: &Expression) -> f64 {
 fn largest_on_the_way(expression: &Expression) -> f64 {
     let own = in_machine_numbers(expression).abs();
     let parts: &[Expression] = match expression {
-        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => parts,
+        Expression::Sum(parts) | Expression::Product(parts) | Expression::Function(_, parts) => {
+            parts
+        }
         Expression::Power(power) => &[power.0.clone(), power.1.clone()],
         _ => &[],
     };
     let inverse = if own > 0.0 { 1.0 / own } else { f64::INFINITY };
-    parts.iter().map(largest_on_the_way).fold(own.max(if parts.is_empty() { 1.0 } else { inverse }), f64::max)
+    parts
+        .iter()
+        .map(largest_on_the_way)
+        .fold(own.max(if parts.is_empty() { 1.0 } else { inverse }), f64::max)
 }
 
 proptest! {
@@ -271,15 +280,25 @@ fn deep_expressions_need_little_stack() {
         |x| Expression::Function(Function::Sin, vec![x]),
         |x| Expression::Sum(vec![x, Expression::integer(1)]).root(Expression::integer(2)),
         |x| Expression::integer(1).over(Expression::Sum(vec![x, Expression::symbol("y")])),
-        |x| Expression::power(Expression::symbol("z"), Expression::Sum(vec![x, Expression::integer(1)])),
+        |x| {
+            Expression::power(
+                Expression::symbol("z"),
+                Expression::Sum(vec![x, Expression::integer(1)]),
+            )
+        },
         |x| Expression::Unknown("f".into(), vec![x.negated()]),
-        |x| Expression::Function(Function::Abs, vec![Expression::Sum(vec![x, Expression::integer(-3)])]),
+        |x| {
+            Expression::Function(
+                Function::Abs,
+                vec![Expression::Sum(vec![x, Expression::integer(-3)])],
+            )
+        },
     ];
     for depth in [200, 400, 2000] {
         for wrap in nestings {
             let compared = std::thread::Builder::new().stack_size(2 << 20).spawn(move || {
-                let [a, b] =
-                    ["x", "y"].map(|name| (0..depth).fold(Expression::symbol(name), |inner, _| wrap(inner)));
+                let [a, b] = ["x", "y"]
+                    .map(|name| (0..depth).fold(Expression::symbol(name), |inner, _| wrap(inner)));
                 same(&a, &b)
             });
             let found = compared.unwrap().join().expect("the thread ends");

@@ -8,7 +8,8 @@ use crate::progress::Download;
 use crate::standard_output::{print_fitted, print_text};
 use anyhow::Result;
 use isentrope_cuda::gpu::{
-    Blas, Driver, Installed, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search, Surroundings,
+    Blas, Driver, Installed, Installer, LibraryName, NoDriver, Nvrtc, Outcome, Package, Search,
+    Surroundings,
 };
 use serde::Serialize;
 use std::fmt;
@@ -37,10 +38,13 @@ impl CudaReport {
         };
         let cuda = driver.as_ref().map(|driver| driver.cuda);
         // NVRTC must know the GPUs that are of use.
-        let mut architectures = driver.iter().flat_map(|driver| &driver.gpus).map(|gpu| gpu.architecture);
+        let mut architectures =
+            driver.iter().flat_map(|driver| &driver.gpus).map(|gpu| gpu.architecture);
         let architecture = architectures.find(|architecture| architecture.check().is_ok());
-        let libraries =
-            vec![Nvrtc::search(&surroundings, cuda, architecture).1, Blas::look(&surroundings, cuda)];
+        let libraries = vec![
+            Nvrtc::search(&surroundings, cuda, architecture).1,
+            Blas::look(&surroundings, cuda),
+        ];
         Self { driver, no_driver, libraries, misnamed: surroundings.misnamed() }
     }
 
@@ -64,7 +68,8 @@ impl CudaReport {
                 let release = driver.release.as_deref().unwrap_or("of unknown version");
                 let gpus = named.collect::<Vec<_>>().join("; ");
                 let available = driver.gpus.iter().any(|gpu| gpu.architecture.check().is_ok());
-                let rest = if available { format!("; {}", self.use_of(driver)) } else { String::new() };
+                let rest =
+                    if available { format!("; {}", self.use_of(driver)) } else { String::new() };
                 (available, format!("{gpus}; driver {release}, CUDA {}{rest}", driver.cuda))
             }
             (None, Some(none)) => (false, none.why.clone()),
@@ -75,11 +80,14 @@ impl CudaReport {
 
     /// How commands use the GPUs that are good enough.
     fn use_of(&self, driver: &Driver) -> String {
-        let compiles = self.libraries.iter().any(|s| s.library == LibraryName::Nvrtc && s.taken().is_some());
+        let compiles =
+            self.libraries.iter().any(|s| s.library == LibraryName::Nvrtc && s.taken().is_some());
         match driver.gpus.iter().find(|gpu| gpu.architecture.check().is_ok()) {
             Some(gpu) if compiles => {
                 let bf16 = bf16_arithmetic((gpu.architecture.major, gpu.architecture.minor));
-                format!("commands compute on it (--device); in f32 with the CPU's bits, in bf16 as {bf16}")
+                format!(
+                    "commands compute on it (--device); in f32 with the CPU's bits, in bf16 as {bf16}"
+                )
             }
             _ => "but commands compute on the CPU for want of NVRTC".into(),
         }
@@ -96,7 +104,10 @@ impl CudaReport {
             None if self.no_driver.as_ref().is_some_and(|none| !none.has_device)
                 && search.candidates.is_empty() =>
             {
-                format!("not in any of {} directories (it is of use with a GPU only)", search.directories)
+                format!(
+                    "not in any of {} directories (it is of use with a GPU only)",
+                    search.directories
+                )
             }
             None => search.missing(),
         };
@@ -109,7 +120,10 @@ impl fmt::Display for CudaReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for path in &self.misnamed {
             let path = path.display();
-            writeln!(f, "  ISENTROPE_CUDA_LIBRARIES names {path}, which is no absolute path of a directory")?;
+            writeln!(
+                f,
+                "  ISENTROPE_CUDA_LIBRARIES names {path}, which is no absolute path of a directory"
+            )?;
         }
         // If none is taken, its line has said why.
         for search in self.libraries.iter().filter(|search| search.taken().is_some()) {
@@ -130,9 +144,13 @@ pub fn install() -> Result<()> {
     for package in Package::of(major) {
         let Installed { package, version, directory, libraries, was_there } =
             installer.install(package, &progress)?;
-        let how = if was_there { "was there already" } else { "installed, its SHA-256 is the index's" };
+        let how =
+            if was_there { "was there already" } else { "installed, its SHA-256 is the index's" };
         let libraries = libraries.join(", ");
-        print_text(&format!("{package} {version}: {how}; {libraries} in {}\n", directory.display()))?;
+        print_text(&format!(
+            "{package} {version}: {how}; {libraries} in {}\n",
+            directory.display()
+        ))?;
     }
     let report = CudaReport::find();
     let parts: String = report.parts().iter().map(ToString::to_string).collect();

@@ -88,7 +88,13 @@ struct Part {
 
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  {:<17} {}: {}", self.name, if self.available { "yes" } else { "no" }, self.why)
+        writeln!(
+            f,
+            "  {:<17} {}: {}",
+            self.name,
+            if self.available { "yes" } else { "no" },
+            self.why
+        )
     }
 }
 
@@ -171,7 +177,11 @@ impl fmt::Display for Report {
                 speed.shape, speed.gflop_per_s, speed.rows, speed.inputs, speed.outputs
             )?;
         }
-        writeln!(f, "  memory bandwidth  {:.1} GB/s (reading and writing)", self.memory_bandwidth_gb_per_s)?;
+        writeln!(
+            f,
+            "  memory bandwidth  {:.1} GB/s (reading and writing)",
+            self.memory_bandwidth_gb_per_s
+        )?;
         let token = if self.hub_token { "with a token" } else { "without a token" };
         writeln!(
             f,
@@ -227,7 +237,8 @@ fn linear_speed_of(
     adds: bool,
 ) -> Result<LinearSpeed> {
     let shape = Linear { inputs, outputs };
-    let ramp = |len: usize| -> Vec<f32> { (0..len).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect() };
+    let ramp =
+        |len: usize| -> Vec<f32> { (0..len).map(|i| (i % 251) as f32 / 251.0 - 0.5).collect() };
     let mut x = device.buffer(Role::Activation(rows, inputs));
     device.write(&mut x, 0, &ramp(rows * inputs));
     let kind = Kind::Matrix(shape);
@@ -275,7 +286,10 @@ impl SandboxReport {
         let held = self.self_test.iter().filter(|attempt| attempt.held).count();
         let why = match &self.tier {
             Some(tier) => {
-                format!("{tier} ({}); of {attempts} attempts to escape {held} failed", self.description)
+                format!(
+                    "{tier} ({}); of {attempts} attempts to escape {held} failed",
+                    self.description
+                )
             }
             None => self.description.clone(),
         };
@@ -297,11 +311,18 @@ fn python() -> Part {
 /// The launchers of ranks.
 fn mpi() -> Part {
     let launchers = ["mpirun", "mpiexec", "srun"];
-    let directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
-    let in_directory = |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
+    let directories: Vec<PathBuf> =
+        std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
+    let in_directory =
+        |name: &str| directories.iter().map(|dir| dir.join(name)).find(|path| path.is_file());
     let (available, why) = match launchers.into_iter().find_map(in_directory) {
-        Some(launcher) => (true, format!("`{} -n 2 isentrope doctor` shows the ranks", launcher.display())),
-        None => (false, "no mpirun, mpiexec or srun in PATH; `apt-get install openmpi-bin` has one".into()),
+        Some(launcher) => {
+            (true, format!("`{} -n 2 isentrope doctor` shows the ranks", launcher.display()))
+        }
+        None => (
+            false,
+            "no mpirun, mpiexec or srun in PATH; `apt-get install openmpi-bin` has one".into(),
+        ),
     };
     Part { name: "MPI", available, why }
 }

@@ -55,14 +55,16 @@ impl RanksReport {
         let Some(library) = world.library() else { return Ok(None) };
         let own = Own { threads: ranks.threads, training_gflop_per_s };
         let owns = world.gather(&serde_json::to_vec(&own)?)?;
-        let owns: Vec<Own> = owns.iter().map(|own| serde_json::from_slice(own)).collect::<Result<_, _>>()?;
+        let owns: Vec<Own> =
+            owns.iter().map(|own| serde_json::from_slice(own)).collect::<Result<_, _>>()?;
         let speeds = world.bandwidth()?;
         let nodes = Node::of(world.places());
         let node_of = |rank| nodes.iter().find(|node| node.ranks.contains(&rank));
         let reports = world.places().iter().zip(&owns).zip(&speeds).enumerate().map(
             |(rank, ((place, own), speeds))| {
                 let neighbour = |(level, speed): (usize, &Option<f64>)| {
-                    speed.map(|speed| Neighbour { rank: rank ^ (1 << level), gb_per_s: speed / 1e9 })
+                    speed
+                        .map(|speed| Neighbour { rank: rank ^ (1 << level), gb_per_s: speed / 1e9 })
                 };
                 RankReport {
                     host: place.host.clone(),
@@ -79,7 +81,8 @@ impl RanksReport {
             library_path: library.path.clone(),
             launcher: library.launcher.clone(),
             ranks: reports.collect(),
-            directory: std::env::current_dir().map_or_else(|_| ".".into(), |dir| dir.display().to_string()),
+            directory: std::env::current_dir()
+                .map_or_else(|_| ".".into(), |dir| dir.display().to_string()),
             without_directory: world.without_directory(Path::new("."))?,
         }))
     }
@@ -94,12 +97,21 @@ impl fmt::Display for RanksReport {
             self.library,
             self.library_path
         )?;
-        let host = self.ranks.iter().map(|rank| rank.host.chars().count()).max().unwrap_or(0).max(4);
-        writeln!(f, "    rank  {:<host$}  threads  memory     training      to ranks, GB/s", "host")?;
+        let host =
+            self.ranks.iter().map(|rank| rank.host.chars().count()).max().unwrap_or(0).max(4);
+        writeln!(
+            f,
+            "    rank  {:<host$}  threads  memory     training      to ranks, GB/s",
+            "host"
+        )?;
         for (number, rank) in self.ranks.iter().enumerate() {
-            let processors = rank.processors.map_or(String::new(), |processors| format!("/{processors}"));
-            let neighbours: Vec<String> =
-                rank.neighbours.iter().map(|to| format!("{}: {:.1}", to.rank, to.gb_per_s)).collect();
+            let processors =
+                rank.processors.map_or(String::new(), |processors| format!("/{processors}"));
+            let neighbours: Vec<String> = rank
+                .neighbours
+                .iter()
+                .map(|to| format!("{}: {:.1}", to.rank, to.gb_per_s))
+                .collect();
             writeln!(
                 f,
                 "    {number:<4}  {:<host$}  {:<7}  {:<9}  {:>4.0} GFLOP/s  {}",
@@ -111,7 +123,11 @@ impl fmt::Display for RanksReport {
             )?;
         }
         match &self.without_directory {
-            None => writeln!(f, "  shared directory  unknown: nothing can be written to {}", self.directory),
+            None => writeln!(
+                f,
+                "  shared directory  unknown: nothing can be written to {}",
+                self.directory
+            ),
             Some(none) if none.is_empty() => {
                 writeln!(f, "  shared directory  yes: all ranks see {}", self.directory)
             }

@@ -41,7 +41,10 @@ impl SamplingFlags {
             ("top_p", top_p < 1.0, json!(top_p)),
             ("min_p", min_p > 0.0, json!(min_p)),
         ];
-        all.into_iter().filter(|(_, on, _)| *on).map(|(key, _, value)| (key.to_owned(), value)).collect()
+        all.into_iter()
+            .filter(|(_, on, _)| *on)
+            .map(|(key, _, value)| (key.to_owned(), value))
+            .collect()
     }
 
     /// Flags that have no effect on greedy responses, if any is given.
@@ -51,7 +54,8 @@ impl SamplingFlags {
             ("--top-k", self.top_k.is_some_and(|k| k > 0)),
             ("--min-p", self.min_p.is_some_and(|p| p > 0.0)),
         ];
-        let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+        let names: Vec<&str> =
+            given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 

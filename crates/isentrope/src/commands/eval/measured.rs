@@ -26,7 +26,12 @@ pub struct Measured {
 
 impl Measured {
     /// Reads the problems, and says what the user should know of them.
-    pub fn of(eval: &Eval, found: &BenchmarkFiles, prompter: &Prompter, loaded: &Loaded) -> Result<Self> {
+    pub fn of(
+        eval: &Eval,
+        found: &BenchmarkFiles,
+        prompter: &Prompter,
+        loaded: &Loaded,
+    ) -> Result<Self> {
         let Benchmark { name, suffix, decoding, verifier: its, .. } = &found.benchmark;
         let own = its.map(VerifierSettings::from).filter(|_| eval.verifier.is_none());
         let verifier = own.clone().or_else(|| eval.verifier.clone()).unwrap_or_default();
@@ -35,7 +40,9 @@ impl Measured {
         let decoding = Decoding {
             samples: eval.n.map_or(decoding.samples, |n| n as usize),
             temperature: eval.drawing.temperature(decoding),
-            max_tokens: eval.max_tokens.map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
+            max_tokens: eval
+                .max_tokens
+                .map_or(decoding.max_tokens, |max_tokens| max_tokens as usize),
         };
         let sampling = Sampling {
             stop_strings: eval.drawing.stop.clone(),
@@ -45,23 +52,29 @@ impl Measured {
         if decoding.temperature == 0.0
             && let Some(flags) = eval.drawing.without_effect_if_greedy()
         {
-            messages::note(&format!("{name}: {flags} have no effect on greedy responses; set --temperature"));
+            messages::note(&format!(
+                "{name}: {flags} have no effect on greedy responses; set --temperature"
+            ));
         }
         if decoding.temperature == 0.0 && decoding.samples > 1 {
             messages::note(&format!(
                 "{name}: greedy responses to a problem are all the same, so one is sampled; set --temperature"
             ));
         }
-        let set = EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
+        let set =
+            EvaluationSet::new(name, problems, &mut report, decoding, own.as_ref(), prompter)?;
         if report.usable < report.rows || report.lossy.count() > 0 || report.doubtful.count() > 0 {
             for found in set.findings(&report) {
                 messages::note(&format!("{name}: {found}"));
             }
         }
-        for note in set.too_long_note(loaded.model.context()).into_iter().chain(set.undivided_note()) {
+        for note in
+            set.too_long_note(loaded.model.context()).into_iter().chain(set.undivided_note())
+        {
             messages::note(&note);
         }
-        let files: Vec<Value> = found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();
+        let files: Vec<Value> =
+            found.hashes()?.into_iter().map(|file| file.sha256.into()).collect();
         let mut settings = json!({
             "files_sha256": files,
             "limit": eval.limit,

@@ -95,7 +95,9 @@ impl Eval {
             .exit(),
         };
         if out == Path::new("-") {
-            bail!("--out: results are a directory, and - is none: name one (./- is one of that name)");
+            bail!(
+                "--out: results are a directory, and - is none: name one (./- is one of that name)"
+            );
         }
         isentrope_files::refuse_dangling(&out)?;
         if let Some(old) = &self.against
@@ -119,7 +121,8 @@ impl Eval {
     fn measure(&self, model: &str, out: &Path) -> Result<()> {
         // Faults of the benchmarks are found before the model is loaded.
         let found = self.find()?;
-        self.computing.run(model, |loaded| Measuring { command: self, model, out, found }.run(loaded))
+        self.computing
+            .run(model, |loaded| Measuring { command: self, model, out, found }.run(loaded))
     }
 
     /// The day that the chat template is told: where no flag says, that of the results that are
@@ -212,7 +215,9 @@ impl Measuring<'_> {
         interrupt::wind_up_first("keeping the finished problems");
         for Measured { set, decoding, .. } in &measured {
             let (name, problems, samples) = (&set.name, set.problems.len(), set.decoding.samples);
-            messages::say(&format!("{name}: {problems} problems, responses to each: {samples}, {decoding}"));
+            messages::say(&format!(
+                "{name}: {problems} problems, responses to each: {samples}, {decoding}"
+            ));
             sampling::sample(&evaluator, set, loaded, &results, out)?;
         }
         let report = results.report()?;

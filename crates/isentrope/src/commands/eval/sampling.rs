@@ -34,11 +34,17 @@ pub fn sample(
         ));
     }
     if done > 0 {
-        messages::say(&format!("{}: going on after {done} of {} problems", set.name, set.problems.len()));
+        messages::say(&format!(
+            "{}: going on after {done} of {} problems",
+            set.name,
+            set.problems.len()
+        ));
     }
     let mut watcher = Watcher::new(&set.name, missing.len() * set.decoding.sampled());
-    let add = &mut |place: usize, responses: Vec<_>| log.add(place, &set.problems[place].0, &responses);
-    let ended = evaluator.respond(&loaded.model, set, &missing, Interrupt::WhenAsked, add, &mut watcher)?;
+    let add =
+        &mut |place: usize, responses: Vec<_>| log.add(place, &set.problems[place].0, &responses);
+    let ended =
+        evaluator.respond(&loaded.model, set, &missing, Interrupt::WhenAsked, add, &mut watcher)?;
     watcher.work.finish();
     if ended.is_break() {
         let left = log.missing().len();

@@ -61,7 +61,8 @@ fn templates() -> impl TypedValueParser<Value = Template> {
     let values = [
         PossibleValue::new("auto").help("messages do, and so do texts if the model has a template"),
         PossibleValue::new("chat").help("all do; a text becomes a message of the user"),
-        PossibleValue::new("none").help("none does; of messages there must be one, whose text is the prompt"),
+        PossibleValue::new("none")
+            .help("none does; of messages there must be one, whose text is the prompt"),
     ];
     PossibleValuesParser::new(values).map(|name| match name.as_str() {
         "chat" => Template::Chat,
@@ -86,7 +87,10 @@ pub struct Asked<'a> {
 impl PromptArguments {
     /// Reads the prompts.
     pub fn read(&self) -> Result<Asked<'_>> {
-        Ok(Asked { arguments: self, lines: self.prompts.as_deref().map(lines::read_prompts).transpose()? })
+        Ok(Asked {
+            arguments: self,
+            lines: self.prompts.as_deref().map(lines::read_prompts).transpose()?,
+        })
     }
 
     fn settings(&self) -> DataSettings {
@@ -121,7 +125,11 @@ impl Asked<'_> {
             if prompter.get().is_none() {
                 loaded.tokenizer().map_err(|e| self.error(place, e))?;
                 let vocabulary = loaded.model.config.vocab_size;
-                let _ = prompter.set(Prompter::read(&loaded.dir, vocabulary, &self.arguments.settings())?);
+                let _ = prompter.set(Prompter::read(
+                    &loaded.dir,
+                    vocabulary,
+                    &self.arguments.settings(),
+                )?);
             }
             let prompter = prompter.get().context("the tokenizer was read")?;
             prompt.surround(&self.arguments.prompt_prefix, &self.arguments.prompt_suffix);
@@ -139,7 +147,9 @@ impl Asked<'_> {
                 let understand = |(place, line): (usize, &Line)| {
                     let tokens = match line.prompt()? {
                         lines::Prompt::Text(prompt) => tokens(place, text(prompt))?,
-                        lines::Prompt::Messages(messages) => tokens(place, Prompt::Chat(messages.to_vec()))?,
+                        lines::Prompt::Messages(messages) => {
+                            tokens(place, Prompt::Chat(messages.to_vec()))?
+                        }
                         lines::Prompt::Tokens(tokens) => tokens,
                     };
                     Ok(NamedPrompt { id: line.get("id").cloned().unwrap_or(place.into()), tokens })

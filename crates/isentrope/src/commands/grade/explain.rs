@@ -18,7 +18,9 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
         Single::Math(MathSettings { math }) => {
             return Ok(explain_math(Math { options: *math }, gold, response));
         }
-        Single::BuiltIn(VerifierName::Math) => return Ok(explain_math(Math::default(), gold, response)),
+        Single::BuiltIn(VerifierName::Math) => {
+            return Ok(explain_math(Math::default(), gold, response));
+        }
         Single::Code(_) | Single::BuiltIn(VerifierName::Code) => {
             return explain_code(settings, gold, response);
         }
@@ -30,7 +32,9 @@ pub fn explain(settings: &VerifierSettings, gold: &str, response: &str) -> Resul
         }
         Single::BuiltIn(verifier) => verifier,
         Single::Command(_) | Single::Python(_) => {
-            bail!("--explain is for the built-in verifiers: set --verifier to auto, math, countdown or code")
+            bail!(
+                "--explain is for the built-in verifiers: set --verifier to auto, math, countdown or code"
+            )
         }
     };
     let ground_truth = object.unwrap_or_else(|| gold.into());
@@ -47,7 +51,8 @@ fn explain_code(settings: &VerifierSettings, gold: &str, response: &str) -> Resu
     let ground_truth = gold.into();
     let item = Item { ground_truth: &ground_truth, ..Item::default() };
     let judgements = settings.build()?.verify_batch(&[(item, response)])?;
-    let tests = Tests::from_value(&ground_truth).map(|tests| format!("tests: {}\n", tests.summary()));
+    let tests =
+        Tests::from_value(&ground_truth).map(|tests| format!("tests: {}\n", tests.summary()));
     Ok(tests.into_iter().chain(judgements.into_iter().map(explain_judgement)).collect())
 }
 

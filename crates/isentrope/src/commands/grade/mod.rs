@@ -83,13 +83,14 @@ impl Grade {
         let mut work = Work::uncounted("lines");
         let mut totals = Totals::default();
         loop {
-            let read = |line: Result<Line>| match line.map_err(anyhow::Error::downcast::<Unreadable>) {
-                Ok(line) => reader.read(line),
-                // The first line shows whether the file is what it should be at all.
-                Err(Ok(unreadable)) if unreadable.number > 1 => Ok(unreadable.into()),
-                Err(Ok(unreadable)) => Err(unreadable.into()),
-                Err(Err(error)) => Err(error),
-            };
+            let read =
+                |line: Result<Line>| match line.map_err(anyhow::Error::downcast::<Unreadable>) {
+                    Ok(line) => reader.read(line),
+                    // The first line shows whether the file is what it should be at all.
+                    Err(Ok(unreadable)) if unreadable.number > 1 => Ok(unreadable.into()),
+                    Err(Ok(unreadable)) => Err(unreadable.into()),
+                    Err(Err(error)) => Err(error),
+                };
             let round: Result<Vec<Row>> = lines.by_ref().take(rounds.size()).map(read).collect();
             if round.as_ref().is_ok_and(Vec::is_empty) {
                 break;

@@ -47,13 +47,18 @@ impl Rounds {
     }
 
     /// The judgements of all rows of a round, which are at least one, in their order.
-    pub fn judge(&mut self, verifier: &dyn Verifier, rows: &[Row]) -> Result<Vec<Judgement>, VerifierError> {
+    pub fn judge(
+        &mut self,
+        verifier: &dyn Verifier,
+        rows: &[Row],
+    ) -> Result<Vec<Judgement>, VerifierError> {
         let begun = Instant::now();
         let judge = |share: &[Row]| -> Result<Vec<Judgement>, VerifierError> {
             let mut judgements = Vec::with_capacity(share.len());
             for rows in share.chunks(self.batch) {
                 let readable = rows.iter().filter(|row| row.unreadable.is_none());
-                let batch: Vec<(Item<'_>, &str)> = readable.map(|row| (row.item(), row.response())).collect();
+                let batch: Vec<(Item<'_>, &str)> =
+                    readable.map(|row| (row.item(), row.response())).collect();
                 let mut judged = verifier.verify_batch(&batch)?.into_iter();
                 judgements.extend(rows.iter().filter_map(|row| match &row.unreadable {
                     Some(what) => Some(Judgement::new(Verdict::Fault, None, what.clone())),
@@ -65,8 +70,9 @@ impl Rounds {
         let judgements = thread::scope(|scope| {
             let shares = rows.chunks(rows.len().div_ceil(self.threads));
             let shares: Vec<_> = shares.map(|share| scope.spawn(move || judge(share))).collect();
-            let judgements =
-                shares.into_iter().map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            let judgements = shares
+                .into_iter()
+                .map(|share| share.join().unwrap_or_else(|panic| resume_unwind(panic)));
             judgements.collect::<Result<Vec<_>, _>>().map(|shares| shares.concat())
         })?;
         self.took(begun.elapsed());
@@ -74,7 +80,8 @@ impl Rounds {
     }
 
     fn took(&mut self, time: Duration) {
-        self.size = if time > LONG { self.size / 2 } else { self.size * 2 }.clamp(self.fewest, self.most);
+        self.size =
+            if time > LONG { self.size / 2 } else { self.size * 2 }.clamp(self.fewest, self.most);
     }
 }
 
@@ -93,7 +100,9 @@ mod tests {
         let many = json!({"weighted": [
             {"verifier": "math", "weight": 1}, {"verifier": {"command": ["a"], "workers": 100}, "weight": 1}
         ]});
-        for (verifier, fewest, most) in [(json!("math"), 2, 1024), (command, 3, 64), (many, 100, 100)] {
+        for (verifier, fewest, most) in
+            [(json!("math"), 2, 1024), (command, 3, 64), (many, 100, 100)]
+        {
             let mut rounds = rounds(&verifier, 2);
             assert_eq!(rounds.size(), fewest, "{verifier}");
             for _ in 0..12 {

@@ -63,20 +63,22 @@ impl Reader {
 
     fn understand(&self, object: &Map<String, Value>) -> Result<Question, String> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let prompt = find(object, &None, PROMPT).ok().and_then(|(_, prompt)| read_prompt(prompt).ok());
+        let prompt =
+            find(object, &None, PROMPT).ok().and_then(|(_, prompt)| read_prompt(prompt).ok());
         let data_source = object.get("data_source").map(text).unwrap_or_default();
         self.verifier.check_data_source(&data_source)?;
         let usual = [&["gold"], GROUND_TRUTH].concat();
-        let ground_truth = match find_ground_truth(object, &self.gold, &usual, &data_source, &self.verifier)?
-        {
-            GroundTruth::Missing(missing) => return Err(lacking(&missing, "--gold", object)),
-            GroundTruth::NotNeeded => Value::Null,
-            // The verifier says what is wrong with them, as with any ground truth of a line.
-            GroundTruth::Unusable(unusable) => unusable.tests,
-            GroundTruth::Tests(truth) | GroundTruth::Column(_, truth) => truth,
-        };
+        let ground_truth =
+            match find_ground_truth(object, &self.gold, &usual, &data_source, &self.verifier)? {
+                GroundTruth::Missing(missing) => return Err(lacking(&missing, "--gold", object)),
+                GroundTruth::NotNeeded => Value::Null,
+                // The verifier says what is wrong with them, as with any ground truth of a line.
+                GroundTruth::Unusable(unusable) => unusable.tests,
+                GroundTruth::Tests(truth) | GroundTruth::Column(_, truth) => truth,
+            };
         let found = find(object, &self.response, RESPONSE);
-        let (response_key, response) = found.map_err(|missing| lacking(&missing, "--response", object))?;
+        let (response_key, response) =
+            found.map_err(|missing| lacking(&missing, "--response", object))?;
         let response = match response {
             Value::String(text) => text.clone(),
             // A bare answer may be a number.
@@ -114,7 +116,8 @@ impl Reader {
         if set.is_empty() || self.verifier.workers().is_some() {
             return given;
         }
-        let own = given.get(math::OF_PROBLEM).and_then(Value::as_object).cloned().unwrap_or_default();
+        let own =
+            given.get(math::OF_PROBLEM).and_then(Value::as_object).cloned().unwrap_or_default();
         let options: Map<String, Value> = set.into_iter().chain(own).collect();
         let mut all = given.as_object().cloned().unwrap_or_default();
         all.insert(math::OF_PROBLEM.into(), options.into());
@@ -138,7 +141,8 @@ impl From<Unreadable> for Row {
 impl Row {
     /// The problem that the response is judged by.
     pub fn item(&self) -> Item<'_> {
-        let Question { ground_truth, prompt, data_source, extra_info, columns, .. } = &self.question;
+        let Question { ground_truth, prompt, data_source, extra_info, columns, .. } =
+            &self.question;
         Item {
             ground_truth,
             prompt: prompt.as_ref().and_then(Prompt::question).unwrap_or_default(),

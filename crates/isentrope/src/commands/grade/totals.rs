@@ -73,7 +73,9 @@ impl Totals {
             self.lines as f64 / seconds
         );
         let mut mark = ": ";
-        for (&count, verdict) in self.counts.iter().zip(Verdict::ALL).filter(|(count, _)| **count > 0) {
+        for (&count, verdict) in
+            self.counts.iter().zip(Verdict::ALL).filter(|(count, _)| **count > 0)
+        {
             let name = verdict.name().replace('-', " ");
             let _ = write!(text, "{mark}{count} {name} ({:.1} %)", percent(count, self.lines));
             mark = ", ";
@@ -115,7 +117,8 @@ impl Totals {
         if unjudged > 0 {
             let _ = write!(text, ", {unjudged} more could not be judged");
         }
-        let named: Vec<String> = self.disagreements.iter().take(NAMED).map(usize::to_string).collect();
+        let named: Vec<String> =
+            self.disagreements.iter().take(NAMED).map(usize::to_string).collect();
         if !named.is_empty() {
             let _ = write!(text, "; not so: line {}", named.join(", "));
         }

@@ -98,14 +98,23 @@ impl Theory {
         let cases: Vec<Case> = [1, self.states]
             .into_iter()
             .zip(0..)
-            .flat_map(|(states, kind)| (0..self.policies).map(move |number| (states, 2 * number + kind)))
-            .map(|(states, number)| Case::random(states as usize, self.actions as usize, self.seed, number))
+            .flat_map(|(states, kind)| {
+                (0..self.policies).map(move |number| (states, 2 * number + kind))
+            })
+            .map(|(states, number)| {
+                Case::random(states as usize, self.actions as usize, self.seed, number)
+            })
             .collect();
         let checks: Vec<Check> = CLAIMS.iter().map(|claim| theory::check(claim, &cases)).collect();
-        let wrong: Vec<&str> = checks.iter().filter(|check| !check.holds).map(|check| check.name).collect();
+        let wrong: Vec<&str> =
+            checks.iter().filter(|check| !check.holds).map(|check| check.name).collect();
         if self.json {
-            let all =
-                Checks { seed: self.seed, policies: cases.len(), holds: wrong.is_empty(), claims: &checks };
+            let all = Checks {
+                seed: self.seed,
+                policies: cases.len(),
+                holds: wrong.is_empty(),
+                claims: &checks,
+            };
             print(&(serde_json::to_string_pretty(&all)? + "\n"))?;
         } else {
             let width = messages::width().unwrap_or(WIDTH).min(WIDTH) as u16;

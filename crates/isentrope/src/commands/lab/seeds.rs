@@ -54,7 +54,9 @@ impl Seeds {
         let summary = runs.summary();
         if self.json {
             let curves = runs.curves(&summary.groups);
-            return print(&(serde_json::to_string(&Everything { summary: &summary, curves })? + "\n"));
+            return print(
+                &(serde_json::to_string(&Everything { summary: &summary, curves })? + "\n"),
+            );
         }
         print_text(&markdown(&summary))
     }

@@ -22,15 +22,19 @@ const FINENESS: u32 = 200;
 pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
     let stdout = stdout();
     let is_terminal = stdout.is_terminal();
-    let columns =
-        terminal_size_of(&stdout).filter(|_| is_terminal).map(|(Width(width), _)| usize::from(width));
+    let columns = terminal_size_of(&stdout)
+        .filter(|_| is_terminal)
+        .map(|(Width(width), _)| usize::from(width));
     let page = Page { columns: columns.unwrap_or(WIDTH).max(PLOT[0]), is_terminal };
     let mut parts = Vec::new();
     for Studied { run, measured, study } in studied {
-        let name = if *run == measured.set { run.clone() } else { format!("{run}, {}", measured.set) };
+        let name =
+            if *run == measured.set { run.clone() } else { format!("{run}, {}", measured.set) };
         let mut text = page.line(0, &name);
-        text +=
-            &page.line(2, &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy));
+        text += &page.line(
+            2,
+            &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy),
+        );
         for note in &measured.notes {
             text += &page.line(2, &format!("note: {note}"));
         }
@@ -41,13 +45,16 @@ pub(super) fn text(studied: &[Studied], together: &[Together<'_>]) -> String {
         let names: Vec<&str> = members.iter().map(|one| one.run.as_str()).collect();
         let mut text = page.line(0, &format!("together: {}", names.join(", ")));
         let measured = &members[0].measured;
-        text +=
-            &page.line(2, &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy));
+        text += &page.line(
+            2,
+            &format!("accuracy R is {}, entropy H is {}", measured.accuracy, measured.entropy),
+        );
         for one in members.iter().filter(|one| one.study.holds().is_none()) {
             let why = one.study.refusals.first().map(|why| format!(": {why}")).unwrap_or_default();
             text += &page.line(2, &format!("note: alone, {} has no law{why}", one.run));
         }
-        let each: Vec<(&str, &Study)> = members.iter().map(|one| (one.run.as_str(), &one.study)).collect();
+        let each: Vec<(&str, &Study)> =
+            members.iter().map(|one| (one.run.as_str(), &one.study)).collect();
         text += &page.study(study, &each);
         parts.push(text);
     }
@@ -112,7 +119,8 @@ impl Page {
             "\n  the first {} points (to step {}) predict the other {}\n",
             prediction.prefix, prediction.until, prediction.rest
         );
-        let _ = writeln!(text, "    {:23}{:>7}{:>14}{:>12}", "", "RMSE", "error at end", "R^2 of all");
+        let _ =
+            writeln!(text, "    {:23}{:>7}{:>14}{:>12}", "", "RMSE", "error at end", "R^2 of all");
         let dash = || "-".to_owned();
         for form in Form::ALL {
             let all = study.r_squared.iter().find(|(of, _)| *of == form);
@@ -148,7 +156,8 @@ impl Page {
             curves.push(Curve { name: "law".into(), points, scattered: false });
         }
         for (name, run) in runs {
-            let name = if runs.len() == 1 { "measured".to_owned() } else { visible(name).into_owned() };
+            let name =
+                if runs.len() == 1 { "measured".to_owned() } else { visible(name).into_owned() };
             let points = run.points.iter().map(|p| (p.entropy, p.accuracy)).collect();
             curves.push(Curve { name, points, scattered: true });
         }

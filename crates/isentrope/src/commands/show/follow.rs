@@ -40,7 +40,9 @@ pub fn follow(paths: &[PathBuf], wanted: &Wanted) -> Result<()> {
             if interrupt::requested() {
                 drop(view);
                 print_lines(&heading(&runs.shown, &look().0))?;
-                return Err(Interrupted { kept: "the runs themselves go on as they were".into() }.into());
+                return Err(
+                    Interrupted { kept: "the runs themselves go on as they were".into() }.into()
+                );
             }
             if runs.update(paths)? || view.is_stale()? {
                 break;
@@ -97,7 +99,8 @@ impl Runs {
     }
 
     fn have_ended(&self) -> bool {
-        let has_ended = |run: &Run| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
+        let has_ended =
+            |run: &Run| matches!(run.state.condition, Condition::Complete | Condition::Stopped);
         self.shown.iter().all(has_ended)
     }
 }
@@ -129,13 +132,18 @@ impl View {
             }
             Self::Lines { told } => {
                 let mut lines = Vec::new();
-                if told.iter().all(Option::is_none) && runs.iter().any(|run| run.log.last_step().is_some()) {
+                if told.iter().all(Option::is_none)
+                    && runs.iter().any(|run| run.log.last_step().is_some())
+                {
                     lines.extend(heading(runs, &look));
                 }
                 for (run, told) in runs.iter().zip(told) {
                     let Some(last) = run.log.last_step() else { continue };
                     if told.is_some_and(|told| told > last) {
-                        lines.push(format!("{}: goes on after step {last} again", visible_name(run)));
+                        lines.push(format!(
+                            "{}: goes on after step {last} again",
+                            visible_name(run)
+                        ));
                         *told = Some(last);
                     }
                     let after = told.or_else(|| last.checked_sub(BEFORE));

@@ -105,7 +105,8 @@ fn print_lines(lines: &[String]) -> Result<()> {
 
 /// Refuses a metric that none of the runs has measured, and proposes what was meant.
 fn check_metrics(runs: &[Run], metrics: &[String]) -> Result<()> {
-    let Some(unknown) = metrics.iter().find(|metric| runs.iter().all(|run| run.log.series(metric).is_none()))
+    let Some(unknown) =
+        metrics.iter().find(|metric| runs.iter().all(|run| run.log.series(metric).is_none()))
     else {
         return Ok(());
     };
@@ -121,8 +122,11 @@ fn check_metrics(runs: &[Run], metrics: &[String]) -> Result<()> {
     known.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     known.dedup_by_key(|(_, name)| *name);
     let proposed: Vec<&str> = known.iter().take(PROPOSED).map(|(_, name)| *name).collect();
-    let meant =
-        if proposed.is_empty() { String::new() } else { format!(" (there is {})", proposed.join(", ")) };
+    let meant = if proposed.is_empty() {
+        String::new()
+    } else {
+        format!(" (there is {})", proposed.join(", "))
+    };
     let whose = if runs.len() == 1 { "the run has" } else { "none of the runs has" };
     let measured = if runs.len() == 1 { "no metric" } else { "a metric" };
     bail!("--metric: {whose} {measured} {unknown:?}{meant}; --metrics lists what there is")

@@ -45,7 +45,8 @@ impl Axis {
         }
         for (i, value) in values.iter().enumerate() {
             // Some file systems do not tell capital letters from small ones.
-            if let Some(same) = values[..i].iter().find(|other| other.name.eq_ignore_ascii_case(&value.name))
+            if let Some(same) =
+                values[..i].iter().find(|other| other.name.eq_ignore_ascii_case(&value.name))
             {
                 bail!(
                     "{}: {at} has {} and {}, which would share a directory",
@@ -140,7 +141,9 @@ fn listed(at: &str, node: &Node, entries: &[(String, Node)]) -> Result<(Vec<Axis
 pub fn plain(node: &Node) -> Option<String> {
     match &node.value {
         Value::Scalar(toml::Value::String(text)) => Some(text.clone()),
-        Value::Scalar(value @ (toml::Value::Integer(_) | toml::Value::Boolean(_))) => Some(value.to_string()),
+        Value::Scalar(value @ (toml::Value::Integer(_) | toml::Value::Boolean(_))) => {
+            Some(value.to_string())
+        }
         Value::Scalar(toml::Value::Float(x)) => Some(format!("{x:?}")),
         _ => None,
     }
@@ -148,7 +151,10 @@ pub fn plain(node: &Node) -> Option<String> {
 
 fn is_safe(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
-    !name.is_empty() && name.len() <= LONGEST && !name.starts_with(['.', '-']) && name.chars().all(is_plain)
+    !name.is_empty()
+        && name.len() <= LONGEST
+        && !name.starts_with(['.', '-'])
+        && name.chars().all(is_plain)
 }
 
 /// Refuses what could not be the name of a directory everywhere, or is another file's.
@@ -161,7 +167,8 @@ pub fn check_name(name: &str, place: &str, at: &str) -> Result<()> {
     }
     let is_taken = RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name));
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    if is_taken || ["log", "partial", "toml"].iter().any(|taken| taken.eq_ignore_ascii_case(ending)) {
+    if is_taken || ["log", "partial", "toml"].iter().any(|taken| taken.eq_ignore_ascii_case(ending))
+    {
         bail!(
             "{place}: {at}: the sweep itself has files that are called {name:?} or end like it: take another name"
         );

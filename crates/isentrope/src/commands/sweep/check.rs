@@ -157,7 +157,8 @@ impl Devices {
             Some(place) => place,
             None => {
                 let setting = ("device.dtype", dtype);
-                let device = device::open(machine.wanted, setting, Some(machine.threads), Seat::ALONE)?;
+                let device =
+                    device::open(machine.wanted, setting, Some(machine.threads), Seat::ALONE)?;
                 self.0.push((dtype, device, Speeds::default()));
                 self.0.len() - 1
             }
@@ -177,7 +178,8 @@ struct Looking<'a, T> {
 impl<T: Trainer> Looking<'_, T> {
     fn run(self, backend: Arc<dyn Backend>, device: &Device) -> Result<Needs> {
         let Self { prepared, machine, speeds } = self;
-        let (jobs, plan) = jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
+        let (jobs, plan) =
+            jobs(&prepared, &*backend, machine).map_err(|error| device.unfitting(error))?;
         let free = Memory::now().available as usize;
         let fits = |jobs: usize| plan.check_host(free / jobs);
         let least = if machine.asked { jobs } else { 1 };
@@ -206,8 +208,9 @@ fn jobs<T: Trainer>(
     let taken = prepared.trainer.tables().memory.budget_gib.map(|gib| gib * f64::from(1 << 30));
     let on_each = taken.map_or(machine.jobs, |taken| (machine.available as f64 / taken) as usize);
     let fitting = on_each.saturating_mul(machine.devices).min(machine.jobs);
-    let has_room =
-        |jobs: &usize| prepared.plan(backend, machine.share(*jobs)).is_ok_and(|plan| !plan.is_tight());
+    let has_room = |jobs: &usize| {
+        prepared.plan(backend, machine.share(*jobs)).is_ok_and(|plan| !plan.is_tight())
+    };
     // One on each device has all of it.
     let least = machine.devices.min(machine.jobs);
     of((least + 1..=fitting).rev().find(has_room).unwrap_or(least))

@@ -31,8 +31,9 @@ impl Compare {
                     node.at
                 );
             }
-            let with = plain(node)
-                .ok_or_else(|| anyhow!("{}: compare.{name} must be the name of a value or group", node.at))?;
+            let with = plain(node).ok_or_else(|| {
+                anyhow!("{}: compare.{name} must be the name of a value or group", node.at)
+            })?;
             let groups = named(name, node, axes)?;
             let controls = named(&with, node, axes)?;
             // A value in the place of another is one of the same axis.
@@ -57,16 +58,18 @@ impl Compare {
             };
             // A group that is meant has all values of its control, unless one of them is another on
             // the same axis.
-            let is_other = |(axis, value): &(usize, usize)| match groups.iter().find(|(a, _)| a == axis) {
-                Some((_, own)) => own != value,
-                None => axes[*axis].values.len() > 1,
-            };
+            let is_other =
+                |(axis, value): &(usize, usize)| match groups.iter().find(|(a, _)| a == axis) {
+                    Some((_, own)) => own != value,
+                    None => axes[*axis].values.len() > 1,
+                };
             if !control.iter().any(is_other) {
                 bail!("{}: compare: {name} = {with:?} compares a group with itself", node.at);
             }
             if groups.len() == 1
-                && let Some(before) =
-                    all.iter().find(|before| before.groups.len() == 1 && before.groups[0].0 != groups[0].0)
+                && let Some(before) = all
+                    .iter()
+                    .find(|before| before.groups.len() == 1 && before.groups[0].0 != groups[0].0)
             {
                 bail!(
                     "{}: compare: {name} and {} are values of different axes, and a group may have both: name whole groups, {}",
@@ -83,8 +86,9 @@ impl Compare {
     /// The values of the group that the one of these values is compared with; none where the file
     /// does not say, or where that is the group itself.
     pub fn control(&self, values: &[usize]) -> Option<Vec<usize>> {
-        let is_met =
-            |contrast: &&Contrast| contrast.groups.iter().all(|(axis, value)| values[*axis] == *value);
+        let is_met = |contrast: &&Contrast| {
+            contrast.groups.iter().all(|(axis, value)| values[*axis] == *value)
+        };
         // The name of a whole group goes before the name of a value.
         let contrast = self.0.iter().filter(is_met).max_by_key(|contrast| contrast.groups.len())?;
         let mut control = values.to_vec();
@@ -103,13 +107,15 @@ fn named(name: &str, node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize
     let value = |axis: &Axis, name: &str| axis.values.iter().position(|value| value.name == name);
     let parts: Vec<&str> = name.split('/').collect();
     if parts.len() == of_groups(axes).count() {
-        let pair = |((place, axis), name): ((usize, &Axis), &&str)| Some((place, value(axis, name)?));
+        let pair =
+            |((place, axis), name): ((usize, &Axis), &&str)| Some((place, value(axis, name)?));
         if let Some(path) = of_groups(axes).zip(&parts).map(pair).collect::<Option<Vec<_>>>() {
             return Ok(vec![path]);
         }
     }
-    let values: Vec<_> =
-        of_groups(axes).filter_map(|(place, axis)| Some(vec![(place, value(axis, name)?)])).collect();
+    let values: Vec<_> = of_groups(axes)
+        .filter_map(|(place, axis)| Some(vec![(place, value(axis, name)?)]))
+        .collect();
     if !values.is_empty() {
         return Ok(values);
     }
@@ -120,8 +126,9 @@ fn named(name: &str, node: &Node, axes: &[Axis]) -> Result<Vec<Vec<(usize, usize
             seed.name
         );
     }
-    let known: Vec<String> =
-        of_groups(axes).flat_map(|(_, axis)| axis.values.iter().map(|value| value.name.clone())).collect();
+    let known: Vec<String> = of_groups(axes)
+        .flat_map(|(_, axis)| axis.values.iter().map(|value| value.name.clone()))
+        .collect();
     bail!(
         "{}: compare names {name:?}, which is neither a value of an axis ({}) nor a group, {}{}",
         node.at,

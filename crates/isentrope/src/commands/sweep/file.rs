@@ -62,7 +62,8 @@ pub struct MadeModel {
     pub over: Option<Node>,
 }
 
-const KEYS: [&str; 9] = ["command", "base", "out", "set", "models", "axes", "exclude", "compare", "quick"];
+const KEYS: [&str; 9] =
+    ["command", "base", "out", "set", "models", "axes", "exclude", "compare", "quick"];
 
 impl SweepFile {
     /// Reads and checks the file.
@@ -75,7 +76,10 @@ impl SweepFile {
         only_keys("", entries, &KEYS)?;
         let get = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, node)| node);
         let base = get("base").ok_or_else(|| {
-            anyhow!("{}: the key `base` is missing: the recipe that all runs begin with", path.display())
+            anyhow!(
+                "{}: the key `base` is missing: the recipe that all runs begin with",
+                path.display()
+            )
         })?;
         let command = match get("command").map(|node| Ok((node, text(node, "command")?))) {
             None => Training::Train,
@@ -104,11 +108,16 @@ impl SweepFile {
             .map(|(name, node)| Axis::parse(name, node))
             .collect::<Result<_>>()?;
         if axes.is_empty() {
-            bail!("{}: `axes` is empty: say what runs differ in, such as [axes.method.NAME]", axes_of.at);
+            bail!(
+                "{}: `axes` is empty: say what runs differ in, such as [axes.method.NAME]",
+                axes_of.at
+            );
         }
         let quick = get("quick").map(|node| Quick::parse(node, &axes, &models)).transpose()?;
-        let compare = get("compare").map(|node| Compare::parse(node, &axes)).transpose()?.unwrap_or_default();
-        let exclude = get("exclude").map(|node| exclusions(node, &axes)).transpose()?.unwrap_or_default();
+        let compare =
+            get("compare").map(|node| Compare::parse(node, &axes)).transpose()?.unwrap_or_default();
+        let exclude =
+            get("exclude").map(|node| exclusions(node, &axes)).transpose()?.unwrap_or_default();
         Ok(Self {
             path: path.to_owned(),
             command,
@@ -147,7 +156,9 @@ fn made_model(path: &Path, name: &str, node: &Node) -> Result<MadeModel> {
     Ok(MadeModel {
         name: name.to_owned(),
         base: beside(path, base, &format!("{at}.base"))?,
-        set: get("set").map(|node| table(node, &format!("{at}.set")).map(|_| node.clone())).transpose()?,
+        set: get("set")
+            .map(|node| table(node, &format!("{at}.set")).map(|_| node.clone()))
+            .transpose()?,
         over: None,
     })
 }
@@ -249,5 +260,6 @@ pub fn only_keys(path: &str, entries: &[(String, Node)], known: &[&str]) -> Resu
 
 /// A hint at the name that was probably meant.
 pub fn hint(name: &str, known: &[String]) -> String {
-    recipe::near_key(name, known.iter()).map_or(String::new(), |near| format!("; did you mean `{near}`?"))
+    recipe::near_key(name, known.iter())
+        .map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }

@@ -115,10 +115,12 @@ impl Sweep {
         let file = SweepFile::read(&self.sweep)?;
         let file = if self.quick { file.into_quick()? } else { file };
         let name = if self.quick { format!("{}, a quick look", file.name()) } else { file.name() };
-        let out = self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| file.default_out());
+        let out =
+            self.out.clone().or_else(|| file.out.clone()).unwrap_or_else(|| file.default_out());
         let key = if self.out.is_none() && file.out.is_some() { "out" } else { "--out" };
-        check_writable(&out)
-            .map_err(|error| anyhow!("{key} is {}, and {error}; name another directory", out.display()))?;
+        check_writable(&out).map_err(|error| {
+            anyhow!("{key} is {}, and {error}; name another directory", out.display())
+        })?;
         let runs = runs::planned(&file, &out, &self.set)?;
         refuse_taken(&out, &runs)?;
         if let Some(other) = results::other_run(&out, &runs)? {
@@ -130,16 +132,23 @@ impl Sweep {
         }
         if self.dry_run {
             let (progress, schedule) = self.look(&runs)?;
-            return print_text(&progress.table(&runs, schedule.jobs, schedule.least_share().threads));
+            return print_text(&progress.table(
+                &runs,
+                schedule.jobs,
+                schedule.least_share().threads,
+            ));
         }
         make_directory(&out)?;
         let lock = lock_directory(&out, "sweeping")?;
         wait_for_others(&runs);
         let (mut progress, schedule) = self.look(&runs)?;
-        messages::say(progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end());
+        messages::say(
+            progress.table(&runs, schedule.jobs, schedule.least_share().threads).trim_end(),
+        );
         interrupt::wind_up_first("finishing the current steps");
         schedule::make(&runs, &mut progress, &schedule, |progress| {
-            results::write_tables_so_far(&runs, progress, &out, &name).context("the table of runs so far")
+            results::write_tables_so_far(&runs, progress, &out, &name)
+                .context("the table of runs so far")
         })?;
         if interrupt::requested() {
             let kept = format!("{}; the same command goes on", progress.summary(schedule.jobs));
@@ -164,9 +173,11 @@ impl Sweep {
         } else {
             device::open_all(self.wanted(runs)?, ("device.dtype", NumberType::F32), Some(threads))?
         };
-        let available = devices.iter().map(|(_, device)| device.free_memory()).min().unwrap_or(usize::MAX);
+        let available =
+            devices.iter().map(|(_, device)| device.free_memory()).min().unwrap_or(usize::MAX);
         // A GPU has its hands full with one.
-        let most = if devices.iter().any(|(_, device)| device.is_gpu()) { devices.len() } else { threads };
+        let most =
+            if devices.iter().any(|(_, device)| device.is_gpu()) { devices.len() } else { threads };
         let on: Vec<Wanted> = devices.iter().map(|(wanted, _)| *wanted).collect();
         drop(devices); // with what they take of their memory
         let jobs = self.jobs.unwrap_or(most).min(left.max(1));
@@ -197,7 +208,9 @@ impl Sweep {
         let kind = |run: &PlannedRun| -> Result<DeviceKind> {
             Ok(serde_json::from_value(run.recipe()["device"]["kind"].clone())?)
         };
-        let Some(first) = runs.first() else { return device::wanted(&self.device, DeviceKind::Auto) };
+        let Some(first) = runs.first() else {
+            return device::wanted(&self.device, DeviceKind::Auto);
+        };
         // A flag or the environment decides for all.
         if let Some(said) = device::said(&self.device)? {
             return Ok(said);
@@ -226,7 +239,10 @@ fn refuse_taken(out: &Path, runs: &[PlannedRun]) -> Result<()> {
     let is_empty = names(out)?.iter().all(|name| name.to_string_lossy().starts_with('.'));
     let is_begun = |run: &PlannedRun| run.recipe_file().exists() || run.dir().exists();
     if !is_empty && !results::table_file(out).exists() && !runs.iter().any(is_begun) {
-        bail!("{} has files in it and is no sweep; name another directory with --out", out.display());
+        bail!(
+            "{} has files in it and is no sweep; name another directory with --out",
+            out.display()
+        );
     }
     Ok(())
 }
@@ -253,13 +269,21 @@ fn finish(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> R
         let report = match results::write_report(out, shown) {
             Ok(report) => format!("{}, ", report.display()),
             Err(error) => {
-                messages::warning(&format!("the report could not be made: {}", crate::sentence(&error)));
+                messages::warning(&format!(
+                    "the report could not be made: {}",
+                    crate::sentence(&error)
+                ));
                 results::remove_report(out)?;
                 String::new()
             }
         };
         let table = |ending: &str| out.join(format!("table.{ending}")).display().to_string();
-        print_text(&format!("{}\n{report}{}, {}\n", seeds::text(&summary), table("md"), table("json")))?;
+        print_text(&format!(
+            "{}\n{report}{}, {}\n",
+            seeds::text(&summary),
+            table("md"),
+            table("json")
+        ))?;
     }
     let failed: Vec<String> = runs
         .iter()

@@ -63,7 +63,11 @@ fn is_theirs(model: &PlannedRun, begun: &[&PlannedRun]) -> Result<()> {
     if others.is_empty() {
         return Ok(());
     }
-    Err(anyhow!("{} is not what runs have begun with: {}; {remedy}", checkpoint.display(), listed(&others)))
+    Err(anyhow!(
+        "{} is not what runs have begun with: {}; {remedy}",
+        checkpoint.display(),
+        listed(&others)
+    ))
 }
 
 fn listed(runs: &[&PlannedRun]) -> String {

@@ -123,6 +123,13 @@ fn error_in(log: &Path) -> Option<String> {
     let (_, since) = tail.rsplit_once("\n$ isentrope ").unwrap_or(("", &tail)); // of this attempt
     let lines: Vec<&str> = since.lines().collect();
     let first = lines.iter().rposition(|line| line.starts_with("error: "))?;
-    let more = lines[first + 1..].iter().take_while(|line| line.starts_with("  ")).map(|line| line.trim());
-    Some([lines[first].strip_prefix("error: ")?].into_iter().chain(more).collect::<Vec<_>>().join("; "))
+    let more =
+        lines[first + 1..].iter().take_while(|line| line.starts_with("  ")).map(|line| line.trim());
+    Some(
+        [lines[first].strip_prefix("error: ")?]
+            .into_iter()
+            .chain(more)
+            .collect::<Vec<_>>()
+            .join("; "),
+    )
 }

@@ -114,7 +114,8 @@ impl Progress {
         for run in &self.0 {
             of_groups[run.group].extend(run.pace.of_step());
         }
-        let ratio = self.0.iter().filter_map(|run| Some(run.pace.of_step()? / run.expected_of_step()));
+        let ratio =
+            self.0.iter().filter_map(|run| Some(run.pace.of_step()? / run.expected_of_step()));
         Paces {
             of_groups: of_groups.into_iter().map(|steps| mean(steps.into_iter())).collect(),
             ratio: mean(ratio.filter(|ratio| ratio.is_finite())).unwrap_or(1.0),
@@ -148,11 +149,16 @@ impl Progress {
                     format!("step {step} of {}", run.steps),
                     format!("about {} left", shown(progress.left(&paces))),
                 ),
-                State::ToDo => {
-                    (format!("to do, {} steps", run.steps), format!("about {}", shown(progress.left(&paces))))
-                }
+                State::ToDo => (
+                    format!("to do, {} steps", run.steps),
+                    format!("about {}", shown(progress.left(&paces))),
+                ),
             };
-            let _ = writeln!(text, "{}", format!("  {:width$}  {state:22}  {time}", run.name).trim_end());
+            let _ = writeln!(
+                text,
+                "{}",
+                format!("  {:width$}  {state:22}  {time}", run.name).trim_end()
+            );
         }
         let at_once = match (jobs, threads) {
             (1, 1) => "one at a time, 1 thread".into(),

@@ -33,10 +33,16 @@ impl Quick {
                 "models" => {
                     for (name, node) in table(node, "quick.models")? {
                         let at = format!("quick.models.{name}");
-                        let names: Vec<String> = models.iter().map(|model| model.name.clone()).collect();
-                        let place = names.iter().position(|known| known == name).ok_or_else(|| {
-                            anyhow!("{}: {at}: there is no [models.{name}]{}", node.at, hint(name, &names))
-                        })?;
+                        let names: Vec<String> =
+                            models.iter().map(|model| model.name.clone()).collect();
+                        let place =
+                            names.iter().position(|known| known == name).ok_or_else(|| {
+                                anyhow!(
+                                    "{}: {at}: there is no [models.{name}]{}",
+                                    node.at,
+                                    hint(name, &names)
+                                )
+                            })?;
                         if !table(node, &at)?.is_empty() {
                             quick.models.push((place, node.clone()));
                         }
@@ -55,7 +61,10 @@ impl Quick {
                     let axis = &axes[place];
                     let kept = axis.named(node, &format!("quick.{name}"))?;
                     if kept.is_empty() {
-                        bail!("{}: quick.{name} keeps no value of the axis, and so no run", node.at);
+                        bail!(
+                            "{}: quick.{name} keeps no value of the axis, and so no run",
+                            node.at
+                        );
                     }
                     let dropped = (0..axis.values.len()).filter(|value| !kept.contains(value));
                     quick.dropped.extend(dropped.map(|value| (place, value)));
@@ -79,7 +88,8 @@ impl SweepFile {
     pub fn into_quick(mut self) -> Result<Self> {
         let has_table = self.quick.is_some();
         let Some(quick) = self.quick.take().filter(Quick::changes_something) else {
-            let what = if has_table { "a table [quick] that changes nothing" } else { "no table [quick]" };
+            let what =
+                if has_table { "a table [quick] that changes nothing" } else { "no table [quick]" };
             bail!(
                 "{}: --quick: the file has {what}; it says what a quick look is: such as set.run.steps = 60, and seed = [1] to \
                  keep one value of the axis `seed`",

@@ -19,14 +19,19 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// When what a run has written cannot be read.
-pub fn summary(runs: &[PlannedRun], ended: impl Fn(usize) -> bool) -> Result<(Summary, Vec<Shown>)> {
+pub fn summary(
+    runs: &[PlannedRun],
+    ended: impl Fn(usize) -> bool,
+) -> Result<(Summary, Vec<Shown>)> {
     let planned = runs.iter().enumerate().filter(|(_, run)| !run.is_model);
     let first = planned.clone().next().map_or("", |(_, run)| &run.group);
-    let all: Vec<&PlannedRun> = planned.filter(|(place, _)| ended(*place)).map(|(_, run)| run).collect();
+    let all: Vec<&PlannedRun> =
+        planned.filter(|(place, _)| ended(*place)).map(|(_, run)| run).collect();
     let mut logs: Vec<Option<Run>> = Vec::new();
     for run in &all {
         // Before the first metric the file is empty.
-        let has_metrics = std::fs::metadata(run.dir().join(METRICS)).is_ok_and(|file| file.len() > 0);
+        let has_metrics =
+            std::fs::metadata(run.dir().join(METRICS)).is_ok_and(|file| file.len() > 0);
         logs.push(if has_metrics { Some(Run::open(run.dir())?) } else { None });
     }
     let recipes: Vec<Value> = all.iter().map(|run| recipe(run)).collect::<Result<_>>()?;
@@ -52,7 +57,8 @@ pub fn summary(runs: &[PlannedRun], ended: impl Fn(usize) -> bool) -> Result<(Su
 /// The recipe that a run is planned with, and the day that it has taken where that names none.
 fn recipe(run: &PlannedRun) -> Result<Value> {
     let mut recipe = run.recipe().clone();
-    let begun = RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
+    let begun =
+        RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
     let day = begun.as_ref().and_then(|begun| begun.pointer("/data/date"));
     if let (Some(planned), Some(day)) = (recipe.pointer_mut("/data/date"), day)
         && planned.is_null()
@@ -84,7 +90,12 @@ fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
 ///
 /// # Errors
 /// When what a run has written cannot be read, or a table cannot be written.
-pub fn write_tables_so_far(runs: &[PlannedRun], progress: &Progress, out: &Path, name: &str) -> Result<()> {
+pub fn write_tables_so_far(
+    runs: &[PlannedRun],
+    progress: &Progress,
+    out: &Path,
+    name: &str,
+) -> Result<()> {
     let (summary, shown) = summary(runs, |place| progress.0[place].has_ended())?;
     let planned = runs.iter().filter(|run| !run.is_model).count();
     if shown.is_empty() {
@@ -113,7 +124,8 @@ pub fn other_run(out: &Path, runs: &[PlannedRun]) -> Result<Option<PathBuf>> {
             return Ok(Some(dir));
         }
         if depth < DEEPEST {
-            let inside = names(&dir)?.into_iter().map(|name| dir.join(name)).filter(|path| path.is_dir());
+            let inside =
+                names(&dir)?.into_iter().map(|name| dir.join(name)).filter(|path| path.is_dir());
             left.extend(inside.map(|path| (path, depth + 1)));
         }
     }

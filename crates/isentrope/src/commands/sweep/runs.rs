@@ -101,8 +101,12 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
     };
     for values in combinations(file)? {
         let names = |values: &[usize], with_seed: bool| {
-            let values = file.axes.iter().zip(values).filter(|(axis, _)| with_seed || !axis.is_seed);
-            values.map(|(axis, value)| axis.values[*value].name.as_str()).collect::<Vec<_>>().join("/")
+            let values =
+                file.axes.iter().zip(values).filter(|(axis, _)| with_seed || !axis.is_seed);
+            values
+                .map(|(axis, value)| axis.values[*value].name.as_str())
+                .collect::<Vec<_>>()
+                .join("/")
         };
         let group = match names(&values, false) {
             none if none.is_empty() => file.name(),
@@ -113,7 +117,8 @@ pub fn planned(file: &SweepFile, out: &Path, sets: &[String]) -> Result<Vec<Plan
         let round = seed.map_or(0, |(_, &value)| value);
         let name = names(&values, true);
         let layers = || {
-            let values = file.axes.iter().zip(&values).map(|(axis, value)| &axis.values[*value].settings);
+            let values =
+                file.axes.iter().zip(&values).map(|(axis, value)| &axis.values[*value].settings);
             file.set.iter().chain(values).chain(&file.over)
         };
         let mut recipe = base.clone();
@@ -144,7 +149,8 @@ fn bare(path: &Path) -> Result<Node> {
 
 /// The combinations that are not left out, as the values' places on their axes.
 fn combinations(file: &SweepFile) -> Result<Vec<Vec<usize>>> {
-    let count = file.axes.iter().fold(1usize, |count, axis| count.saturating_mul(axis.values.len()));
+    let count =
+        file.axes.iter().fold(1usize, |count, axis| count.saturating_mul(axis.values.len()));
     if count > MOST {
         bail!("{}: the axes have {count} combinations, more than {MOST}", file.path.display());
     }
@@ -187,13 +193,21 @@ fn finish<R: TrainingRecipe>(
 
 /// Puts the checkpoint of a made model in the place of `{NAME}`.
 fn name_model(recipe: &mut Node, models: &[PlannedRun]) -> Result<Option<usize>> {
-    let Some(path) = entry(recipe, "model").and_then(|model| entry(model, "path")) else { return Ok(None) };
+    let Some(path) = entry(recipe, "model").and_then(|model| entry(model, "path")) else {
+        return Ok(None);
+    };
     let recipe::Value::Scalar(toml::Value::String(text)) = &path.value else { return Ok(None) };
-    let Some(name) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) else { return Ok(None) };
+    let Some(name) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) else {
+        return Ok(None);
+    };
     let made: Vec<&PlannedRun> = models.iter().filter(|run| run.is_model).collect();
     let found = made.iter().position(|run| run.group == name).ok_or_else(|| {
         let names: Vec<String> = made.iter().map(|run| run.group.clone()).collect();
-        anyhow!("{}: model.path is {text:?}, and there is no [models.{name}]{}", path.at, hint(name, &names))
+        anyhow!(
+            "{}: model.path is {text:?}, and there is no [models.{name}]{}",
+            path.at,
+            hint(name, &names)
+        )
     })?;
     let checkpoint = made[found].last_checkpoint().to_string_lossy().into_owned();
     path.value = recipe::Value::Scalar(checkpoint.into());
@@ -294,7 +308,9 @@ pub fn changes(before: &Value, made: u64, run: &PlannedRun) -> Vec<String> {
 fn has_rate_by_end(tables: &Value) -> bool {
     let Value::Object(tables) = tables else { return false };
     let is_by_end = |value: &Value| value.as_str().is_some_and(|schedule| schedule != "constant");
-    tables.iter().any(|(key, value)| key == "schedule" && is_by_end(value) || has_rate_by_end(value))
+    tables
+        .iter()
+        .any(|(key, value)| key == "schedule" && is_by_end(value) || has_rate_by_end(value))
 }
 
 /// Problems of recipes. The same problem of many runs is reported once.

@@ -152,7 +152,13 @@ pub fn make(
             let share = schedule.share(&processes, ready.len());
             match Process::start(&runs[place], share, schedule.devices[device]) {
                 Ok(process) => {
-                    processes.push(Running { place, process, started: Instant::now(), share, device });
+                    processes.push(Running {
+                        place,
+                        process,
+                        started: Instant::now(),
+                        share,
+                        device,
+                    });
                     progress.0[place].runs = true;
                     screen.start(place, &runs[place], &progress.0[place]);
                 }
@@ -187,7 +193,10 @@ fn ready(runs: &[PlannedRun], progress: &mut Progress) -> Vec<usize> {
         }
         match runs[place].needs {
             Some(model) if progress.0[model].failed.is_some() => {
-                let why = format!("the model that it begins with, {}, could not be made", runs[model].name);
+                let why = format!(
+                    "the model that it begins with, {}, could not be made",
+                    runs[model].name
+                );
                 progress.0[place].failed = Some(why);
             }
             Some(model) if progress.0[model].state != State::Done => {}
@@ -244,7 +253,8 @@ struct Screen {
 impl Screen {
     fn new(runs: &[PlannedRun]) -> Self {
         let is_terminal = stderr().is_terminal();
-        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target =
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let all = MultiProgress::with_draw_target(target);
         let summary = all.add(ProgressBar::new_spinner());
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
@@ -299,7 +309,9 @@ impl Screen {
         if !self.is_terminal && self.told.elapsed() >= PLAIN {
             self.told = Instant::now();
             let at = |(run, progress): (&PlannedRun, &RunProgress)| {
-                progress.runs.then(|| format!("{} at step {} of {}", run.name, progress.pace.step, run.steps))
+                progress.runs.then(|| {
+                    format!("{} at step {} of {}", run.name, progress.pace.step, run.steps)
+                })
             };
             let at: Vec<String> = runs.iter().zip(&progress.0).filter_map(at).collect();
             messages::say(&format!("{}; {summary}", at.join(", ")));
@@ -319,10 +331,18 @@ mod tests {
     fn a_device_that_fails_again_and_again_gets_nothing_while_another_does_not() {
         let machine = Share { threads: 4, memory: 1 << 30 };
         let schedule = Schedule { jobs: 4, machine, devices: vec![None; 2], fail_fast: false };
-        let of =
-            |taken: &[usize], failures: [usize; 2]| schedule.free_device(taken.iter().copied(), &failures);
-        assert_eq!((of(&[], [0, 0]), of(&[0], [0, 0]), of(&[0, 1, 1], [0, 1])), (Some(0), Some(1), Some(0)));
-        assert_eq!((of(&[1], [2, 0]), of(&[1, 1], [2, 0])), (Some(1), None), "no more than its part, either");
+        let of = |taken: &[usize], failures: [usize; 2]| {
+            schedule.free_device(taken.iter().copied(), &failures)
+        };
+        assert_eq!(
+            (of(&[], [0, 0]), of(&[0], [0, 0]), of(&[0, 1, 1], [0, 1])),
+            (Some(0), Some(1), Some(0))
+        );
+        assert_eq!(
+            (of(&[1], [2, 0]), of(&[1, 1], [2, 0])),
+            (Some(1), None),
+            "no more than its part, either"
+        );
         assert_eq!(of(&[1], [2, 2]), Some(0), "then it is the runs");
     }
 }

@@ -30,7 +30,8 @@ pub fn state(run: &PlannedRun) -> Result<State> {
     if recorded == 0 && checkpoints.is_empty() {
         return Ok(State::ToDo);
     }
-    let before = RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
+    let before =
+        RunFiles::new(run.dir()).recipe().with_context(|| run.dir().display().to_string())?;
     let changes = changes(&before.unwrap_or_default(), recorded, run);
     if !changes.is_empty() {
         bail!(

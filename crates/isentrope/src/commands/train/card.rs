@@ -48,7 +48,10 @@ impl Card {
     pub fn named(key: &str) -> Result<Self> {
         let known = || DATA_SHEETS.iter().map(|sheet| sheet.key).collect::<Vec<_>>().join(", ");
         let sheet = DataSheet::of_key(key).ok_or_else(|| {
-            anyhow!("--gpu {key} is not known; known are {}; --gpu-memory plans for any other", known())
+            anyhow!(
+                "--gpu {key} is not known; known are {}; --gpu-memory plans for any other",
+                known()
+            )
         })?;
         let memory = sheet.memory_mib << 20;
         let name = format!("{} ({:.1} GiB, as its driver shows)", sheet.name, memory as f64 / GIB);
@@ -79,7 +82,9 @@ impl Card {
             };
             text += &format!("{} with {name}: {line}\n", self.name);
         }
-        for (sheet, limits) in self.sheets.iter().zip(&limits).filter(|(_, limits)| !limits.is_empty()) {
+        for (sheet, limits) in
+            self.sheets.iter().zip(&limits).filter(|(_, limits)| !limits.is_empty())
+        {
             text += &format!("{}: {}\n", at_peak(sheet), limits.join("; "));
         }
         let refused = || anyhow!("the run does not fit {}; with f32: {last}", self.name);

@@ -58,8 +58,9 @@ pub fn dry_run<R: TrainingRecipe>(
         Target::Device(opened) => opened.and_then(|(device, most)| {
             device.check_shapes(&model_dir, &config)?;
             let of_host = Memory::now().available as usize / ranks.seat().of;
-            let needs =
-                device.run(|backend| Needs { prepared: &prepared, most, of_host }.run(backend, &device))?;
+            let needs = device.run(|backend| {
+                Needs { prepared: &prepared, most, of_host }.run(backend, &device)
+            })?;
             Ok((format!("{needs}\n"), Ok(())))
         }),
     };
@@ -94,7 +95,9 @@ fn without_model<R: TrainingRecipe>(
     print_notes(&notes)?;
     let path = &recipe.tables().model.path;
     let why = match hub::neighbours(path).filter(|_| path.contains('/')) {
-        Some(there) => format!("{path} looks like a path, and there is no such directory ({there}); {error}"),
+        Some(there) => {
+            format!("{path} looks like a path, and there is no such directory ({there}); {error}")
+        }
         None => error.to_string(),
     };
     print_text(&format!(

@@ -95,7 +95,11 @@ impl RunArguments {
     }
 
     /// The trace of a run with this many steps: its file, and the step if one is named.
-    pub(super) fn trace(&self, steps: u64, ranks: &Ranks) -> Result<Option<(TraceFile, Option<u64>)>> {
+    pub(super) fn trace(
+        &self,
+        steps: u64,
+        ranks: &Ranks,
+    ) -> Result<Option<(TraceFile, Option<u64>)>> {
         let Some(path) = &self.trace else { return Ok(None) };
         if let Some(step) = self.trace_step.filter(|&step| step > steps) {
             return Err(anyhow!("--trace-step is {step}, and the run has {steps} steps"));

@@ -20,9 +20,11 @@ pub fn manifest(
     ranks: &Ranks,
     model_dir: &Path,
 ) -> Result<Value> {
-    let hash = |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
+    let hash =
+        |file: &FileHash| (file.path.display().to_string(), Value::from(file.sha256.clone()));
     let data: Map<String, Value> = trainer.data_files().iter().map(hash).collect();
-    let mut model = json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
+    let mut model =
+        json!({ "path": trainer.tables().model.path, "sha256": file_hashes(model_dir)? });
     if let Some(dir) = trainer.tables().process_model.and_then(|table| table.model) {
         model["process_model"] = json!({ "path": dir, "sha256": file_hashes(dir)? });
     }
@@ -55,7 +57,8 @@ pub fn check_same_files(manifest: &Value, ranks: &Ranks) -> Result<()> {
     for (whose, part) in parts {
         let files = manifest.pointer(part).and_then(Value::as_object).into_iter().flatten();
         // Machines may keep fetched files in different directories, so only names are compared.
-        let name = |path: &str| Path::new(path).file_name().unwrap_or_default().display().to_string();
+        let name =
+            |path: &str| Path::new(path).file_name().unwrap_or_default().display().to_string();
         let files: Vec<(String, &str)> =
             files.map(|(path, sha256)| (name(path), sha256.as_str().unwrap_or_default())).collect();
         let names: Vec<&str> = files.iter().map(|(name, _)| &**name).collect();

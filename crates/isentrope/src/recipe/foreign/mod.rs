@@ -74,7 +74,8 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
         toml::from_str(include_str!("names.toml")).expect("the program's own names.toml is sound");
     for value in &mut names.values {
         let groups = &names.groups;
-        let keys = |word: &String| groups.get(word).map_or(vec![word.clone()], |group| group.0.clone());
+        let keys =
+            |word: &String| groups.get(word).map_or(vec![word.clone()], |group| group.0.clone());
         value.at = Words(value.at.0.iter().flat_map(keys).collect());
     }
     names
@@ -171,15 +172,17 @@ fn key_hint(entries: &[&ForeignKey], root: &Shape) -> String {
 /// The function that verl's table `custom_reward_function` names, as a verifier takes it.
 fn reward_function(path: &str, node: &Node) -> Option<String> {
     let Value::Table(entries) = &node.value else { return None };
-    let named = |name: &str| entries.iter().find(|(key, _)| key == name).and_then(|(_, node)| text(node));
+    let named =
+        |name: &str| entries.iter().find(|(key, _)| key == name).and_then(|(_, node)| text(node));
     let file = ends(path, "custom_reward_function").then(|| named("path"))??;
     Some(format!("{file}:{}", named("name").as_deref().unwrap_or("compute_score")))
 }
 
 /// The command whose recipes have the key.
 fn command(key: &str) -> Option<&'static str> {
-    static RECIPES: LazyLock<[(&str, Shape); 2]> =
-        LazyLock::new(|| [("train", Shape::of::<rl::Recipe>()), ("sft", Shape::of::<sft::Recipe>())]);
+    static RECIPES: LazyLock<[(&str, Shape); 2]> = LazyLock::new(|| {
+        [("train", Shape::of::<rl::Recipe>()), ("sft", Shape::of::<sft::Recipe>())]
+    });
     RECIPES.iter().find(|(_, shape)| has_key(shape, key)).map(|(command, _)| *command)
 }
 

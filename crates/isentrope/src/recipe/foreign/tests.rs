@@ -123,7 +123,10 @@ fn the_longest_name_is_meant() {
         ("actor_rollout_ref.actor.fsdp_config.entropy_checkpointing", "the memory plan decides"),
         ("actor_rollout_ref.actor.fsdp_config.model_dtype", "here it is `device.dtype`"),
         ("actor_rollout_ref.actor.fsdp_config.mixed_precision", "here it is `device.dtype`"),
-        ("actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype", "here it is `device.dtype`"),
+        (
+            "actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype",
+            "here it is `device.dtype`",
+        ),
         ("actor_rollout_ref.actor.fsdp_config.dtype", "numbers are kept as float32"),
         ("actor_rollout_ref.actor.fsdp_config.qat.mode", "never quantised"),
         ("actor_rollout_ref.actor.fsdp_config.fsdp_size", "mpirun"),
@@ -142,7 +145,9 @@ fn the_longest_name_is_meant() {
         let told = hint_of(path, rl()).unwrap();
         assert!(told.contains(hint), "{path}: {told}");
     }
-    assert!(hint_of("gradient_accumulation_steps", sft()).unwrap().contains("`sft.batch`, of which"));
+    assert!(
+        hint_of("gradient_accumulation_steps", sft()).unwrap().contains("`sft.batch`, of which")
+    );
 }
 
 #[test]
@@ -153,14 +158,19 @@ fn what_is_absent_is_no_key_of_recipes() {
     // Another thing of the same name.
     let others = ["dtype"];
     for name in ours.iter().filter(|name| !others.contains(&name.as_str())) {
-        assert_eq!(absent(name), None, "`{name}` is a key of recipes now: take it out of the absent ones");
+        assert_eq!(
+            absent(name),
+            None,
+            "`{name}` is a key of recipes now: take it out of the absent ones"
+        );
     }
 }
 
 #[test]
 fn what_stands_for_a_value_is_a_recipe() {
     for entry in &NAMES.values {
-        let recipe: String = entry.here.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+        let recipe: String =
+            entry.here.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
         assert_eq!(told(&format!("model.path = \"m\"\n{recipe}"), rl()), "");
         assert!(!entry.here.is_empty() || !entry.note.is_empty(), "{:?}", entry.values.0);
         for key in &entry.at.0 {
@@ -257,11 +267,23 @@ fn values_of_other_trainers_are_translated() {
             "reward.custom_reward_function.name = \"f\"",
             "as { python = \"reward.py:compute_score\" } with your function",
         ),
-        ("algorithm.reward_dpo_coef = 5", "`algorithm.reward_dpo_coef`; here it is `prime.process_weight`"),
-        ("reward_model.model.beta_train = 0.05", "`reward_model.model.beta_train`; here it is `prime.beta`"),
+        (
+            "algorithm.reward_dpo_coef = 5",
+            "`algorithm.reward_dpo_coef`; here it is `prime.process_weight`",
+        ),
+        (
+            "reward_model.model.beta_train = 0.05",
+            "`reward_model.model.beta_train`; here it is `prime.beta`",
+        ),
         ("reward_model.model.optim.lr = 1e-6", "here it is `prime.optimizer.learning_rate`"),
-        ("data.accuracy_lower_bound = 0.2", "here it is `rollout.accuracy_band`, which has both bounds"),
-        ("reward_model.prime_granularity = \"token\"", "absent here, because PRIME's process rewards are"),
+        (
+            "data.accuracy_lower_bound = 0.2",
+            "here it is `rollout.accuracy_band`, which has both bounds",
+        ),
+        (
+            "reward_model.prime_granularity = \"token\"",
+            "absent here, because PRIME's process rewards are",
+        ),
         ("bf16 = true", "`bf16`; here it is `device.dtype`, which is"),
         ("use_cpu = true", "here it is `device.kind`, where \"cpu\""),
         ("device.kind = \"gpu\"", "here it is `device.kind = \"cuda\"`"),
@@ -278,7 +300,10 @@ fn what_is_absent_says_why() {
     for (text, reason) in [
         ("lora_r = 16", "`lora_r`; absent here, because all weights are trained, without adapters"),
         ("[peft_config]\nr = 8", "`peft_config`; absent here, because all weights are trained"),
-        ("report_to = [\"wandb\"]", "TensorBoard events, which trackers read: docs/guides/train.md"),
+        (
+            "report_to = [\"wandb\"]",
+            "TensorBoard events, which trackers read: docs/guides/train.md",
+        ),
         ("use_vllm = true", "the program samples itself"),
         ("fp16 = true", "or on a GPU as bfloat16: device.dtype"),
         (
@@ -303,7 +328,10 @@ fn a_misspelt_key_of_the_table_comes_before_the_same_name_elsewhere() {
         ("rollout.prompt = 3", "`rollout.prompt`; did you mean `prompts`?"),
         ("learing_rate = 1", "`learing_rate`; did you mean `optimizer.learning_rate`?"),
         ("[modle]\npath = \"m\"", "`modle`; did you mean `model`?"),
-        ("[trainer]\nlearning_rate = 1", "`trainer.learning_rate`; did you mean `optimizer.learning_rate`?"),
+        (
+            "[trainer]\nlearning_rate = 1",
+            "`trainer.learning_rate`; did you mean `optimizer.learning_rate`?",
+        ),
         (
             "objective.grpo = true",
             "unknown key `objective.grpo`; `objective` has advantage, aggregation, clip_high, clip_low, covariance, dual_clip, \

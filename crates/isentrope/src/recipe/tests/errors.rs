@@ -66,17 +66,35 @@ fn wrong_types_and_values_say_what_is_expected() {
             "x.toml:2: optimizer.schedule.steps must be a whole number from 0 to 4294967295, found 4294967296",
         ),
         ("objective = true", "x.toml:1: objective must be a table, found true"),
-        ("objective.is_clipped = 1", "x.toml:1: objective.is_clipped must be true or false, found 1"),
-        ("objective.clip_low = 1.5", "x.toml:1: objective.clip_low must be a number from 0 to 1, found 1.5"),
-        ("objective.clip_low = nan", "x.toml:1: objective.clip_low must be a number from 0 to 1, found nan"),
-        ("objective.dual_clip = 1", "x.toml:1: objective.dual_clip must be a number, above 1, found 1"),
+        (
+            "objective.is_clipped = 1",
+            "x.toml:1: objective.is_clipped must be true or false, found 1",
+        ),
+        (
+            "objective.clip_low = 1.5",
+            "x.toml:1: objective.clip_low must be a number from 0 to 1, found 1.5",
+        ),
+        (
+            "objective.clip_low = nan",
+            "x.toml:1: objective.clip_low must be a number from 0 to 1, found nan",
+        ),
+        (
+            "objective.dual_clip = 1",
+            "x.toml:1: objective.dual_clip must be a number, above 1, found 1",
+        ),
         (
             "objective.aggregation = \"tokenmean\"",
             "x.toml:1: objective.aggregation must be one of \"seq-mean-token-sum\", \"token-mean\", \
              \"seq-mean-token-mean\", found \"tokenmean\"; did you mean \"token-mean\"?",
         ),
-        ("k = [1,\n\"two\"]", "x.toml:2: k.1 must be a whole number from 0 to 4294967295, found a string"),
-        ("optimizer.betas = [0.9]", "x.toml:1: optimizer.betas must be an array of 2, found an array of 1"),
+        (
+            "k = [1,\n\"two\"]",
+            "x.toml:2: k.1 must be a whole number from 0 to 4294967295, found a string",
+        ),
+        (
+            "optimizer.betas = [0.9]",
+            "x.toml:1: optimizer.betas must be an array of 2, found an array of 1",
+        ),
         (
             "micro_batch_tokens = \"all\"",
             "x.toml:1: micro_batch_tokens must be \"auto\", or a whole number from 0 to 4294967295, found \"all\"",
@@ -122,7 +140,10 @@ fn tables_told_apart_by_a_key_are_checked_by_it() {
         ("judge = 3", format!("{forms}, found 3")),
         ("judge = {}", format!("{forms}, found a table")),
         ("judge = { copies = 2 }", format!("{forms}, found a table")),
-        ("judge = { progam = \"a\" }", "unknown key `judge.progam`; did you mean `program`?".into()),
+        (
+            "judge = { progam = \"a\" }",
+            "unknown key `judge.progam`; did you mean `program`?".into(),
+        ),
         ("judge = { program = 3 }", "judge.program must be a string, found 3".into()),
         (
             "judge = { program = \"a\", copie = 2 }",
@@ -149,7 +170,10 @@ fn tables_told_apart_by_a_key_are_checked_by_it() {
 fn errors_of_set_name_it() {
     for (set, message) in [
         ("objective.cliplow=1", "unknown key `objective.cliplow`; did you mean `clip_low`?"),
-        ("objective.clip_low=low", "objective.clip_low must be a number from 0 to 1, found a string"),
+        (
+            "objective.clip_low=low",
+            "objective.clip_low must be a number from 0 to 1, found a string",
+        ),
         ("model.name=a", "`model` is not a table, so it has no key `name`"),
         ("k.9=1", "`k` is an array of 1, and `9` is not the number of an item (the first is 0)"),
         (
@@ -182,7 +206,8 @@ fn errors_of_set_name_it() {
         ("k=[1, 2", "not valid TOML"),
     ] {
         let error = error("model = \"m\"\nk = [1]", &[set]);
-        let rest = error.strip_prefix(&format!("--set {set}: ")).unwrap_or_else(|| panic!("{error}"));
+        let rest =
+            error.strip_prefix(&format!("--set {set}: ")).unwrap_or_else(|| panic!("{error}"));
         assert!(rest.starts_with(message), "{error}");
     }
 }
@@ -190,9 +215,14 @@ fn errors_of_set_name_it() {
 #[test]
 fn what_is_not_a_recipe_is_refused() {
     assert!(error("a = \n", &[]).starts_with("x.toml:1: not valid TOML: "));
-    assert!(error("seed = 1\nseed = 2", &[]).starts_with("x.toml:2: not valid TOML: duplicate key"));
+    assert!(
+        error("seed = 1\nseed = 2", &[]).starts_with("x.toml:2: not valid TOML: duplicate key")
+    );
     assert!(error("\nseed = 99999999999999999999", &[]).starts_with("x.toml:2: "));
-    assert!(error(&" ".repeat(300_000), &[]).ends_with("x.toml: is larger than 256 KiB, which no recipe is"));
+    assert!(
+        error(&" ".repeat(300_000), &[])
+            .ends_with("x.toml: is larger than 256 KiB, which no recipe is")
+    );
     assert!(error(&format!("{}a = 1", "a.".repeat(40)), &[]).contains("nested more than 32 deep"));
     for deep in [format!("{}a = 1", "a.".repeat(120_000)), format!("a = {}", "[".repeat(250_000))] {
         assert!(error(&deep, &[]).starts_with("x.toml:1: "));
@@ -204,5 +234,7 @@ fn what_is_not_a_recipe_is_refused() {
     assert!(format!("{directory:#}").ends_with("is a directory, not a regular file"));
     let path = dir.path().join("x.toml");
     std::fs::write(&path, b"a = \"\xff\"").unwrap();
-    assert!(super::load::<Settings>(&path, &[]).unwrap_err().to_string().ends_with("is not UTF-8 text"));
+    assert!(
+        super::load::<Settings>(&path, &[]).unwrap_err().to_string().ends_with("is not UTF-8 text")
+    );
 }

@@ -23,7 +23,8 @@ fn load_text<T: DeserializeOwned + JsonSchema>(text: &str, sets: &[&str]) -> Res
     let path = dir.path().join("x.toml");
     fs::write(&path, text)?;
     let sets: Vec<_> = sets.iter().map(ToString::to_string).collect();
-    load(&path, &sets).map_err(|e| anyhow::anyhow!(e.to_string().replace(&*path.to_string_lossy(), "x.toml")))
+    load(&path, &sets)
+        .map_err(|e| anyhow::anyhow!(e.to_string().replace(&*path.to_string_lossy(), "x.toml")))
 }
 
 /// Asserts what a type of settings must satisfy: the recipe of its defaults gives the defaults
@@ -110,7 +111,8 @@ fn documentation_is_current() {
         ("Reinforcement learning only", train),
         ("Supervised fine-tuning only", sft),
     ];
-    let text = chapters.map(|(title, tables)| format!("\n## {title}\n{}", tables.concat())).concat();
+    let text =
+        chapters.map(|(title, tables)| format!("\n## {title}\n{}", tables.concat())).concat();
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let reference = docs.join("reference/recipe.md");
     let file = if reference.exists() { reference } else { docs.join("recipe.md") };

@@ -53,15 +53,22 @@ fn refusal<R: TrainingRecipe>(text: &str, sets: &[&str]) -> Option<String> {
 fn recipes_that_are_refused_say_why() {
     let cases: Cases = toml::from_str(include_str!("refusals.toml")).unwrap();
     assert_eq!((refusal::<rl::Recipe>(TRAIN, &[]), refusal::<sft::Recipe>(SFT, &[])), (None, None));
-    let all = cases.train.iter().map(|case| (true, case)).chain(cases.sft.iter().map(|case| (false, case)));
+    let all = cases
+        .train
+        .iter()
+        .map(|case| (true, case))
+        .chain(cases.sft.iter().map(|case| (false, case)));
     let mut wrong = Vec::new();
     for (is_train, case) in all {
         let sets: Vec<&str> = match &case[0] {
             Part::One(set) => vec![set],
             Part::Several(sets) => sets.iter().map(String::as_str).collect(),
         };
-        let message =
-            if is_train { refusal::<rl::Recipe>(TRAIN, &sets) } else { refusal::<sft::Recipe>(SFT, &sets) };
+        let message = if is_train {
+            refusal::<rl::Recipe>(TRAIN, &sets)
+        } else {
+            refusal::<sft::Recipe>(SFT, &sets)
+        };
         let message = message.unwrap_or_else(|| "nothing".into());
         for part in &case[1..] {
             let Part::One(part) = part else { panic!("{sets:?}: a part of a message is a text") };

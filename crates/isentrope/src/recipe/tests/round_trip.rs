@@ -1,8 +1,8 @@
 //! Loading and printing agree.
 
 use super::settings::{
-    Aggregation, Auto, Covariance, Evaluation, Judge, Kl, KlCov, Limit, Member, OneJudge, Panel, Program,
-    Settings, Size,
+    Aggregation, Auto, Covariance, Evaluation, Judge, Kl, KlCov, Limit, Member, OneJudge, Panel,
+    Program, Settings, Size,
 };
 use super::{assert_sound, load_text};
 use crate::recipe::render;
@@ -47,8 +47,10 @@ fn overrides_create_tables_and_replace_values() {
     };
     expected.objective.clip_low = 0.3;
     expected.objective.aggregation = Aggregation::SeqMeanTokenMean;
-    expected.objective.covariance = Covariance::ClipCov { fraction: 2e-4, low: 1.0, high: Some(5.0) };
-    expected.evaluation = vec![Evaluation { data: "a".into(), samples: 4, stop: vec![], limit: None }];
+    expected.objective.covariance =
+        Covariance::ClipCov { fraction: 2e-4, low: 1.0, high: Some(5.0) };
+    expected.evaluation =
+        vec![Evaluation { data: "a".into(), samples: 4, stop: vec![], limit: None }];
     expected.judge = Judge::One(OneJudge::Program(Program { program: "a.py".into(), copies: 3 }));
     expected.limits.insert("math.dapo".into(), Limit { rows: 10 });
     expected.optimizer.betas = [0.5, 1.0];
@@ -67,14 +69,22 @@ fn rendered_recipe_has_every_key_in_order() {
     let mut settings = Settings::default();
     settings.objective.covariance = Covariance::ClipCov { fraction: 2e-4, low: 0.1, high: None };
     settings.evaluation = vec![
-        Evaluation { data: "a".into(), samples: 4, stop: vec!["\n".into()], limit: Some(Limit { rows: 2 }) },
+        Evaluation {
+            data: "a".into(),
+            samples: 4,
+            stop: vec!["\n".into()],
+            limit: Some(Limit { rows: 2 }),
+        },
         Evaluation { data: "b".into(), samples: 8, stop: vec![], limit: None },
     ];
     settings.weights = [("math".into(), 64.0), ("a b".into(), 1e9)].into();
     settings.limits = [("x".into(), Limit { rows: 1 })].into();
     let panel = vec![
         Member { judge: OneJudge::Chosen(Auto::Auto), weight: 0.5 },
-        Member { judge: OneJudge::Program(Program { program: "a.py".into(), copies: 2 }), weight: 1.0 },
+        Member {
+            judge: OneJudge::Program(Program { program: "a.py".into(), copies: 2 }),
+            weight: 1.0,
+        },
     ];
     settings.judge = Judge::Panel(Panel { panel, chair: None });
     assert_eq!(
@@ -165,8 +175,10 @@ fn covariance() -> impl Strategy<Value = Covariance> {
 fn one_judge() -> impl Strategy<Value = OneJudge> {
     prop_oneof![
         Just(OneJudge::Chosen(Auto::Auto)),
-        (".*", any::<i64>())
-            .prop_map(|(program, copies)| OneJudge::Program(Program { program: program.into(), copies })),
+        (".*", any::<i64>()).prop_map(|(program, copies)| OneJudge::Program(Program {
+            program: program.into(),
+            copies
+        })),
     ]
 }
 

@@ -41,7 +41,9 @@ fn intervals_cover_the_planted_law_in_95_of_100_runs() {
     let all = |cases: &[(usize, f64, f64)]| -> Vec<_> {
         cases
             .iter()
-            .map(|&(n, decay, correlation)| ((n, decay, correlation), covered(n, decay, correlation)))
+            .map(|&(n, decay, correlation)| {
+                ((n, decay, correlation), covered(n, decay, correlation))
+            })
             .collect()
     };
     let counts = thread::scope(|scope| {
@@ -104,7 +106,8 @@ fn runs_of_one_law_are_not_told_apart() {
 fn coverage_of_the_test_of_one_law() {
     for (runs, n) in [(3, 9), (3, 15), (3, 30), (6, 15)] {
         for correlation in [0.0, 0.3, 0.6, 0.8] {
-            let [one, apart, far] = [0.0, 0.02, 0.04].map(|spread| told_apart(runs, n, correlation, spread));
+            let [one, apart, far] =
+                [0.0, 0.02, 0.04].map(|spread| told_apart(runs, n, correlation, spread));
             println!(
                 "{runs} runs of {n} points, correlation {correlation}: {one}, b apart {apart}, \
                  far {far}"

@@ -12,8 +12,9 @@ fn ever(run: &[Point]) -> Option<Departure> {
 
 /// How many of so many planted runs ever have one.
 fn count(runs: u64, run: impl Fn(u64) -> Vec<Point> + Sync) -> u64 {
-    let part =
-        |part: u64| (0..runs).filter(|seed| seed % 2 == part && ever(&run(*seed)).is_some()).count() as u64;
+    let part = |part: u64| {
+        (0..runs).filter(|seed| seed % 2 == part && ever(&run(*seed)).is_some()).count() as u64
+    };
     thread::scope(|scope| {
         let other = scope.spawn(|| part(1));
         part(0) + other.join().unwrap()
@@ -39,7 +40,10 @@ fn whole_runs_that_obey_the_law_hardly_ever_raise_an_alarm() {
         [(30, 4.0, 0.3), (30, 4.0, 0.6), (30, 1.0, 0.6), (60, 4.0, 0.5), (60, 4.0, 0.6)]
     {
         let alarms = count(400, |seed| lawful(seed, n, decay, correlation, 0.015));
-        assert!(alarms <= 24, "{n} points, decay {decay}, correlation {correlation}: {alarms} of 400");
+        assert!(
+            alarms <= 24,
+            "{n} points, decay {decay}, correlation {correlation}: {alarms} of 400"
+        );
     }
 }
 
@@ -60,7 +64,8 @@ fn steps_are_found_the_sooner_the_larger() {
 #[ignore = "deep: prints the tables of docs/concepts/entropy.md"]
 fn alarms_at_other_lengths_and_correlations() {
     for (n, decay) in [(15, 4.0), (30, 4.0), (30, 1.0), (60, 4.0)] {
-        let counts = [0.0, 0.3, 0.5, 0.6, 0.8].map(|c| count(1000, |seed| lawful(seed, n, decay, c, 0.015)));
+        let counts =
+            [0.0, 0.3, 0.5, 0.6, 0.8].map(|c| count(1000, |seed| lawful(seed, n, decay, c, 0.015)));
         println!("{n:3} points, decay {decay}: false alarms {counts:?} of 1000");
     }
     for before in [8, 12, 20] {
@@ -83,13 +88,17 @@ fn a_real_course_that_leaps_leaves_its_law() {
     ];
     let with = |rest: &[(f64, f64)]| -> Vec<Point> {
         let all = known.iter().chain(rest).enumerate();
-        all.map(|(i, &(entropy, accuracy))| Point { step: 5 * i as u64, entropy, accuracy }).collect()
+        all.map(|(i, &(entropy, accuracy))| Point { step: 5 * i as u64, entropy, accuracy })
+            .collect()
     };
     for rest in [&[(0.15, 0.8); 5][..], &[(0.201, 0.923), (0.2, 1.0)]] {
         let departure = Study::of(with(rest), 1).departure.unwrap();
         // The whole lawful part is the reference.
         assert_eq!((departure.since, departure.fitted_until), (40, 35), "{departure:?}");
-        assert!(departure.is_above() && (0.55..0.65).contains(&departure.predicted), "{departure:?}");
+        assert!(
+            departure.is_above() && (0.55..0.65).contains(&departure.predicted),
+            "{departure:?}"
+        );
     }
     assert_eq!(Study::of(with(&[]), 1).departure, None);
     // Where nothing looks for a departure, the ceiling is refused for what it is.

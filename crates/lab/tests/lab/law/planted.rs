@@ -28,8 +28,11 @@ pub fn falling(n: usize, decay: f64) -> Vec<f64> {
 
 /// Points every five steps.
 pub fn points(entropies: &[f64], accuracy: impl Fn(usize, f64) -> f64) -> Vec<Point> {
-    let at =
-        |(i, &entropy): (usize, &f64)| Point { step: 5 * i as u64, entropy, accuracy: accuracy(i, entropy) };
+    let at = |(i, &entropy): (usize, &f64)| Point {
+        step: 5 * i as u64,
+        entropy,
+        accuracy: accuracy(i, entropy),
+    };
     entropies.iter().enumerate().map(at).collect()
 }
 

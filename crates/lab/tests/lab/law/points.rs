@@ -33,18 +33,28 @@ fn evaluations_have_their_own_entropy() {
     assert_eq!(measured[0].points, [point(0, 1.5, 0.2), point(2, 1.0, 0.4)]);
     assert!(measured[0].notes.is_empty());
     assert_eq!(measured[1].points, [point(0, 2.0, 0.3)]);
-    assert!(measured[1].notes[0].contains("1 of 2 evaluations have no entropy"), "{:?}", measured[1].notes);
+    assert!(
+        measured[1].notes[0].contains("1 of 2 evaluations have no entropy"),
+        "{:?}",
+        measured[1].notes
+    );
     let rollout = of_rollout(&log).unwrap();
-    assert_eq!((rollout.set.as_str(), rollout.points.as_slice()), ("rollout", &[point(1, 9.0, 0.5)][..]));
+    assert_eq!(
+        (rollout.set.as_str(), rollout.points.as_slice()),
+        ("rollout", &[point(1, 9.0, 0.5)][..])
+    );
 }
 
 #[test]
 fn evaluations_without_entropy_have_that_of_the_rollout_after_them() {
     let mut metrics = String::from("{\"step\":0,\"eval/a/mean@1\":0.0}\n");
     for step in 1..=6 {
-        let eval = if step % 2 == 0 { format!(",\"eval/a/mean@1\":0.{step}") } else { String::new() };
-        metrics +=
-            &format!("{{\"step\":{step},\"policy/entropy_token_mean_filtered\":{}.5{eval}}}\n", 10 - step);
+        let eval =
+            if step % 2 == 0 { format!(",\"eval/a/mean@1\":0.{step}") } else { String::new() };
+        metrics += &format!(
+            "{{\"step\":{step},\"policy/entropy_token_mean_filtered\":{}.5{eval}}}\n",
+            10 - step
+        );
     }
     metrics += "{\"step\":30,\"eval/a/mean@1\":0.9}\n";
     let measured = of_run(&log(&metrics)).remove(0);
@@ -63,11 +73,15 @@ fn runs_without_evaluations_have_their_rollouts() {
          {\"step\":2,\"policy/entropy\":0.5,\"reward/mean\":0.3,\"reward/score\":0.4}\n",
     ));
     let [rollout] = measured.as_slice() else { panic!("{measured:?}") };
-    assert_eq!((rollout.accuracy.as_str(), rollout.entropy.as_str()), ("reward/score", "policy/entropy"));
+    assert_eq!(
+        (rollout.accuracy.as_str(), rollout.entropy.as_str()),
+        ("reward/score", "policy/entropy")
+    );
     assert_eq!(rollout.points, [point(1, 1.0, 0.2), point(2, 0.5, 0.4)]);
     assert!(rollout.notes[0].contains("of the rollout"), "{:?}", rollout.notes);
     assert!(of_run(&log("{\"step\":1,\"sft/loss\":1.0}\n")).is_empty());
-    let scored = of_run(&log("{\"step\":0,\"eval/a/score\":2.5,\"eval/a/entropy\":1.0}\n")).remove(0);
+    let scored =
+        of_run(&log("{\"step\":0,\"eval/a/score\":2.5,\"eval/a/entropy\":1.0}\n")).remove(0);
     assert_eq!(scored.accuracy, "eval/a/score");
     assert!(scored.notes[0].contains("mean score"), "{:?}", scored.notes);
 }
@@ -93,9 +107,12 @@ fn accuracies_without_an_entropy_are_counted() {
 fn metrics_by_name_are_paired_as_those_of_the_run() {
     let mut metrics = String::new();
     for step in 0..9 {
-        let eval = if step % 2 == 0 { format!(",\"eval/a/mean@8\":0.{step}") } else { String::new() };
-        metrics +=
-            &format!("{{\"step\":{step},\"policy/entropy_token_mean_filtered\":{}.5{eval}}}\n", 10 - step);
+        let eval =
+            if step % 2 == 0 { format!(",\"eval/a/mean@8\":0.{step}") } else { String::new() };
+        metrics += &format!(
+            "{{\"step\":{step},\"policy/entropy_token_mean_filtered\":{}.5{eval}}}\n",
+            10 - step
+        );
     }
     let log = log(&metrics);
     let whole = of_run(&log);
@@ -114,5 +131,10 @@ fn metrics_by_name_are_paired_as_those_of_the_run() {
             "{accuracy:?} {entropy:?}"
         );
     }
-    assert!(of_metrics(&log, None, Some("nothing/else")).unwrap_err().to_string().contains("has no metric"));
+    assert!(
+        of_metrics(&log, None, Some("nothing/else"))
+            .unwrap_err()
+            .to_string()
+            .contains("has no metric")
+    );
 }

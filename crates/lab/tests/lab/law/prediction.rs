@@ -53,14 +53,20 @@ fn without_noise_the_error_is_nothing_and_the_nulls_err() {
 #[test]
 fn a_prefix_is_as_long_as_it_must_be() {
     let run = lawful(1, 10, 3.0, 0.0, 0.01);
-    for (share, prefix) in [(0.0, Some(3)), (0.15, Some(3)), (0.35, Some(4)), (0.8, Some(8)), (0.81, None)] {
+    for (share, prefix) in
+        [(0.0, Some(3)), (0.15, Some(3)), (0.35, Some(4)), (0.8, Some(8)), (0.81, None)]
+    {
         assert_eq!(Prediction::of(&run, share).map(|p| p.prefix), prefix, "{share}");
     }
     assert_eq!(Prediction::of(&run[..4], 0.15), None);
     // Three coefficients are no rival on three points.
     for (share, is_there) in [(0.15, false), (0.4, false), (0.5, true)] {
         let scored = Prediction::of(&run, share).unwrap().scored;
-        assert_eq!(scored.iter().any(|scored| scored.form == Form::Saturating), is_there, "{share}");
+        assert_eq!(
+            scored.iter().any(|scored| scored.form == Form::Saturating),
+            is_there,
+            "{share}"
+        );
     }
 }
 
@@ -69,13 +75,19 @@ fn a_prefix_is_as_long_as_it_must_be() {
 fn a_form_of_steps_counts_them_from_the_first_point() {
     let noise = noise(1, 20, 0.0);
     let run = |from: u64| {
-        let mut run =
-            points(&falling(20, 3.0), |i, _| 0.6 - 0.4 * libm::exp(-0.3 * i as f64) + 0.01 * noise[i]);
+        let mut run = points(&falling(20, 3.0), |i, _| {
+            0.6 - 0.4 * libm::exp(-0.3 * i as f64) + 0.01 * noise[i]
+        });
         run.iter_mut().for_each(|point| point.step += from);
         Study::of(run, 1)
     };
     let (early, late) = (run(0), run(100_000));
-    assert!(early.r_squared.iter().any(|(form, r_squared)| *form == Form::Saturating && *r_squared > 0.98));
+    assert!(
+        early
+            .r_squared
+            .iter()
+            .any(|(form, r_squared)| *form == Form::Saturating && *r_squared > 0.98)
+    );
     assert_eq!(early.r_squared, late.r_squared);
     assert_eq!(early.prediction.unwrap().scored, late.prediction.unwrap().scored);
 }

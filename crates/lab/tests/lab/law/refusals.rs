@@ -21,12 +21,18 @@ fn rising(i: usize, n: usize) -> f64 {
 fn a_law_is_accepted() {
     for (n, correlation) in [(12, 0.3), (12, 0.6), (25, 0.6), (60, 0.6)] {
         let refused = refused("", |seed| lawful(seed, n, 3.0, correlation, 0.015));
-        assert!(refused <= 5, "{n} points, correlation {correlation}: {refused} of {RUNS} are refused");
+        assert!(
+            refused <= 5,
+            "{n} points, correlation {correlation}: {refused} of {RUNS} are refused"
+        );
     }
     let exact = Study::of(lawful(1, 12, 3.0, 0.3, 0.0), 1);
     let fit = exact.holds().unwrap();
     for (interval, truth) in [(fit.a, A), (fit.b, B), (fit.ceiling, B - A)] {
-        assert!((interval.value - truth).abs() < 1e-9 && interval.high - interval.low < 1e-9, "{fit:?}");
+        assert!(
+            (interval.value - truth).abs() < 1e-9 && interval.high - interval.low < 1e-9,
+            "{fit:?}"
+        );
     }
     assert!(fit.r_squared > 1.0 - 1e-9 && (exact.entropy_spent().unwrap() - 0.83).abs() < 0.05);
 }
@@ -42,7 +48,10 @@ fn an_entropy_that_is_held_is_refused() {
             points(&held, |i, _| rising(i, n) + 0.015 * other[i])
         };
         let refused = refused("", run);
-        assert!(refused >= 93, "{n} points, noise {size}, correlation {correlation}: {refused} of {RUNS}");
+        assert!(
+            refused >= 93,
+            "{n} points, noise {size}, correlation {correlation}: {refused} of {RUNS}"
+        );
     }
     let still = points(&[0.5; 10], |i, _| rising(i, 10));
     let study = Study::of(still, 1);
@@ -52,7 +61,10 @@ fn an_entropy_that_is_held_is_refused() {
     );
     let slow: Vec<f64> = (0..10).map(|i| 0.5 - 0.001 * f64::from(i)).collect();
     let study = Study::of(points(&slow, |i, _| rising(i, 10)), 1);
-    assert!(study.refusals[0].contains("entropy hardly moves, between 0.4910 and 0.5000"), "{study:?}");
+    assert!(
+        study.refusals[0].contains("entropy hardly moves, between 0.4910 and 0.5000"),
+        "{study:?}"
+    );
 }
 
 /// However small entropies are, and however little they or accuracies move: where there is no fit
@@ -66,7 +78,10 @@ fn what_hardly_moves_is_refused_with_a_reason() {
             let lawful = Study::of(points(&entropies, |_, h| 0.8 - 0.1 * libm::exp(h)), 1);
             let flat = Study::of(points(&falling(8, 2.0), |i, _| 0.5 + scale * 1e-4 * i as f64), 1);
             for study in [&lawful, &flat] {
-                assert!(study.fit.is_some() || !study.refusals.is_empty(), "{sign} {scale}: {study:?}");
+                assert!(
+                    study.fit.is_some() || !study.refusals.is_empty(),
+                    "{sign} {scale}: {study:?}"
+                );
             }
             // exp(H) must move by a thousandth.
             assert!(exponent >= -4 || lawful.holds().is_none(), "{sign} {scale}: {lawful:?}");
@@ -74,14 +89,18 @@ fn what_hardly_moves_is_refused_with_a_reason() {
     }
     let zero: Vec<f64> = (0..8).map(|i| -1e-9 * f64::from(i)).collect();
     let study = Study::of(points(&zero, |i, _| rising(i, 8)), 1);
-    assert!(study.refusals[0].contains("entropy hardly moves, between 0.0000 and 0.0000 nats"), "{study:?}");
+    assert!(
+        study.refusals[0].contains("entropy hardly moves, between 0.0000 and 0.0000 nats"),
+        "{study:?}"
+    );
 }
 
 #[test]
 fn what_does_not_follow_entropy_is_refused() {
     let n = 20;
     let together = refused("rise and fall together", |seed| {
-        let (noise, rise) = (noise(seed, n, 0.3), falling(n, 2.0).into_iter().rev().collect::<Vec<_>>());
+        let (noise, rise) =
+            (noise(seed, n, 0.3), falling(n, 2.0).into_iter().rev().collect::<Vec<_>>());
         points(&rise, |i, _| rising(i, n) + 0.015 * noise[i])
     });
     assert!(together >= 95, "{together}");
@@ -91,7 +110,10 @@ fn what_does_not_follow_entropy_is_refused() {
     });
     assert!(unrelated >= 93, "{unrelated}");
     let study = Study::of(points(&falling(n, 3.0), |_, _| 0.25), 1);
-    assert!(study.fit.is_none() && study.refusals[0].contains("every accuracy is 0.2500"), "{study:?}");
+    assert!(
+        study.fit.is_none() && study.refusals[0].contains("every accuracy is 0.2500"),
+        "{study:?}"
+    );
 }
 
 #[test]
@@ -142,7 +164,8 @@ fn too_little_and_too_much_is_refused() {
 
 #[test]
 fn ceilings_that_cannot_be_are_said_to_be_so() {
-    let high = points(&falling(12, 1.0), |i, h| 1.4 - 0.35 * libm::exp(h) + 1e-3 * noise(1, 12, 0.0)[i]);
+    let high =
+        points(&falling(12, 1.0), |i, h| 1.4 - 0.35 * libm::exp(h) + 1e-3 * noise(1, 12, 0.0)[i]);
     let study = Study::of(high, 1);
     assert!(study.holds().is_some() && study.remarks[0].contains("is above 1"), "{study:?}");
     // It bends upwards at the end: not enough to leave the law, enough to end above its ceiling.
@@ -151,7 +174,8 @@ fn ceilings_that_cannot_be_are_said_to_be_so() {
     });
     let study = Study::of(bent, 1);
     assert!(
-        study.holds().is_some() && study.remarks[0].contains("the highest accuracy that was measured"),
+        study.holds().is_some()
+            && study.remarks[0].contains("the highest accuracy that was measured"),
         "{study:?}"
     );
 }
@@ -253,8 +277,13 @@ fn a_ceiling_that_says_nothing_is_no_ceiling() {
 fn a_line_that_does_as_well_is_said_to() {
     let noise = noise(1, 16, 0.3);
     let study = Study::of(points(&falling(16, 3.0), |i, h| 0.7 - 0.4 * h + 0.005 * noise[i]), 1);
-    let said = study.remarks.iter().find(|said| said.starts_with("a line in H does as well")).unwrap();
+    let said =
+        study.remarks.iter().find(|said| said.starts_with("a line in H does as well")).unwrap();
     assert!(said.contains("accuracy at H = 0 is 0.69"), "{said}");
     let lawful = Study::of(lawful(1, 16, 3.0, 0.3, 0.005), 1);
-    assert!(!lawful.remarks.iter().any(|said| said.starts_with("a line in H")), "{:?}", lawful.remarks);
+    assert!(
+        !lawful.remarks.iter().any(|said| said.starts_with("a line in H")),
+        "{:?}",
+        lawful.remarks
+    );
 }

@@ -68,7 +68,9 @@ impl Launch {
     pub fn walls(&self) -> String {
         match self {
             Self::Command(_) | Self::Shim(_) => String::new(),
-            Self::JailedShim(sandbox, _) => format!("; it is in a sandbox ({})", sandbox.describe()),
+            Self::JailedShim(sandbox, _) => {
+                format!("; it is in a sandbox ({})", sandbox.describe())
+            }
         }
     }
 
@@ -76,7 +78,8 @@ impl Launch {
     pub fn failed(&self, error: &io::Error) -> String {
         match self {
             Self::Command(command) => {
-                let is_line = command.first().is_some_and(|program| program.contains(char::is_whitespace));
+                let is_line =
+                    command.first().is_some_and(|program| program.contains(char::is_whitespace));
                 let hint = if error.kind() == ErrorKind::NotFound && is_line {
                     "; each word must be an entry of its own, as in [\"python3\", \"reward.py\"]"
                 } else {
@@ -84,21 +87,26 @@ impl Launch {
                 };
                 format!("the command cannot be started: {error}{hint}")
             }
-            Self::Shim(command) => interpreter_failed(command.first().map_or("", String::as_str), error),
+            Self::Shim(command) => {
+                interpreter_failed(command.first().map_or("", String::as_str), error)
+            }
             Self::JailedShim(..) => error.to_string(),
         }
     }
 }
 
 fn start_process(command: &[String]) -> io::Result<Started> {
-    let (program, arguments) =
-        command.split_first().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is empty"))?;
+    let (program, arguments) = command
+        .split_first()
+        .ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "it is empty"))?;
     let mut process = Process::start(program, arguments, |command| {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // Else Python keeps an answer back until it has many.
         command.env("PYTHONUNBUFFERED", "1");
     })?;
-    let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else { return Err(unstreamed()) };
+    let (Some(stdin), Some(stdout), Some(stderr)) = process.streams() else {
+        return Err(unstreamed());
+    };
     Ok((Body::Process(process), stdin, stdout, stderr))
 }
 
@@ -167,11 +175,15 @@ impl fmt::Display for Status {
             Self::Process(status) => status.fmt(f),
             Self::Jail(Ending::Exited(code)) => write!(f, "exit status: {code}"),
             Self::Jail(Ending::Signaled(signal)) => write!(f, "signal: {signal}"),
-            Self::Jail(Ending::MemoryLimit) => f.write_str("it took more memory than its sandbox gives"),
+            Self::Jail(Ending::MemoryLimit) => {
+                f.write_str("it took more memory than its sandbox gives")
+            }
             Self::Jail(Ending::ProcessLimit) => {
                 f.write_str("it started more processes than its sandbox allows")
             }
-            Self::Jail(Ending::TemporaryLimit) => f.write_str("it made more files than its sandbox allows"),
+            Self::Jail(Ending::TemporaryLimit) => {
+                f.write_str("it made more files than its sandbox allows")
+            }
             Self::Jail(Ending::Ended | Ending::Lost) => f.write_str("its sandbox was ended"),
         }
     }

@@ -108,7 +108,9 @@ impl Spec for CommandSettings {
         Err(Error {
             key: format!("{key}.command"),
             value: format!("{:?}", self.command),
-            expected: "it must be a program and its arguments, such as [\"python3\", \"reward.py\"]".into(),
+            expected:
+                "it must be a program and its arguments, such as [\"python3\", \"reward.py\"]"
+                    .into(),
         })
     }
 
@@ -203,9 +205,15 @@ impl CommandVerifier {
             let Some(mut worker) = self.places.all()[index].worker.take() else { continue };
             match self.load(&mut worker) {
                 Ok(Greeting::Hello(said)) => {
-                    says = Some(format!("{}: {said}{}", self.workers.key, self.workers.launch.walls()));
+                    says = Some(format!(
+                        "{}: {said}{}",
+                        self.workers.key,
+                        self.workers.launch.walls()
+                    ));
                 }
-                Ok(Greeting::Refused(why)) => return Err(self.error(why.replace('\n', "\n  "), None)),
+                Ok(Greeting::Refused(why)) => {
+                    return Err(self.error(why.replace('\n', "\n  "), None));
+                }
                 Err(misconduct) => {
                     let remains = worker.end(&misconduct);
                     let did = with_status(&misconduct, &remains);
@@ -220,13 +228,15 @@ impl CommandVerifier {
 
     /// Waits until a fresh worker has loaded its function.
     fn load(&self, worker: &mut Worker) -> Result<Greeting, Misconduct> {
-        let limit =
-            Duration::from_secs_f64(self.workers.settings.startup_s + self.workers.settings.timeout_s);
+        let limit = Duration::from_secs_f64(
+            self.workers.settings.startup_s + self.workers.settings.timeout_s,
+        );
         worker.ask(protocol::HELLO.into(), limit).and_then(|line| protocol::greeting(&line))
     }
 
     fn worker(&self) -> Result<Worker, VerifierError> {
-        Worker::start(&self.workers.launch).map_err(|e| self.error(self.workers.launch.failed(&e), None))
+        Worker::start(&self.workers.launch)
+            .map_err(|e| self.error(self.workers.launch.failed(&e), None))
     }
 
     fn error(&self, problem: String, stderr: Option<String>) -> VerifierError {
@@ -237,12 +247,18 @@ impl CommandVerifier {
     fn recent_failures(&self, failed: bool) -> u32 {
         let add = |recent: u64| recent << 1 | u64::from(failed);
         let (Ok(before) | Err(before)) =
-            self.recent.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |recent| Some(add(recent)));
+            self.recent
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |recent| Some(add(recent)));
         add(before).count_ones()
     }
 
     /// Asks the worker of a place, a fresh one if need be.
-    fn judge(&self, place: &mut Place, item: &Item<'_>, response: &str) -> Result<Judgement, VerifierError> {
+    fn judge(
+        &self,
+        place: &mut Place,
+        item: &Item<'_>,
+        response: &str,
+    ) -> Result<Judgement, VerifierError> {
         let greets = self.workers.launch.greets();
         let (mut worker, loaded) = match place.worker.take() {
             Some(worker) => (worker, Ok(())),
@@ -254,7 +270,8 @@ impl CommandVerifier {
                 (worker, loaded)
             }
         };
-        let startup = if greets || worker.has_answered { 0.0 } else { self.workers.settings.startup_s };
+        let startup =
+            if greets || worker.has_answered { 0.0 } else { self.workers.settings.startup_s };
         let limit = Duration::from_secs_f64(self.workers.settings.timeout_s + startup);
         let (id, line) = protocol::question(item, response, greets);
         let asked = loaded.and_then(|()| worker.ask(line, limit));
@@ -279,13 +296,21 @@ impl CommandVerifier {
         }
         let recent = self.recent_failures(true);
         if recent >= MAX_RECENT_FAILURES {
-            let problem =
-                format!("workers failed at {recent} of the last 64 questions; the last {did}{advice}");
+            let problem = format!(
+                "workers failed at {recent} of the last 64 questions; the last {did}{advice}"
+            );
             return Err(self.error(problem, Some(remains.stderr)));
         }
-        let verdict =
-            if matches!(misconduct, Misconduct::TimedOut(_)) { Verdict::TimedOut } else { Verdict::Fault };
-        Ok(Judgement::new(verdict, None, format!("the worker {}{advice}", told(&misconduct, &remains))))
+        let verdict = if matches!(misconduct, Misconduct::TimedOut(_)) {
+            Verdict::TimedOut
+        } else {
+            Verdict::Fault
+        };
+        Ok(Judgement::new(
+            verdict,
+            None,
+            format!("the worker {}{advice}", told(&misconduct, &remains)),
+        ))
     }
 }
 

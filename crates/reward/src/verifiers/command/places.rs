@@ -30,8 +30,10 @@ impl Places {
     /// A place that is free, once there is one.
     pub fn take(&self) -> Taken<'_> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free =
-            self.given_back.wait_while(free, |free| free.is_empty()).unwrap_or_else(PoisonError::into_inner);
+        let mut free = self
+            .given_back
+            .wait_while(free, |free| free.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
         Taken { places: self, place: free.pop().unwrap_or_default() }
     }
 }

@@ -54,7 +54,8 @@ struct Question<'a> {
 pub fn question(item: &Item<'_>, response: &str, to_shim: bool) -> (u64, Vec<u8>) {
     let Item { ground_truth, prompt, data_source, extra_info, messages, columns } = *item;
     let (messages, columns) = (messages.filter(|_| to_shim), columns.filter(|_| to_shim));
-    let question = Question { prompt, response, ground_truth, data_source, extra_info, messages, columns };
+    let question =
+        Question { prompt, response, ground_truth, data_source, extra_info, messages, columns };
     let json = serde_json::to_vec(&question).expect("texts and JSON values have a JSON form");
     let [a, b, c, d, ..] = sha256(&json);
     let id = u32::from_be_bytes([a, b, c, d]) >> 1; // 31 bits: every language has integers for them
@@ -149,8 +150,10 @@ pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
     }
     check_names(&answer.metrics).map_err(rubbish)?;
     if answer.applies == Some(false) {
-        let reason =
-            answer.reason.as_deref().unwrap_or("the worker says that it does not apply to this problem");
+        let reason = answer
+            .reason
+            .as_deref()
+            .unwrap_or("the worker says that it does not apply to this problem");
         return Ok(Judgement::inapplicable(one_line(reason)));
     }
     let score = match (answer.score, answer.verdict) {
@@ -162,7 +165,8 @@ pub fn answer(line: &[u8], id: u64) -> Result<Judgement, Misconduct> {
     if score.abs() > MAX_SCORE {
         return Err(rubbish(format!("its score is {score:e}, and scores are from -1e6 to 1e6")));
     }
-    let verdict = answer.verdict.unwrap_or(if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong });
+    let verdict =
+        answer.verdict.unwrap_or(if score >= 1.0 { Verdict::Correct } else { Verdict::Wrong });
     let reason = answer.reason.unwrap_or_else(|| format!("the worker's score is {score}"));
     Ok(Judgement {
         score,
@@ -192,7 +196,9 @@ fn check_names(metrics: &BTreeMap<String, f64>) -> Result<(), String> {
             ));
         }
         if TAKEN.contains(&&name[..]) {
-            return Err(format!("the metric {name:?} is one that every run writes: give it another name"));
+            return Err(format!(
+                "the metric {name:?} is one that every run writes: give it another name"
+            ));
         }
     }
     Ok(())
@@ -232,7 +238,10 @@ mod tests {
             let (id, line) = question(&item, "r\u{2028}\n\"", to_shim);
             let line = String::from_utf8(line).unwrap();
             assert!(line.ends_with('\n') && line.lines().count() == 1);
-            assert!(line.starts_with(&format!("{{\"id\":{id},")), "shells look for it there: {line}");
+            assert!(
+                line.starts_with(&format!("{{\"id\":{id},")),
+                "shells look for it there: {line}"
+            );
             expected["id"] = json!(id);
             assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
             expected["messages"] = json!(messages);
@@ -243,7 +252,8 @@ mod tests {
     /// The first four bytes of `sha256sum` of the line without its number, halved.
     #[test]
     fn a_question_has_the_same_number_whenever_it_is_asked() {
-        let number = |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
+        let number =
+            |prompt, response| question(&Item { prompt, ..Item::default() }, response, false).0;
         assert_eq!(number("p", "r"), 737_890_388);
         assert_ne!(number("p", "s"), number("p", "r"));
         assert_ne!(number("q", "r"), number("p", "r"));
@@ -285,7 +295,10 @@ mod tests {
         )
         .unwrap();
         let expected = Judgement::new(Verdict::Correct, Some("7".into()), "a b");
-        assert_eq!(judged, Judgement { score: 0.2, metrics: [("a/b".to_owned(), 1.0)].into(), ..expected });
+        assert_eq!(
+            judged,
+            Judgement { score: 0.2, metrics: [("a/b".to_owned(), 1.0)].into(), ..expected }
+        );
         for verdict in ["fault", "timed-out"] {
             let judged = judgement(&format!(r#"{{"id":5,"verdict":"{verdict}"}}"#)).unwrap();
             assert!(!judged.verdict.is_scored());

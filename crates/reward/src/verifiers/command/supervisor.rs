@@ -104,7 +104,9 @@ fn check_program(program: &str) -> io::Result<()> {
     for place in places {
         use std::os::unix::fs::PermissionsExt;
         match place.metadata() {
-            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => return Ok(()),
+            Ok(found) if found.is_file() && found.permissions().mode() & 0o111 != 0 => {
+                return Ok(());
+            }
             Ok(_) => error = io::Error::from_raw_os_error(Errno::EACCES as i32),
             Err(other) if program.contains('/') => error = other,
             Err(_) => {}
@@ -152,7 +154,8 @@ fn supervise(command: &[OsString]) -> ExitCode {
             // The program's files are closed a moment before it is gone.
             Ok(Event::Closed) => deadline = Some(Instant::now() + ABANDONED),
             Err(RecvTimeoutError::Timeout)
-                if getppid() == program && deadline.is_none_or(|deadline| Instant::now() < deadline) => {}
+                if getppid() == program
+                    && deadline.is_none_or(|deadline| Instant::now() < deadline) => {}
             Ok(Event::Asked) | Err(_) => kill_group(worker),
         }
         if let Some(status) = reap(worker) {

@@ -94,7 +94,10 @@ impl Worker {
         match self.answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Ok(line)) => {
                 let line = String::from_utf8_lossy(&line).trim_end().chars().take(80).collect();
-                Some(Misconduct::Rubbish { line, problem: format!("it had not been asked; {STRAY}") })
+                Some(Misconduct::Rubbish {
+                    line,
+                    problem: format!("it had not been asked; {STRAY}"),
+                })
             }
             Ok(Err(misconduct)) => Some(misconduct),
             Err(RecvTimeoutError::Timeout) => None,

@@ -57,6 +57,10 @@ impl Measures {
             ("gave_up", f64::from(u8::from(gives_up))),
             ("false_steps", self.false_steps as f64 / self.steps as f64),
         ];
-        metrics.into_iter().filter(|_| self.steps > 0).map(|(name, value)| (name.to_owned(), value)).collect()
+        metrics
+            .into_iter()
+            .filter(|_| self.steps > 0)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }

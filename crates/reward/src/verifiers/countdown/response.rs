@@ -38,7 +38,11 @@ impl<'a> Response<'a> {
                 }
                 Some(mark @ (b'!' | b'?')) => {
                     return match reader.next() {
-                        None => Ok(Self { last, last_text: &text[start..end], claims_success: mark == b'!' }),
+                        None => Ok(Self {
+                            last,
+                            last_text: &text[start..end],
+                            claims_success: mark == b'!',
+                        }),
                         Some(_) => Err(reader.error("the end of the response")),
                     };
                 }
@@ -85,7 +89,9 @@ impl Reader<'_> {
         }
         let place = self.position + 1;
         if digits > MAX_DIGITS {
-            return Err(format!("the number at character {place} has more than {MAX_DIGITS} digits"));
+            return Err(format!(
+                "the number at character {place} has more than {MAX_DIGITS} digits"
+            ));
         }
         if digits > 1 && rest[0] == b'0' {
             return Err(format!("the number at character {place} starts with 0"));
@@ -97,7 +103,9 @@ impl Reader<'_> {
     /// Describes what is wrong with the byte taken last. Everything before it is ASCII.
     fn error(&self, expected: &str) -> String {
         match self.text[self.position - 1..].chars().next() {
-            Some(found) => format!("{found:?} at character {} where {expected} should be", self.position),
+            Some(found) => {
+                format!("{found:?} at character {} where {expected} should be", self.position)
+            }
             None => format!("ends where {expected} should be"),
         }
     }

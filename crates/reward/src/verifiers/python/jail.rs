@@ -50,14 +50,21 @@ const LIMITS: Limits = Limits {
 ///
 /// # Errors
 /// When there is no sandbox or no such interpreter, as a sentence without a full stop.
-pub fn launch(interpreter: &str, arguments: &[&str], file: Option<&Path>) -> Result<Launch, String> {
+pub fn launch(
+    interpreter: &str,
+    arguments: &[&str],
+    file: Option<&Path>,
+) -> Result<Launch, String> {
     let sandbox = Sandbox::find().map_err(|e| e.to_string())?;
     let Interpreter { program, prefixes, modules } = ask(interpreter)?;
-    let own = prefixes.into_iter().filter(|prefix| SHARED.iter().all(|shared| prefix != Path::new(shared)));
+    let own = prefixes
+        .into_iter()
+        .filter(|prefix| SHARED.iter().all(|shared| prefix != Path::new(shared)));
     let beside = file.and_then(Path::parent).map(Path::to_owned);
     let readable = own.chain(modules.iter().cloned()).chain(beside).collect();
     // A jail has no environment and no home, by which it would find these.
-    let modules = join_paths(&modules).map_err(|e| format!("the interpreter {interpreter:?} has {e}"))?;
+    let modules =
+        join_paths(&modules).map_err(|e| format!("the interpreter {interpreter:?} has {e}"))?;
     let environment = vec![("PYTHONPATH".into(), modules), ("PYTHONUNBUFFERED".into(), "1".into())];
     let arguments = arguments.iter().map(OsString::from).collect();
     let program = Program { program, arguments, environment, readable, limits: LIMITS };

@@ -98,12 +98,15 @@ impl PythonSettings {
     /// When there is no such file.
     fn start_with(&self, key: &str) -> Result<Workers, VerifierError> {
         let (place, function) = self.parts().unwrap_or((&self.python, ""));
-        let arguments = serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
+        let arguments =
+            serde_json::to_string(&self.arguments).expect("texts and numbers have a JSON form");
         let mut workers = Workers {
             key: format!("{key}.python"),
             value: format!("{:?}", self.python),
             launch: Launch::Shim(
-                [&self.interpreter, "-c", SHIM, place, function, &arguments].map(str::to_owned).to_vec(),
+                [&self.interpreter, "-c", SHIM, place, function, &arguments]
+                    .map(str::to_owned)
+                    .to_vec(),
             ),
             settings: self.processes.clone(),
         };
@@ -115,7 +118,8 @@ impl PythonSettings {
         }
         if self.sandbox {
             // In a jail the current directory is another one.
-            let file = file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+            let file =
+                file.map(|file| std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
             let place = file.as_deref().map_or(place.into(), Path::to_string_lossy);
             let arguments = ["-c", SHIM, &*place, function, &arguments, "apart"];
             workers.launch = jail::launch(&self.interpreter, &arguments, file.as_deref())
@@ -136,7 +140,8 @@ impl Spec for PythonSettings {
             Err(Error { key, value, expected: expected.into() })
         };
         if self.parts().is_none() {
-            let expected = "it must be a file and a function in it, such as \"reward.py:compute_score\"";
+            let expected =
+                "it must be a file and a function in it, such as \"reward.py:compute_score\"";
             return wrong("python", &self.python, expected);
         }
         if self.interpreter.is_empty() {

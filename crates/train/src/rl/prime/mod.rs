@@ -47,20 +47,24 @@ pub(super) fn advantages(
     let Recipe { prime: settings, run, rollout: RolloutSettings { temperature, .. }, .. } = recipe;
     let learning_rate = settings.optimizer.rate(*step, run.steps);
     let clock = &mut record.clock;
-    let mut work =
-        |done| observer.progress(Progress { phase: Phase::ProcessModel, done, total: 3, tokens: 0 });
+    let mut work = |done| {
+        observer.progress(Progress { phase: Phase::ProcessModel, done, total: 3, tokens: 0 })
+    };
     work(0);
-    let rollout = clock.time("process_model", || Rollout::new(groups, reference, phi, *temperature))?;
+    let rollout =
+        clock.time("process_model", || Rollout::new(groups, reference, phi, *temperature))?;
     work(1);
     let skipped_before = phi.optimizer.progress.skipped;
     let (scores, learnt) = match settings.order {
         Order::Before => {
-            let learnt = clock.time("process_model", || rollout.learn(recipe, learning_rate, phi))?;
+            let learnt =
+                clock.time("process_model", || rollout.learn(recipe, learning_rate, phi))?;
             work(2);
             (clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature))?, learnt)
         }
         Order::After => {
-            let scores = clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature))?;
+            let scores =
+                clock.time("process_model", || rollout.batch.log_ratios(phi, *temperature))?;
             work(2);
             (scores, clock.time("process_model", || rollout.learn(recipe, learning_rate, phi))?)
         }
@@ -105,11 +109,16 @@ struct Learnt {
 
 impl<'a> Rollout<'a> {
     /// The responses that are compared, with what the reference says of them.
-    fn new(groups: &'a [Group], reference: &Model, phi: &Learner, temperature: f32) -> Result<Self> {
+    fn new(
+        groups: &'a [Group],
+        reference: &Model,
+        phi: &Learner,
+        temperature: f32,
+    ) -> Result<Self> {
         let responses: Vec<_> = compared(Estimator::Prime, groups).collect();
-        let parts = responses
-            .iter()
-            .map(|&Compared { group, response, .. }| (&group.prompt[..], response, is_correct(response)));
+        let parts = responses.iter().map(|&Compared { group, response, .. }| {
+            (&group.prompt[..], response, is_correct(response))
+        });
         let batch = ProcessBatch::new(parts, reference, phi, temperature)?;
         Ok(Self { responses, batch })
     }
@@ -118,8 +127,9 @@ impl<'a> Rollout<'a> {
     /// learns from.
     fn learn(&self, recipe: &Recipe, learning_rate: f64, phi: &mut Learner) -> Result<Learnt> {
         let mut learnt = Learnt { seen: Vec::new(), norms: Vec::new() };
-        let learns =
-            |place: &usize| !is_masked(self.responses[*place].response, recipe.reward.mask_truncated);
+        let learns = |place: &usize| {
+            !is_masked(self.responses[*place].response, recipe.reward.mask_truncated)
+        };
         let places: Vec<usize> = (0..self.responses.len()).filter(learns).collect();
         let minibatch = recipe.prompts_per_process_update();
         let of_update = |place: usize| self.responses[place].place.0 / minibatch;

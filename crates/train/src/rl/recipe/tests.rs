@@ -24,7 +24,8 @@ fn rollouts_and_updates_beyond_all_memory_are_refused_by_key() {
         (recipe.rollout.prompts, recipe.rollout.responses) = (prompts, responses);
         recipe.update.epochs = epochs;
         let error = recipe.check().unwrap_err().to_string();
-        let most = if key == "update.epochs" { "from 1 to 65536" } else { "at most 1048576 responses" };
+        let most =
+            if key == "update.epochs" { "from 1 to 65536" } else { "at most 1048576 responses" };
         assert!(error.starts_with(&format!("{key} is ")) && error.contains(most), "{error}");
     }
     let mut recipe = sound();
@@ -68,7 +69,8 @@ fn an_estimator_that_drains_what_can_be_drawn_is_refused_by_key() {
 fn memory_that_nothing_bounds_is_warned_of() {
     let warnings = |truncate: Truncate| {
         let mut recipe = sound();
-        (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (64, 8, 1000);
+        (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) =
+            (64, 8, 1000);
         recipe.update.prompts = Some(16);
         truncate(&mut recipe.rollout);
         recipe.warnings()
@@ -77,7 +79,10 @@ fn memory_that_nothing_bounds_is_warned_of() {
     assert_eq!((warnings(|_| ()), top_k), (Vec::new(), Vec::new()), "known to be little");
     let [said] = &top_p[..] else { panic!("one warning is due") };
     // 64 and twice 16 prompts of 8 responses of 1000 tokens, each with 1000 tokens of 4 bytes.
-    assert!(said.contains("1000 of each distribution would take 2941 MiB for full responses"), "{said}");
+    assert!(
+        said.contains("1000 of each distribution would take 2941 MiB for full responses"),
+        "{said}"
+    );
     assert_eq!(min_p, top_p);
 
     let mut recipe = sound();
@@ -142,7 +147,10 @@ fn a_band_of_accuracy_is_two_shares_and_needs_the_filter() {
     }
     for band in [[0.8, 0.2], [-0.1, 0.5], [0.2, 80.0], [f64::NAN, 0.5]] {
         let error = check(true, band).unwrap_err();
-        assert!(error.starts_with("rollout.accuracy_band is [") && error.contains("from 0 to 1"), "{error}");
+        assert!(
+            error.starts_with("rollout.accuracy_band is [") && error.contains("from 0 to 1"),
+            "{error}"
+        );
     }
 }
 
@@ -178,7 +186,8 @@ fn what_prime_cannot_do_is_refused_by_key() {
     recipe.prime.optimizer.warmup_steps = 1000;
     let [said] = &recipe.warnings()[..] else { panic!("one warning is due") };
     assert!(
-        said.contains("prime.optimizer.warmup_steps = 1000") && said.contains("prime.optimizer.schedule"),
+        said.contains("prime.optimizer.warmup_steps = 1000")
+            && said.contains("prime.optimizer.schedule"),
         "{said}"
     );
 }
@@ -202,7 +211,8 @@ fn terms_that_need_no_advantage_are_those_that_can_act() {
         kl_cov(&mut recipe);
         assert!(recipe.has_terms_without_advantage(0.0));
     }
-    let target: fn(&mut Recipe) = |r| r.objective.entropy_bonus.target = Some(TargetEntropy::Nats(1.0));
+    let target: fn(&mut Recipe) =
+        |r| r.objective.entropy_bonus.target = Some(TargetEntropy::Nats(1.0));
     let mut recipe = sound();
     target(&mut recipe);
     assert!(!recipe.has_terms_without_advantage(0.0), "its weight moves after the only update");
@@ -238,7 +248,9 @@ fn what_does_nothing_or_hardly_meets_is_warned_of() {
         change(&mut recipe);
         recipe.warnings()
     };
-    let [overlong] = &said(|r| r.reward.overlong.factor = 0.5)[..] else { panic!("one warning is due") };
+    let [overlong] = &said(|r| r.reward.overlong.factor = 0.5)[..] else {
+        panic!("one warning is due")
+    };
     assert!(overlong.contains("reward.overlong.factor = 0.5 has no effect"), "{overlong}");
     let [best] = &said(|r| (r.checkpoint.every, r.eval.every) = (7, 10))[..] else {
         panic!("one warning is due")

@@ -46,11 +46,19 @@ fn groups_of_another_version_are_refused_and_not_left_out() {
         columns: isentrope_data::Row::new(),
         origin: "row 1".into(),
     };
-    let group = Group { step: 2, position: 0, problem, prompt: vec![1], responses: Vec::new(), greedy: None };
+    let group = Group {
+        step: 2,
+        position: 0,
+        problem,
+        prompt: vec![1],
+        responses: Vec::new(),
+        greedy: None,
+    };
     let mut group = serde_json::to_value(group).unwrap();
     let (own, others) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let latest = |dir: &tempfile::TempDir, group: &Value| {
-        saved(dir.path(), group).latest::<Vec<Group>>(&Ranks::alone(1), &mut |said| panic!("{said}"))
+        saved(dir.path(), group)
+            .latest::<Vec<Group>>(&Ranks::alone(1), &mut |said| panic!("{said}"))
     };
     assert_eq!(latest(&own, &group).unwrap().unwrap().state.trainer.len(), 1);
     group.as_object_mut().unwrap().remove("greedy");
@@ -126,10 +134,14 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
         let (store, lent) = (store(count.to_string()), store(format!("lent{count}")));
         on_ranks(count, |ranks| {
             let mut learner = learner(ranks);
-            let sequences: Vec<_> = tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
+            let sequences: Vec<_> =
+                tokens.iter().map(|tokens| Sequence { tokens, score_from: 1 }).collect();
             let zeros = vec![0.0; 16 * 8];
-            let weights =
-                Coefficients { d_logprobs: vec![-0.1; 16 * 8], d_entropies: zeros, d_log_masses: Vec::new() };
+            let weights = Coefficients {
+                d_logprobs: vec![-0.1; 16 * 8],
+                d_entropies: zeros,
+                d_log_masses: Vec::new(),
+            };
             learner.accumulate_weighted(&sequences, 1.0, &weights).unwrap();
             assert!(learner.step(1e-3).unwrap().is_finite());
             save(&store, &mut learner, 1);
@@ -146,7 +158,11 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     }
     let alone = contents(&store("1".into()).path(1));
     let of_kind = |part: &str| alone.keys().filter(|name| name.starts_with(part)).count();
-    assert!(of_kind("model-000") > 3 && of_kind(MOMENTS) > 3 && of_kind(WEIGHTS) > 3, "{:?}", alone.keys());
+    assert!(
+        of_kind("model-000") > 3 && of_kind(MOMENTS) > 3 && of_kind(WEIGHTS) > 3,
+        "{:?}",
+        alone.keys()
+    );
     for count in [2, 4, 16] {
         assert!(contents(&store(count.to_string()).path(1)) == alone, "{count} ranks");
     }
@@ -154,7 +170,8 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     let store = store("4".into());
     on_ranks(8, |ranks| {
         let found = store.latest::<()>(ranks, &mut |said| panic!("{said}")).unwrap().unwrap();
-        let limits = PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
+        let limits =
+            PassLimits { micro_batch_tokens: 40, tape_bytes: usize::MAX, activation_slots: 0 };
         let backend = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
         let mut learner = found
             .learner(backend, settings::Optimizer::default(), limits, ranks.clone(), Role::Moment)
@@ -173,7 +190,8 @@ fn ranks_write_the_files_of_one_and_go_on_from_them() {
     fs::write(&damaged, "damaged").unwrap();
     on_ranks(4, |ranks| {
         let mut said = Vec::new();
-        let found = store.latest::<()>(ranks, &mut |text| said.push(text.to_owned())).unwrap().unwrap();
+        let found =
+            store.latest::<()>(ranks, &mut |text| said.push(text.to_owned())).unwrap().unwrap();
         assert_eq!((found.state.step, said.len()), (1, 1));
         assert!(said[0].contains(&damaged.display().to_string()), "{said:?}");
     });

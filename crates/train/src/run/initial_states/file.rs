@@ -22,7 +22,8 @@ impl StatesFile {
     /// Adds the responses to each problem of a set, with their log-probs.
     pub fn add(&mut self, set: &EvaluationSet, problems: &[Vec<Response>]) -> Result<()> {
         // Greedy responses have the log-probs of temperature 1.
-        let temperature = if set.decoding.temperature == 0.0 { 1.0 } else { set.decoding.temperature };
+        let temperature =
+            if set.decoding.temperature == 0.0 { 1.0 } else { set.decoding.temperature };
         for (problem, ((_, prompt), responses)) in set.problems.iter().zip(problems).enumerate() {
             for (sample, response) in responses.iter().enumerate() {
                 self.0.json_line(&InitialState {
@@ -67,7 +68,8 @@ pub(super) fn read(
         if line.last() != Some(&b'\n') {
             return Err(invalid(format!("has no end within {MAX_LINE} bytes")));
         }
-        let state: InitialState = serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
+        let state: InitialState =
+            serde_json::from_slice(&line).map_err(|e| invalid(e.to_string()))?;
         check(&state, vocabulary, context).map_err(invalid)?;
         each(state)?;
     }
@@ -153,7 +155,10 @@ mod tests {
             (with("temperature", json!(0)), "must be above 0"),
         ] {
             let error = read_lines(&text).unwrap_err();
-            assert!(error.contains("states.jsonl: line ") && error.contains(part), "{text}: {error}");
+            assert!(
+                error.contains("states.jsonl: line ") && error.contains(part),
+                "{text}: {error}"
+            );
         }
         let mut long = line();
         (long["tokens"], long["logprobs"]) = (json!([1, 2, 3, 4, 1]), json!([-1, -1, -1]));

@@ -50,8 +50,12 @@ impl JsonlSink {
     pub fn resume(path: impl Into<PathBuf>, last_step: u64) -> Result<Self> {
         let path = path.into();
         let mut options = File::options();
-        let file =
-            options.read(true).append(true).create(true).open(&path).map_err(|e| Error::io(&path, e))?;
+        let file = options
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(|e| Error::io(&path, e))?;
         let (length, _) = kept(&path, &file, last_step)?;
         file.set_len(length).map_err(|e| Error::io(&path, e))?;
         Ok(Self { path, file })
@@ -75,7 +79,8 @@ impl JsonlSink {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&mut self, step: u64, metrics: &Metrics) -> Result<()> {
-        let mut line = serde_json::to_vec(&Row { step, metrics }).expect("names and numbers are JSON");
+        let mut line =
+            serde_json::to_vec(&Row { step, metrics }).expect("names and numbers are JSON");
         line.push(b'\n');
         self.file.write_all(&line).map_err(|e| Error::io(&self.path, e))
     }
@@ -100,8 +105,11 @@ fn kept(path: &Path, file: &File, last_step: u64) -> Result<(u64, Option<u64>)> 
             Error::Run(format!("{place}: {reason}; repair or remove the line to resume"))
         };
         let mut line = Vec::new();
-        let len =
-            reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line).map_err(|e| Error::io(path, e))?;
+        let len = reader
+            .by_ref()
+            .take(MAX_LINE)
+            .read_until(b'\n', &mut line)
+            .map_err(|e| Error::io(path, e))?;
         if len as u64 == MAX_LINE && !line.ends_with(b"\n") {
             return Err(bad(format!("the line is longer than {} MiB", MAX_LINE >> 20)));
         }

@@ -74,7 +74,8 @@ impl TensorBoardSink {
         event.extend(what);
         let len = (event.len() as u64).to_le_bytes();
         let record =
-            [&len[..], &masked_crc(&len).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()].concat();
+            [&len[..], &masked_crc(&len).to_le_bytes(), &event, &masked_crc(&event).to_le_bytes()]
+                .concat();
         self.file.write_all(&record).map_err(|e| Error::io(&self.path, e))
     }
 }
@@ -89,7 +90,9 @@ fn latest(dir: &Path) -> Result<Option<u64>> {
     let mut latest = None;
     for entry in fs::read_dir(dir).map_err(|e| Error::io(dir, e))? {
         let name = entry.map_err(|e| Error::io(dir, e))?.file_name();
-        let time = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('.').next()?.parse().ok());
+        let time = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split('.').next()?.parse().ok());
         latest = latest.max(time);
     }
     Ok(latest)

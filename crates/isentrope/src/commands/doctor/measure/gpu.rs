@@ -51,8 +51,14 @@ const EMULATED: Sizes = Sizes { copied: 64 << 10, product: 64, launches: 10 };
 impl GpuSpeeds {
     /// Measures a GPU, or says why it cannot be.
     pub fn measure(index: usize, gpu: Result<OpenGpu, String>) -> Self {
-        let nothing =
-            |name, error| Self { index, name, emulated: false, data_sheet: None, speeds: Vec::new(), error };
+        let nothing = |name, error| Self {
+            index,
+            name,
+            emulated: false,
+            data_sheet: None,
+            speeds: Vec::new(),
+            error,
+        };
         let (device, about) = match gpu {
             Ok(OpenGpu { device, about, .. }) => (Arc::new(device), about),
             Err(why) => return nothing("cannot be used".into(), Some(why)),
@@ -80,8 +86,9 @@ fn all(
     speeds: &mut Vec<GpuSpeed>,
 ) -> Result<()> {
     let gb = |bytes: usize, seconds: f64| bytes as f64 / seconds / 1e9;
-    let mut add =
-        |what: &str, value, unit, peak| speeds.push(GpuSpeed { what: what.to_owned(), value, unit, peak });
+    let mut add = |what: &str, value, unit, peak| {
+        speeds.push(GpuSpeed { what: what.to_owned(), value, unit, peak })
+    };
     let bytes = sizes.copied;
     let waited = |work: &dyn Fn()| {
         median_seconds(|| {
@@ -91,7 +98,8 @@ fn all(
     };
     {
         let refused = |error: isentrope_kernels::OutOfMemory| anyhow!("{error}");
-        let (from, to) = (device.allocate(bytes).map_err(refused)?, device.allocate(bytes).map_err(refused)?);
+        let (from, to) =
+            (device.allocate(bytes).map_err(refused)?, device.allocate(bytes).map_err(refused)?);
         device.clear(&from, 0, bytes);
         let seconds = waited(&|| device.copy(&from, 0, &to, 0, bytes));
         add(
@@ -123,7 +131,12 @@ fn all(
         && products.kinds.first().is_some_and(|kind| kind.why_not.is_none())
     {
         let of_library = tflops(linear_speed_of(&bf16, "bf16", n, n, n, false)?);
-        add(&format!("bf16 products of {n}, {library}"), of_library, "TFLOP/s", peak(|sheet| sheet.bf16));
+        add(
+            &format!("bf16 products of {n}, {library}"),
+            of_library,
+            "TFLOP/s",
+            peak(|sheet| sheet.bf16),
+        );
     }
 
     let mut small = f32_backend.buffer(Role::Exact(1, 32));
