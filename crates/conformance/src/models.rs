@@ -26,8 +26,8 @@ pub const FAMILIES: [&str; 9] = [
 /// Words that every one of them knows.
 const VOCABULARY: u32 = 61;
 
-/// Where the tiny checkpoints are: in `ISENTROPE_TEST_FIXTURES` where the tests run on another
-/// machine than they were built on, else among the sources.
+/// The directory of the tiny checkpoints: `ISENTROPE_TEST_FIXTURES` if the tests run on another
+/// machine than they were built on, else the sources.
 pub fn checkpoints() -> PathBuf {
     let sources = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures/models");
     std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from)

@@ -43,7 +43,7 @@ pub enum Answer {
 pub enum Domain {
     /// A name stands for numbers of a kind: `k \in \mathbb{Z}`, "n is odd".
     Kind(Box<str>, NumberKind),
-    /// What must be true: `n \ge 1`.
+    /// A condition that must hold: `n \ge 1`.
     Condition(Answer),
 }
 
@@ -52,12 +52,12 @@ pub enum Domain {
 pub struct Quantity {
     /// The number or formula.
     pub expression: Expression,
-    /// What it is measured in.
+    /// Its unit.
     pub unit: Unit,
 }
 
-/// What a quantity is measured in. Units of which nothing else is known (cm, dollars) are not kept:
-/// problems say in what to answer.
+/// The unit of a quantity. Units without known conversions (cm, dollars) are not kept: problems say
+/// in which unit to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unit {
     /// Nothing, or a unit that is not kept.

@@ -1,4 +1,4 @@
-//! What the grader saw: for people who wonder about a grade.
+//! Explains a grade to people: how the grader read both texts.
 
 use std::fmt;
 
@@ -18,24 +18,24 @@ use super::value::{DEFAULT_FUEL, rational_value};
 /// How a grade came about.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// What was seen in the two texts.
+    /// The readings of the two texts.
     pub seen: Seen,
     /// The grade; or why the ground truth cannot be read.
     pub grade: Result<Grade, String>,
 }
 
-/// What was seen in a ground truth and in a response. As text, a line for the answer of each and
-/// one for each meaning that it may have.
+/// The readings of a ground truth and of a response. As text, a line for the answer of each and one
+/// for each meaning that it may have.
 #[derive(Clone, Debug)]
 pub struct Seen {
     ground_truth: Side,
     response: Side,
 }
 
-/// What was made of one side.
+/// The reading of one side.
 #[derive(Clone, Debug, Default)]
 struct Side {
-    /// Where the answer was found; empty if nowhere.
+    /// The place in which the answer was found; empty if none.
     origin: &'static str,
     /// The text of the answer.
     extracted: String,

@@ -98,13 +98,13 @@ pub enum Function {
     Binomial,
     /// n! / (n - k)!: two arguments.
     Permutations,
-    /// Of one argument or more.
+    /// Takes one argument or more.
     Gcd,
-    /// Of one argument or more.
+    /// Takes one argument or more.
     Lcm,
-    /// Of one argument or more.
+    /// Takes one argument or more.
     Min,
-    /// Of one argument or more.
+    /// Takes one argument or more.
     Max,
 }
 

@@ -6,7 +6,7 @@ use super::ground_truth::GroundTruth;
 use super::options::{Extraction, Options};
 use super::reading::Reading;
 
-/// What the comparison of a response with the ground truth found.
+/// Result of comparing a response with the ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The response's answer is the ground truth.
@@ -20,7 +20,7 @@ pub enum Outcome {
     OutOfFuel,
 }
 
-/// What was found of a response.
+/// The grade of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grade {
     /// How its answer compares with the ground truth.

@@ -27,8 +27,8 @@ impl GroundTruth {
         }
     }
 
-    /// What keeps right responses from being found right, if anything does, as part of a sentence:
-    /// the ground truth is a formula that cannot be read as one.
+    /// The reason why right responses may not be found right, if there is one, as part of a
+    /// sentence: the ground truth is a formula that cannot be read as one.
     pub fn concern(&self) -> Option<String> {
         let only_same = "only a response with the same text is right";
         self.0.iter().find_map(|reading| {

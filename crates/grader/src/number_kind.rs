@@ -28,9 +28,9 @@ pub enum NumberKind {
 pub enum Part {
     /// All.
     All,
-    /// Those above zero.
+    /// Numbers above zero.
     Positive,
-    /// Those below zero.
+    /// Numbers below zero.
     Negative,
     /// Zero and those above.
     NonNegative,

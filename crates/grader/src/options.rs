@@ -1,4 +1,4 @@
-//! What a user may set.
+//! The grader's settings.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Where in a response the answer is looked for.
+    /// The part of a response in which the answer is looked for.
     pub extraction: Extraction,
     /// Decimals to which two numbers must agree where one is written with a decimal point; numbers
     /// below 1, to so many significant digits. Numbers without a decimal point are compared
@@ -38,7 +38,7 @@ impl Default for Options {
     }
 }
 
-/// Where in a response an answer is looked for.
+/// The part of a response in which an answer is looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extraction {

@@ -1,4 +1,4 @@
-//! What the text of an answer may mean.
+//! Meanings of an answer's text.
 
 use super::answer::{Answer, Quantity, Unit};
 use super::choice::choice;
@@ -102,8 +102,7 @@ impl Reading {
         matches!(self.answers[..], [Answer::Text(_)])
     }
 
-    /// What a sentence of words says of its subject, as [`Self::text`] is: "odd" of "The function
-    /// is odd."
+    /// The predicate of a sentence of words, as [`Self::text`] is: "odd" of "The function is odd."
     pub fn predicate(&self) -> Option<String> {
         let bare = without_markup(&self.source);
         let (subject, predicate) = SUBJECT_VERBS.iter().find_map(|verb| bare.split_once(verb))?;
@@ -156,7 +155,7 @@ fn number_in_words(bare: &str) -> Option<Answer> {
     rest.iter().all(is_of_unit).then_some(Answer::Quantity(Quantity { expression, unit }))
 }
 
-/// What a text means under each convention that makes a difference.
+/// A text's meanings under each convention that makes a difference.
 fn meanings(source: &str) -> Result<Vec<Answer>, Unreadable> {
     let mut answers = Vec::new();
     // 答案是5 is no product.
@@ -183,7 +182,7 @@ fn meanings(source: &str) -> Result<Vec<Answer>, Unreadable> {
     Ok(answers)
 }
 
-/// What commas between digits may be in a text. Brackets and braces make them separators.
+/// Possible meanings of commas between digits in a text. Brackets and braces make them separators.
 fn conventions(source: &str) -> &'static [Commas] {
     let bytes = source.as_bytes();
     let is_digit = |place: usize| bytes.get(place).is_some_and(u8::is_ascii_digit);

@@ -26,7 +26,7 @@ pub enum Relation {
 /// A relation that two answers must both have, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// What it is called, of several spellings and of the two directions always the same one.
+    /// Its name; one for all spellings and for both directions.
     pub name: &'static str,
     /// Whether it goes from right to left.
     pub turned: bool,

@@ -46,7 +46,7 @@ fn agrees_with_the_expectations_of_math_verify() {
     assert_eq!(disagreements, [UNDONE, first, second]);
 }
 
-/// What is left open: `[2, 5[`, bold R for the reals, lists of intervals for their union, rows for
+/// Cases left open: `[2, 5[`, bold R for the reals, lists of intervals for their union, rows for
 /// columns, unit vectors, congruences, "3 p.m." outside text, labels with a formula in them, other
 /// bases behind the point, an equation without a box in an environment of its own, another
 /// variable.

@@ -1,4 +1,4 @@
-//! What the options change, what may be a ground truth, and what an explanation shows.
+//! Tests of the options, of ground truths, and of explanations.
 
 use isentrope_grader::{GroundTruth, Options, Outcome, explain, grade, same_answer};
 use serde_json::{Value, json};

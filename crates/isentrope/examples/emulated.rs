@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 /// GPUs that are not there.
 struct Emulated {
-    /// What follows `GPU-` in their UUIDs.
+    /// The part of each UUID behind `GPU-`.
     names: Vec<String>,
     /// Bytes of memory of each.
     memory: usize,

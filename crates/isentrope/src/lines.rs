@@ -295,7 +295,7 @@ impl Line {
         self.object
     }
 
-    /// What the line has there; files of columns have null where a row has nothing.
+    /// The line's value at a key; null, which files of columns have, is none.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.object.get(key).filter(|value| !value.is_null())
     }

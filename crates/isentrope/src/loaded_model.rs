@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What every command that runs a model takes.
+/// Flags of every command that runs a model.
 #[derive(Args)]
 pub struct ModelArguments {
     /// A Hugging Face model directory, or a hub id such as Qwen/Qwen2.5-0.5B
@@ -30,7 +30,7 @@ pub struct ModelArguments {
     computing: Computing,
 }
 
-/// Where a model runs.
+/// The device and threads that a model runs on.
 #[derive(Args)]
 pub struct Computing {
     /// Threads [default: ISENTROPE_THREADS, else one per core]. Results do not depend on it
@@ -60,7 +60,7 @@ pub struct Loaded {
     pub dir: PathBuf,
     pub model: Model,
     pub tokenizer: Option<Tokenizer>,
-    /// What it runs on.
+    /// Its device.
     pub device: Device,
 }
 
@@ -173,7 +173,7 @@ impl Loaded {
         Ok(budget)
     }
 
-    /// What the texts encoded since the last call have lost, for want of a token.
+    /// Characters lost, for want of a token, in the texts encoded since the last call.
     pub fn take_loss(&self) -> Option<String> {
         self.tokenizer.as_ref()?.take_loss()
     }

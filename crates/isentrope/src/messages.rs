@@ -1,5 +1,5 @@
-//! What the program says on standard error. Saying something never fails: whoever listens may have
-//! gone, the disk of a log may be full, and the work goes on.
+//! Messages on standard error. Writing one never fails: the reader may have gone, the disk of a log
+//! may be full, and the work goes on.
 
 use crate::visible::capped;
 use std::io::{IsTerminal, Write, stderr};

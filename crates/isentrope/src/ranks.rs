@@ -205,8 +205,7 @@ pub struct Watcher {
     world: Arc<World>,
     /// The step of which a trace is wanted.
     trace: Option<StepTrace>,
-    /// What computes, as long as it has not been said that steps of decoding are launched one by
-    /// one there.
+    /// The device, until the user has been told that decoding steps are launched one by one on it.
     device: Option<Device>,
 }
 

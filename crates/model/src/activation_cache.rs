@@ -17,7 +17,7 @@ pub struct ActivationCache {
     free: Vec<u32>,
 }
 
-/// What a block's backward pass needs. Each `[slots, ...]`.
+/// A block's inputs of its backward pass. Each `[slots, ...]`.
 struct Block {
     input: Buffer,
     internals: Internals<Buffer>,

@@ -51,7 +51,7 @@ impl Model {
         let (b, w, s) = (&*self.backend, &self.weights, &self.layout.shapes);
         let tokens = rows.count;
         let attention = self.attention_branch(block, x, rows, cache);
-        // What is not kept is freed here, before the MLP takes its memory.
+        // Buffers that are not kept are freed here, before the MLP takes its memory.
         let kept = keep.then(|| {
             let mut middle = self.activations(tokens, s.hidden);
             b.copy(x, &mut middle, tokens);

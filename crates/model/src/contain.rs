@@ -8,14 +8,14 @@ use std::sync::Once;
 thread_local! {
     /// Whether a panic of this thread is about to become an error.
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
-    /// Where the last one of these was.
+    /// The place of the last panic.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// What is known of a panic.
+/// A panic that was caught.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Panicked {
-    /// What it says.
+    /// Its message.
     pub text: String,
     /// File, line and column, as far as they are known.
     pub place: Option<String>,

@@ -1,5 +1,5 @@
-//! What can go wrong between a directory on disk and a running model. Every message is one sentence
-//! that names the file and, where there is one, the key or tensor.
+//! Errors between a directory on disk and a running model. Every message is one sentence that names
+//! the file and, if there is one, the key or tensor.
 
 use isentrope_kernels::OutOfMemory;
 use std::io;
@@ -15,7 +15,7 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A file was read, and what it holds is malformed or contradicts itself.

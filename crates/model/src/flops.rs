@@ -5,12 +5,12 @@ use isentrope_kernels::Linear;
 use std::iter::Sum;
 use std::ops::Mul;
 
-/// What goes through a model.
+/// Tokens that go through a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tokens {
     /// Tokens that go through the blocks.
     pub tokens: f64,
-    /// Of these, the ones whose next token is drawn or scored: they go through the head.
+    /// Tokens whose next token is drawn or scored: they also go through the head.
     pub scored: f64,
     /// Keys that they see, summed over the tokens: the mean of the layers, of which some may have a
     /// window.

@@ -127,18 +127,18 @@ impl Layout {
         Role::Cache { shape: self.attention(), layers, pages }
     }
 
-    /// What a backward pass needs of a forward pass, without the head's statistics.
+    /// Bytes per token that a backward pass needs of a forward pass, without the head's statistics.
     fn activation_bytes_per_token(&self, backend: &dyn Backend, keep: Keep) -> usize {
         let hidden = backend.bytes(Role::Activation(1, self.shapes.hidden));
         let block = |block| match keep {
             Keep::Activations => hidden + self.internals_bytes(backend, block),
             Keep::BlockInputs => hidden,
         };
-        // Of the last block's output at most all rows are kept.
+        // At most all rows of the last block's output are kept.
         self.blocks.iter().map(block).sum::<usize>() + hidden
     }
 
-    /// Of a block, for one token: what its backward pass needs beside its input.
+    /// Bytes of a block for one token: its backward pass's needs beside its input.
     fn internals_bytes(&self, backend: &dyn Backend, block: &BlockLayout) -> usize {
         let features = Internals::features(block, &self.shapes).each();
         features.map(|features| backend.bytes(Role::Activation(1, features))).sum()

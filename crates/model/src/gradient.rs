@@ -61,7 +61,7 @@ impl Gradient {
         &mut self.parameters
     }
 
-    /// What [`finish`](Self::finish) has returned.
+    /// The parameters that [`finish`](Self::finish) has returned.
     pub fn parameters_mut(&mut self) -> &mut Parameters {
         &mut self.parameters
     }

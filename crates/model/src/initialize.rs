@@ -11,7 +11,7 @@ use isentrope_random::{Draws, Purpose};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Of a config.json without `initializer_range`, as in transformers.
+/// The range of a config.json without `initializer_range`, as in transformers.
 const DEFAULT_RANGE: f64 = 0.02;
 
 impl Model {

@@ -1,9 +1,9 @@
-//! What a block's backward pass needs of its forward pass.
+//! Internals of a block's forward pass that its backward pass needs.
 
 use crate::layout::{BlockLayout, Shapes};
 use std::convert::Infallible;
 
-/// What is needed beside the block's input. Each is a buffer, `[tokens, features]`, or, where sizes
+/// Internals of a block, beside its input. Each is a buffer, `[tokens, features]`, or, where sizes
 /// are computed, the number of its features.
 pub(crate) struct Internals<T> {
     pub attention: AttentionInternals<T>,
@@ -12,7 +12,7 @@ pub(crate) struct Internals<T> {
     pub gate_up: T,
 }
 
-/// What is needed of the attention half of the block.
+/// Internals of the attention half of the block.
 pub(crate) struct AttentionInternals<T> {
     /// Queries, keys and values before their own norm, where there is one.
     pub raw_qkv: Option<T>,

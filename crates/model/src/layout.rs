@@ -1,4 +1,4 @@
-//! Where every tensor of a checkpoint lives in the engine's parameters.
+//! The place of every tensor of a checkpoint in the engine's parameters.
 //!
 //! Projections that read the same input are one matrix here (queries, keys and values; gate and
 //! up), so that they are one product. A [`Layout`] says which rows of which parameter each named

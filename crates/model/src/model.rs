@@ -16,9 +16,9 @@ const HEAD: &str = "lm_head.weight";
 
 /// A decoder that can run: forward, backward, step by step.
 pub struct Model {
-    /// What config.json says.
+    /// The contents of config.json.
     pub config: ModelConfig,
-    /// Where each tensor lives.
+    /// The place of each tensor.
     pub layout: Layout,
     /// The weights, in `layout`.
     pub weights: Parameters,

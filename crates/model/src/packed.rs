@@ -83,7 +83,7 @@ pub struct Packed {
     /// Rows that predict a target.
     pub(crate) rows: Vec<u32>,
     pub(crate) targets: Vec<u32>,
-    /// What could have been drawn in the place of each target.
+    /// The tokens that could have been drawn in the place of each target.
     pub(crate) masks: Arc<SamplingMasks>,
 }
 
@@ -143,8 +143,8 @@ impl Packed {
         packed
     }
 
-    /// The same with masks, one per target: the tokens that truncated sampling could have drawn in
-    /// its place.
+    /// The sequences with masks, one per target: the tokens that truncated sampling could have
+    /// drawn in its place.
     #[must_use]
     pub fn with_masks(self, masks: SamplingMasks) -> Self {
         Self { masks: Arc::new(masks), ..self }
@@ -160,7 +160,7 @@ impl Packed {
         self.targets.len()
     }
 
-    /// What belongs to each row, of what belongs to each input of each sequence.
+    /// Values of each row, from values of each input of each sequence.
     pub(crate) fn rows_of<T: Copy>(&self, of_inputs: &[&[T]]) -> Vec<T> {
         let of_stretch = |s: &Stretch| &of_inputs[s.owner][s.position..s.position + s.len];
         self.stretches.iter().flat_map(of_stretch).copied().collect()

@@ -15,7 +15,8 @@ use isentrope_trace::operation;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a forward pass keeps for the backward pass. The gradient's bits are the same either way.
+/// Activations that a forward pass keeps for the backward pass. The gradient's bits are the same
+/// either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// All that is needed: fastest.
@@ -49,7 +50,7 @@ pub struct Derivatives<'a> {
 }
 
 impl<'a> Derivatives<'a> {
-    /// Of targets without masks.
+    /// Derivatives of targets without masks.
     pub fn of(logprobs: &'a [f32], entropies: &'a [f32]) -> Self {
         Self { logprobs, entropies, log_masses: &[] }
     }
@@ -76,7 +77,7 @@ impl Scores {
         self.log_masses.extend(more.log_masses);
     }
 
-    /// Those of some of the targets.
+    /// The derivatives of some of the targets.
     #[must_use]
     pub fn part(&self, targets: Range<usize>) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl Scores {
     }
 }
 
-/// What [`Model::backward`] needs of the forward pass.
+/// The forward pass's state that [`Model::backward`] needs.
 pub struct Tape<'r> {
     packed: Packed,
     uploaded: Uploaded,
@@ -108,17 +109,17 @@ pub struct Tape<'r> {
 /// Packed sequences on the device.
 struct Uploaded {
     rows: Rows,
-    /// Those that predict a target.
+    /// The rows that predict a target.
     predicting: DeviceIndex,
     /// Pages of a cache that holds these rows alone.
     pages: usize,
 }
 
-/// What the backward passes of the blocks need.
+/// Inputs of the blocks' backward passes.
 enum Blocks<'r> {
-    /// What a forward pass has kept, one per block.
+    /// Kept by a forward pass, one per block.
     Kept(Vec<Kept>),
-    /// What an activation cache has of the rows in `slots`.
+    /// Activations of the rows in `slots` of an activation cache.
     Cached { activation_cache: &'r ActivationCache, slots: DeviceIndex, rows: usize },
 }
 
@@ -154,7 +155,7 @@ impl Model {
         self.head(&last, packed, temperature).0
     }
 
-    /// What [`score`](Self::score) returns, and the slope of each target's entropy along the
+    /// The scores of [`score`](Self::score), and the slope of each target's entropy along the
     /// gradient of the target's log-prob, both by the logits over the temperature
     /// ([`EntropySlopes`]). Where the target's mask leaves tokens out, of its log-prob among the
     /// others.
@@ -184,7 +185,7 @@ impl Model {
         (scores, Tape { packed, uploaded, blocks: Blocks::Kept(kept), last, statistics })
     }
 
-    /// What [`forward`](Self::forward) returns, from what was cached when these weights sampled:
+    /// The tape of [`forward`](Self::forward), from activations cached when these weights sampled:
     /// `slots` are those of each packed sequence's inputs, all its tokens but the last.
     ///
     /// # Panics
@@ -217,7 +218,8 @@ impl Model {
         Uploaded { rows: self.rows(&host), predicting: self.backend.index(&packed.rows), pages }
     }
 
-    /// What the blocks keep, and the rows of the last one's output that predict a target.
+    /// Runs the blocks. Returns what they keep, and the rows of the last one's output that predict
+    /// a target.
     fn run(
         &self,
         packed: &Packed,

@@ -105,7 +105,7 @@ impl Rope {
         &self.inv_freq
     }
 
-    /// What cosines and sines are multiplied by: 1 except with [`RopeScaling::Yarn`].
+    /// Factor of cosines and sines: 1 except with [`RopeScaling::Yarn`].
     pub fn attention_factor(&self) -> f32 {
         self.attention_factor
     }

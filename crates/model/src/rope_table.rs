@@ -21,7 +21,7 @@ impl RopeTable {
         Self { rope, known: RwLock::new(None) }
     }
 
-    /// Those of at least `positions` positions.
+    /// The rotations of at least `positions` positions.
     pub(crate) fn up_to(&self, backend: &dyn Backend, positions: usize) -> Arc<Rotations> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(rotations) = known.filter(|known| known.positions >= positions) {

@@ -217,7 +217,7 @@ impl Model {
         self.backend.begin_draw(self.layout.shapes.vocabulary, hidden, head, draws)
     }
 
-    /// What was drawn; None where logits are not finite.
+    /// The draws; `None` for logits that are not finite.
     pub fn drawn(&self, drawing: QueuedDraws) -> Vec<Option<Drawn>> {
         self.backend.drawn(drawing)
     }

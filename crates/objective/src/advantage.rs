@@ -28,8 +28,9 @@ pub enum Estimator {
     Remax,
     /// r - group mean weighted by response length (arXiv:2505.23585).
     Opo,
-    /// Of each token, from r and from the process rewards that a second model in training gives to
-    /// tokens (arXiv:2502.01456); settings in `prime`, equations in docs/concepts/entropy.md.
+    /// An advantage for each token, from r and from the process rewards that a second model in
+    /// training gives to tokens (arXiv:2502.01456); settings in `prime`, equations in
+    /// docs/concepts/entropy.md.
     Prime,
 }
 

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ControllerSettings {
-    /// What is steered.
+    /// The setting that is steered.
     pub steer: Steer,
     /// By which power of its distance from the target the entropy moves the steered value: with 20,
     /// an entropy 10 % below the target makes it (1 / 0.9)^20, about 8 times, what it is at the
@@ -42,7 +42,7 @@ pub struct ControllerSettings {
     pub max: Option<f64>,
 }
 
-/// What the controller steers.
+/// The setting that the controller steers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steer {

@@ -6,12 +6,12 @@ use crate::{KlEstimator, TargetEntropy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done about tokens of large covariance
+/// Treatment of tokens of large covariance
 /// Cov_t = (log pi_t - mean log pi) (A_t - mean A), means over the tokens of the minibatch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Covariance {
-    /// What is done about tokens of large covariance; statistics of it are reported in any case.
+    /// Treatment of tokens of large covariance; statistics of it are reported in any case.
     pub method: Method,
     /// Tokens picked, as a fraction of all tokens, above 0 and at most 1 (not a percentage);
     /// rounded down, but one token at least. Unset: the paper's, 2e-4 for clip-cov and 2e-3 for
@@ -56,7 +56,7 @@ impl Default for Covariance {
     }
 }
 
-/// What is done about tokens of large covariance.
+/// Treatment of tokens of large covariance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {

@@ -19,11 +19,11 @@ pub struct Prime {
     pub outcome_weight: f64,
     /// Weight of the process rewards.
     pub process_weight: f64,
-    /// What process rewards are divided by.
+    /// The divisor of process rewards.
     pub process_scale: ProcessScale,
 }
 
-/// What PRIME's process rewards are divided by before they are weighed.
+/// The divisor of PRIME's process rewards, before they are weighed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessScale {

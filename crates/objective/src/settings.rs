@@ -5,7 +5,7 @@ use crate::{Aggregation, Baseline, Covariance, EntropyBonus, Estimator, Loss, Re
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the policy is trained towards.
+/// The objective of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ObjectiveSettings {

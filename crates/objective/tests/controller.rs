@@ -176,8 +176,8 @@ fn a_start_that_is_wrong_by_far_is_learnt_from_either_side() {
     }
 }
 
-/// What is picked differs from step to step by the noise of measured entropies times the gain, less
-/// what smoothing takes.
+/// The picked tokens differ from step to step by the noise of measured entropies times the gain,
+/// less what smoothing takes.
 #[test]
 fn the_fraction_jumps_less_than_measured_entropies_do() {
     for (band, most) in BANDS.into_iter().zip([0.5, 0.8]) {
@@ -458,7 +458,7 @@ proptest! {
         prop_assert!(fraction(one.min(other)) >= fraction(one.max(other)));
     }
 
-    /// What a controller sets is what the same settings without one say.
+    /// A controller's strength does what the same settings without one do.
     #[test]
     fn the_objective_takes_the_steered_strength(
         arrays in arrays(0.4),

@@ -143,7 +143,7 @@ fn derivatives_are_differences(
         }
     }
     let objective = objective(&settings, &arrays.minibatch());
-    // What is said of tokens is what the statistics are of.
+    // Statements about tokens agree with the statistics.
     let tokens = arrays.logprobs.len() as f64;
     let statistics = &objective.statistics;
     let mean = objective.covariances.iter().sum::<f64>() / tokens;

@@ -21,7 +21,7 @@ fn updates(picked: usize, eligible: usize) -> Vec<Statistics> {
     ]
 }
 
-/// What is said in which step, with this entropy and steered value in each, and a target of 1.
+/// The alarms by step, with this entropy and steered value in each, and a target of 1.
 fn said(
     settings: &Covariance,
     updates: &[Statistics],
@@ -88,7 +88,7 @@ fn a_band_that_is_used_up_is_told_with_its_limits() {
     );
 }
 
-/// Of an empty band `Alarms` speak after five steps, whatever the fraction has come to.
+/// `Alarms` speak of an empty band after five steps, whatever the fraction has come to.
 #[test]
 fn one_cause_has_one_alarm() {
     let clip_cov = controlled(Method::ClipCov);
@@ -161,7 +161,7 @@ fn a_lower_bound_is_told_only_after_the_target_has_been_reached() {
     }
 }
 
-/// Of 100 tokens every fraction below 0.01 is one token.
+/// With 100 tokens every fraction below 0.01 is one token.
 #[test]
 fn a_fraction_below_one_token_of_each_minibatch_is_at_its_lower_bound() {
     let kl_cov = controlled(Method::KlCov);

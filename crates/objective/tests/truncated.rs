@@ -170,7 +170,7 @@ fn the_expected_gradient_is_that_of_the_truncated_policys_reward() {
     }
 }
 
-/// What the masks are for: looked at as draws from the whole vocabulary, the same responses move
+/// The purpose of the masks: looked at as draws from the whole vocabulary, the same responses move
 /// probability between the tokens that can be drawn and those that cannot, where reward has said
 /// nothing of the latter. Worse than the baseline, they feed the tail.
 #[test]

@@ -58,7 +58,7 @@ impl Signs {
     }
 }
 
-/// What a verifier does when it is asked about a response, the so-manieth from 1, before it judges.
+/// A verifier's act before it judges, given the count of the response, from 1.
 type Act = Box<dyn Fn(usize, &str) -> Result<(), VerifierError> + Send + Sync>;
 
 struct Acting {
@@ -301,7 +301,7 @@ fn a_verifier_that_fails_ends_it_with_its_own_words() {
         assert!(matches!(error, Error::Verifier(_)));
         assert_eq!(error.to_string(), broken().to_string());
         assert!(groups.len() < REQUESTS);
-        // Of one worker it is certain that nobody is asked after the failure.
+        // With one worker, nobody is asked after the failure.
         signs.read(|state| assert!(workers > 1 || state.asked == fails_at, "{}", state.asked));
     }
 }

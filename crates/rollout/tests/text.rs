@@ -144,7 +144,7 @@ fn text_and_stop_strings_go_on_where_a_response_does() {
         let texts = run(engine(), &open_ended()).into_iter().map(|(_, streamed)| streamed);
         let longest: Vec<char> = texts.max_by_key(String::len).unwrap().chars().collect();
         let stop: String = longest[longest.len() / 2..].iter().take(3).collect();
-        // Of byte-fallback random tokens are hardly ever whole characters.
+        // Random tokens of byte-fallback are hardly ever whole characters.
         let stops = if name == "byte-fallback" { None } else { Some(vec![stop]) };
         for stop_strings in [vec![]].into_iter().chain(stops) {
             let sampling = Sampling { stop_strings, ..open_ended() };

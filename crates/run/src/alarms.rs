@@ -201,7 +201,7 @@ impl Alarms {
         self.first_entropy
     }
 
-    /// What the last steps were like, behind those before them; none until there are enough.
+    /// The last steps and as many before them; none until there are enough.
     fn windows(&mut self, lengths: Lengths) -> Option<[Window; 2]> {
         self.lengths.push_back(lengths);
         if self.lengths.len() > 2 * WINDOW {
@@ -280,7 +280,7 @@ fn cause(measured: &impl Fn(&str) -> Option<f64>) -> String {
     }
 }
 
-/// What to turn, in a trainer's own settings.
+/// The settings to change, by a trainer's own names.
 struct Remedies {
     entropy: &'static str,
     truncation: &'static str,

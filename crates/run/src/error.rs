@@ -12,7 +12,7 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A file was read, and what it holds is malformed.
@@ -23,7 +23,7 @@ pub enum Error {
         /// The defect, with its line where the file has lines.
         what: String,
     },
-    /// What was asked for cannot be had.
+    /// The request cannot be met.
     #[error("{0}")]
     Refused(String),
 }

@@ -1,5 +1,5 @@
-//! What a run keeps in its directory, and the numbers that follow from it alone: the trainer writes
-//! it, the laboratory reads it.
+//! A run's directory, and the numbers that follow from it alone: the trainer writes it, the
+//! laboratory reads it.
 //!
 //! [`run_files`] names the files, [`tokens`] are the records of single tokens. [`law`] fits
 //! R = -a exp(H) + b to a run's evaluations, [`alarms`] says when a policy collapses; both are told

@@ -1,5 +1,4 @@
-//! What a run directory of this program holds, and under which names: the log, the recipe, the
-//! responses of each step.
+//! Files of a run directory, and their names: the log, the recipe, the responses of each step.
 
 use crate::{Error, Result};
 use isentrope_files::{names, read_regular};
@@ -16,15 +15,15 @@ pub const RECIPE: &str = "recipe.toml";
 /// The recipe's values, to compare with when the run is resumed. The file is written first and
 /// removed last: a directory is a run if it has this file.
 pub const VALUES: &str = ".recipe.json";
-/// What the run was made from.
+/// The manifest: program, model and data.
 pub const MANIFEST: &str = "manifest.json";
-/// Where sampled responses are kept.
+/// Directory of sampled responses.
 pub const ROLLOUTS: &str = "rollouts";
-/// Where responses to held-out problems are kept.
+/// Directory of responses to held-out problems.
 pub const EVALUATIONS: &str = "evaluations";
 /// The responses from before the first step on whose states the entropy is measured.
 pub const INITIAL_STATES: &str = "initial-states.jsonl";
-/// Where token records are kept.
+/// Directory of token records.
 pub const TOKENS: &str = "tokens";
 
 /// Largest recipe or manifest that is read, in bytes.
@@ -59,7 +58,7 @@ impl RunFiles {
         self.json(VALUES)
     }
 
-    /// What the run was made from: program, model and data.
+    /// Reads the manifest: program, model and data.
     ///
     /// # Errors
     /// As [`recipe`](Self::recipe).

@@ -188,7 +188,7 @@ impl Optimizer {
     }
 }
 
-/// What is saved, and how often.
+/// Checkpoints, and how often they are saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Checkpoints {
@@ -231,7 +231,7 @@ impl From<Dtype> for WeightDtype {
     }
 }
 
-/// What the run may use. Nothing here changes a result.
+/// Memory that the run may use. Nothing here changes a result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MemorySettings {
@@ -289,7 +289,7 @@ impl RanksSettings {
     }
 }
 
-/// What is measured beside training, for the laboratory. Nothing here changes a weight.
+/// Measurements beside training, for the laboratory. Nothing here changes a weight.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabSettings {

@@ -175,7 +175,7 @@ fn an_evaluation_that_is_taken_in_twice_is_one_point() {
     let (mut twice, mut again) = (once.clone(), StepRecord::default());
     twice.evaluated(40, &last, &mut again);
     assert_eq!((&twice, &again.metrics), (&once, &record.metrics));
-    // What is told at the end has the last evaluation, whether or not it is kept.
+    // The summary at the end has the last evaluation, whether or not it is kept.
     assert_eq!(once.sentences(40, &last), once.sentences(0, &[]));
     assert_eq!(after(8).0.sentences(40, &last), once.sentences(0, &[]));
 }

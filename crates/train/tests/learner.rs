@@ -95,8 +95,8 @@ fn sample(learner: &mut Learner, sequences: &[Sequence<'_>]) -> Vec<Vec<u32>> {
     slots
 }
 
-/// What truncated sampling has kept in the place of each target: of two in three, its token and
-/// some others.
+/// Tokens that truncated sampling has kept in the place of each target: for two in three, its token
+/// and some others.
 pub fn masks(sequences: &[Sequence<'_>]) -> SamplingMasks {
     let mut masks = SamplingMasks::default();
     for &target in sequences.iter().flat_map(|sequence| &sequence.tokens[sequence.score_from..]) {

@@ -1,5 +1,4 @@
-//! What an update takes, against what was planned for it. The only test of its process, whose
-//! memory it reads.
+//! Memory of an update, against its plan. The only test of its process, whose memory it reads.
 #![allow(clippy::unwrap_used, reason = "what fails here is a test")]
 #![cfg(target_os = "linux")]
 
@@ -87,7 +86,7 @@ fn updates_take_no_more_memory_than_was_planned() {
             Coefficients { d_logprobs: ones.clone(), d_entropies: ones, ..Coefficients::default() };
         learner.backward(forward, &derivatives).unwrap();
         assert!(learner.step(1e-3).unwrap().is_finite());
-        // What tracking the theory does beside an update.
+        // Tracking the theory costs this beside an update.
         let (scores, slopes) = learner.entropy_slopes(&sequences, &masks, 1.0).unwrap();
         assert_eq!(slopes.len(), scores.entropies.len());
         assert!(learner.score(&sequences, 1.0).unwrap().same_bits(&scores));

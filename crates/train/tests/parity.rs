@@ -94,7 +94,7 @@ fn adamw() -> settings::Optimizer {
     settings::Optimizer { weight_decay: 0.1, ..settings::Optimizer::default() }
 }
 
-/// What the trainer does with the minibatch of this number, short of the step.
+/// The trainer's work on the minibatch of this number, short of the step.
 fn accumulate(
     learner: &mut Learner,
     groups: &[Group],
@@ -136,7 +136,7 @@ struct SampledResponse {
     reward: f64,
 }
 
-/// What PyTorch found in one update.
+/// PyTorch's numbers of one update.
 #[derive(Deserialize)]
 pub struct Facts {
     pub loss: f64,
@@ -279,7 +279,7 @@ fn values(tensors: Vec<Tensor>) -> BTreeMap<String, Vec<f32>> {
     tensors.into_iter().map(|t| (t.name, (t.values)().unwrap().into_owned())).collect()
 }
 
-/// Of absolute values; not a number if one is not.
+/// The largest absolute value; not a number if one is not.
 pub fn largest(values: impl Iterator<Item = f32>) -> f64 {
     f64::from(values.map(f32::abs).fold(0.0, |m, v| if v > m || v.is_nan() { v } else { m }))
 }

@@ -23,7 +23,7 @@ fn settings() -> Settings {
     }
 }
 
-/// What each of so many ranks makes of it, in their order.
+/// The result of each of so many ranks, in their order.
 fn on_ranks<T: Send>(count: usize, act: impl Fn(Arc<World>, &Faults) -> T + Sync) -> Vec<T> {
     let (worlds, faults) = match count {
         1 => (vec![World::alone()], Faults::default()),

@@ -27,8 +27,8 @@ impl Comparison<'_> {
         Ok(true)
     }
 
-    /// The same answers in any order; in the order of their names where the ground truth names
-    /// different things that the response does not name.
+    /// Compares lists in any order; in the order of their names if the ground truth names different
+    /// things that the response does not name.
     pub(super) fn lists(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         // An answer that is written twice says no more than once.
         let distinct = if gold.len() < given.len() { distinct(given) } else { given.to_vec() };
@@ -44,7 +44,7 @@ impl Comparison<'_> {
         self.matched(gold, given)
     }
 
-    /// The same elements, however often each is written.
+    /// Compares sets: the elements count, not how often each is written.
     pub(super) fn sets(&mut self, gold: &[Answer], given: &[Answer]) -> Result<bool, OutOfFuel> {
         Ok((gold.len() == given.len() && self.matched(gold, given)?)
             || (self.within(gold, given)? && self.within(given, gold)?))

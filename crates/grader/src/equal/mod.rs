@@ -22,10 +22,10 @@ use super::options::Options;
 use super::reading::Reading;
 use super::value::{DEFAULT_FUEL, Tolerance};
 
-/// What made two answers the same.
+/// The rule by which two answers are the same.
 pub type Rule = &'static str;
 
-/// What the comparison of a response's answer with a ground truth finds.
+/// Result of comparing a response's answer with a ground truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// They are the same, by this rule.
@@ -68,7 +68,7 @@ struct Comparison<'f> {
     allow_undone: bool,
     /// Whether it has been met where it may not.
     is_left_undone: bool,
-    /// What is left to spend.
+    /// The fuel that is left.
     fuel: &'f mut Fuel,
     /// Whether `a:b` is a time of day rather than a ratio.
     are_times: bool,

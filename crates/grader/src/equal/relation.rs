@@ -80,7 +80,7 @@ impl Comparison<'_> {
         {
             return Ok(Some("the same relation up to a constant factor"));
         }
-        // The same bounds on another variable are no answer, unless only membership is said.
+        // Equal bounds on another variable are no answer, unless only membership is said.
         let asks_for_set = gold.1.contains(&Relation::In);
         let says_member = asks_for_set || given.1.contains(&Relation::In);
         if !says_member && variables_of(gold.0) != variables_of(given.0) {
@@ -89,7 +89,7 @@ impl Comparison<'_> {
         self.member_or_spans(gold_answer, given_answer, self.allow_set_relation || !asks_for_set)
     }
 
-    /// The same sides with the same relations, perhaps from the other end.
+    /// Compares chains: equal sides with equal relations, perhaps from the other end.
     fn same_chain(
         &mut self,
         gold: (&[Answer], &[Relation]),
@@ -183,7 +183,7 @@ impl Comparison<'_> {
     }
 }
 
-/// What is said to be a member's set: S of "x in S"; any other answer is its own.
+/// The set of a membership: S of "x in S". Any other answer is its own.
 fn set_of_member(answer: &Answer) -> Option<&Answer> {
     match answer {
         Answer::Chain(sides, relations) => match (&sides[..], &relations[..]) {

@@ -277,7 +277,7 @@ impl Comparison<'_> {
         self.united(gaps)
     }
 
-    /// What is in both.
+    /// The intersection.
     fn common(&mut self, a: Spans, b: Spans) -> Result<Option<Spans>, OutOfFuel> {
         let (Some(mut outside), Some(b)) = (self.complement(a)?, self.complement(b)?) else {
             return Ok(None);

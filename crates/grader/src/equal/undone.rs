@@ -202,8 +202,8 @@ fn formulas(answer: &Answer) -> Vec<&Expression> {
     found
 }
 
-/// What an answer consists of, without the entries of matrices: 1/3 before a matrix is a factor of
-/// all of them, and may stay there.
+/// The parts of an answer, without the entries of matrices: 1/3 before a matrix is a factor of all
+/// of them, and may stay there.
 fn parts(answer: &Answer) -> (Vec<&Answer>, Vec<&Expression>) {
     if let Answer::Matrix(_) = answer { (Vec::new(), Vec::new()) } else { answer.parts() }
 }
@@ -340,7 +340,7 @@ fn is_fraction_of_powers(formula: &Expression, value: &BigRational) -> bool {
     is_simple(numerator) && is_simple(divisor) && !are_digits && !value.is_integer()
 }
 
-/// What a sign stands before; a formula without one.
+/// The formula behind its sign, or the formula itself.
 fn without_sign(formula: &Expression) -> &Expression {
     match formula {
         Expression::Product(factors) => match &factors[..] {

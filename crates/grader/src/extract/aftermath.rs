@@ -1,4 +1,4 @@
-//! What the words after an answer do to it: "5, no wait", "5 if n is even", "5, but I am not sure",
+//! The effect of the words after an answer: "5, no wait", "5 if n is even", "5, but I am not sure",
 //! "5. That is wrong."
 
 use super::super::phrases::hedges::{
@@ -51,7 +51,7 @@ pub fn takes_back(after: &str) -> bool {
                 .any(|place| denies(&parts, place))
 }
 
-/// Where the sentence ends that a text begins in.
+/// Length of the sentence that a text begins in.
 fn sentence_length(text: &str) -> usize {
     let found = sentence(text);
     found.as_ptr() as usize - text.as_ptr() as usize + found.len()
@@ -155,7 +155,7 @@ fn is_partial(parts: &[Part<'_>], place: usize) -> bool {
     let is_some =
         || parts[place + 1..].iter().take_while(|part| **part != Part::Break).any(names_some);
     match this {
-        // What is "attained only when x = 1" is so for all x.
+        // A bound "attained only when x = 1" holds for all x.
         "only" => {
             matches!(before, "" | "but") && (matches!(next, "for" | "when" | "in") || is_some())
         }

@@ -10,18 +10,19 @@ use super::denial::denies_next;
 /// A box that is complete.
 #[derive(Clone, Copy, Debug)]
 struct Box {
-    /// Where its command starts.
+    /// Start of its command.
     start: usize,
-    /// Where its content starts and ends.
+    /// Start and end of its content.
     content: (usize, usize),
 }
 
-/// What the last complete box of a text holds: of several, the one that opens last.
+/// The content of a text's last complete box: of nested ones, the one that opens last.
 pub fn last_boxed(text: &str) -> Option<&str> {
     boxes(text).iter().rev().map(|found| content(text, found)).find(|content| !is_blank(content))
 }
 
-/// What the last box holds, with the boxes that it is listed with, and where they end.
+/// The content of the last box, with the boxes that it is listed with, and the place where they
+/// end.
 pub fn last_boxes(text: &str) -> Option<(String, usize)> {
     let boxes = boxes(text);
     // "It is \\boxed{5}, not \\boxed{6}." Where all are denied the last one is no answer, which the
@@ -58,7 +59,7 @@ pub fn last_boxes(text: &str) -> Option<(String, usize)> {
 /// Stands for the answer of a text that denies what it boxes.
 const DENIED: &str = "denied";
 
-/// What a box holds that is never closed: as much as there is.
+/// The content of a box that is never closed: as much as there is.
 pub fn open_box(text: &str) -> Option<&str> {
     ["\\boxed{", "\\fbox{"]
         .iter()
@@ -73,7 +74,7 @@ pub fn before_open_box(text: &str) -> &str {
     open.into_iter().find_map(|(_, command)| command).map_or(text, |start| &text[..start])
 }
 
-/// What follows a `\boxed` without braces: one word.
+/// The word behind a `\boxed` without braces.
 pub fn bare_box(text: &str) -> Option<(String, usize)> {
     let start = text.rfind("\\boxed ")? + "\\boxed ".len();
     let word = text[start..].split(|c: char| c.is_whitespace() || c == '$').next()?;
@@ -121,7 +122,7 @@ fn scan(text: &str) -> (Vec<Box>, Vec<(usize, Option<usize>)>) {
     (found, open)
 }
 
-/// Where the command of a box starts whose brace comes after the text.
+/// Start of the command of a box whose brace comes after the text.
 fn command_start(text: &str) -> Option<usize> {
     let text = text.trim_end_matches(' ');
     ["\\boxed", "\\fbox"]

@@ -104,7 +104,7 @@ fn has_alternative(sentence: &str, lower: &str) -> bool {
     leading_value(rest).is_some_and(|(other, _)| !same_answer(&value, other, &Options::default()))
 }
 
-/// Where a word stands by itself for the first time.
+/// The first place at which a word stands by itself.
 fn word_place(lower: &str, word: &str) -> Option<usize> {
     lower.match_indices(word).map(|(place, _)| place).find(|&place| {
         !lower[..place].ends_with(|c: char| c.is_alphanumeric() || c == '\\')

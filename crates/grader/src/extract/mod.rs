@@ -26,7 +26,7 @@ use statement::{
     TAKEN_BACK, answer_in, last_number_outside, stated, stated_as_final, with_number_word,
 };
 
-/// Where an answer was found.
+/// The place in which an answer was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// In a box.
@@ -61,7 +61,7 @@ const MAX_WHOLE: usize = 400;
 pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, Origin)> {
     let response = &with_plain_signs(response);
     let (thought, said) = thought_and_said(response);
-    // What a box begins with that is cut off is no answer.
+    // The beginning of a box that is cut off is no answer.
     let guess =
         || if extraction == Extraction::Any { guessed(boxed::before_open_box(said)) } else { None };
     announced(said, extraction)
@@ -70,7 +70,8 @@ pub fn from_response(response: &str, extraction: Extraction) -> Option<(String, 
         .or_else(|| if extraction == Extraction::Any { few_words(said) } else { None })
 }
 
-/// What a response thinks, and what it says after that: nothing, if it is cut off while it thinks.
+/// Splits a response into its thoughts and its answer, which is empty if it is cut off while it
+/// thinks.
 fn thought_and_said(response: &str) -> (&str, &str) {
     const END: &str = "</think>";
     match response.rfind(END) {
@@ -178,7 +179,7 @@ fn whole(text: &str) -> Option<Reading> {
     if text.len() <= MAX_WHOLE { Reading::of(text).ok() } else { None }
 }
 
-/// What follows the last letter that no formula has, if it is an answer: √2 of "Ответ: √2".
+/// The text behind the last letter that no formula has, if it is an answer: √2 of "Ответ: √2".
 fn after_foreign_prose(text: &str) -> Option<&str> {
     let (place, letter) = text.char_indices().rfind(|(_, letter)| is_prose_letter(*letter))?;
     let (prose, tail) = text.split_at(place + letter.len_utf8());

@@ -30,8 +30,7 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
         }
         place = end;
     }
-    // Of boxes it is only what denies them that counts: "n \\ge \\boxed{5}" says what the least n
-    // is.
+    // For boxes only denials count: "n \\ge \\boxed{5}" says what the least n is.
     let is_bound = |before: &str| COMPARISONS.iter().any(|sign| before.trim_end().ends_with(sign));
     let last = found
         .into_iter()
@@ -39,7 +38,7 @@ pub fn last_number(text: &str) -> Option<(usize, usize)> {
     Some(formula_around(text, last).unwrap_or(last))
 }
 
-/// What is printed for a minus, beside `-`.
+/// Characters that stand for a minus, beside `-`.
 const MINUSES: [char; 3] = ['−', '–', '－'];
 
 /// A text with `-` for each other minus that is the sign of a number: right before it, and after
@@ -69,7 +68,7 @@ pub fn first_number(text: &str) -> Option<usize> {
     (rest.starts_with(' ') && rest.trim_start().starts_with(char::is_alphabetic)).then_some(end)
 }
 
-/// Where the number ends that a text starts with.
+/// Length of the number that a text starts with.
 pub fn leading_number(text: &str) -> Option<usize> {
     let unsigned = text.strip_prefix('-').unwrap_or(text);
     unsigned

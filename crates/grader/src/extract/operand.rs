@@ -4,14 +4,13 @@
 use super::super::phrases::formulas::is_operator;
 use super::segments::segments;
 
-/// What may be in a formula, beside digits, commands and single letters.
+/// Characters of formulas, beside digits, commands and single letters.
 const MARKS: &str = "+-*/^_×÷·⋅√∛−–.,:%!(){}[]\\$ ";
 
 /// Operators between numbers that are nothing else.
 const SIGNS: [char; 5] = ['×', '÷', '·', '⋅', '^'];
 
-/// Where the formula starts and ends of which a number is an operand; `None` of a number that
-/// stands alone.
+/// Start and end of the formula that has a number as an operand; `None` if the number stands alone.
 pub fn formula_around(text: &str, (start, end): (usize, usize)) -> Option<(usize, usize)> {
     (ends_in_operator(&text[..start]) || starts_with_operator(&text[end..])).then(|| {
         let mut from = start - formula_before(&text[..start]);
@@ -192,7 +191,7 @@ pub fn before_unclosed(text: &str) -> &str {
     cut.into_iter().flatten().min().map_or(text, |place| &text[..start + place])
 }
 
-/// Where a formula in dollars begins that is never closed. One dollar at a number is money.
+/// Start of a formula in dollars that is never closed. One dollar at a number is money.
 fn open_dollar(text: &str) -> Option<usize> {
     let last = text.rfind('$')?;
     if segments(text).last().is_some_and(|formula| last < formula.end)

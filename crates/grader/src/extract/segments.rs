@@ -70,7 +70,7 @@ pub fn last_formula<'s>(text: &str, segments: &'s [Segment]) -> Option<&'s Segme
     segments.iter().rfind(|segment| !denies_next(&text[..segment.start]))
 }
 
-/// Where a delimiter that is not escaped comes next.
+/// The next delimiter that is not escaped.
 fn close_of(text: &str, close: &str) -> Option<usize> {
     let mut from = 0;
     loop {

@@ -34,7 +34,7 @@ pub fn stated(text: &str) -> Option<String> {
 
 /// The last answer that a text states to be the final one, in a sentence that says nothing else.
 pub fn stated_as_final(text: &str) -> Option<String> {
-    // What is after a heading is a section of the solution.
+    // The text after a heading is a section of the solution.
     let is_heading = |lower: &str, end: usize| {
         lower[..end].ends_with(MARK) && !line_and_rest(&lower[end..]).1.trim_start().is_empty()
     };
@@ -76,7 +76,7 @@ fn last_of(
             }
         }
         let sentence = sentence(&text[start..]);
-        // What a box begins with that is cut off is no answer.
+        // The beginning of a box that is cut off is no answer.
         let said = before_open_box(sentence);
         if said.len() < sentence.len()
             && said.trim_matches(['$', '*', '\\', '[', '(', ' ']).is_empty()
@@ -93,7 +93,7 @@ fn last_of(
             _ => said,
         };
         let found = answer(said)?;
-        // What the next sentence takes back is no answer: the words are not it either.
+        // An answer that the next sentence takes back is none: the words are not it either.
         let found = if takes_back(&text[end..]) { format!("{found}{TAKEN_BACK}") } else { found };
         Some((found, gives_another(&lower[..place], sentence)))
     });

@@ -1,4 +1,4 @@
-//! What commands are, and what comes with them.
+//! Kinds of commands, and their arguments.
 
 /// Commands that change nothing but looks.
 const ORNAMENTS: [&str; 39] = [

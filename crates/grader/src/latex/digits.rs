@@ -1,6 +1,6 @@
 //! How far a written number goes.
 
-/// What a comma between digits is.
+/// The meaning of a comma between digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commas {
     /// It separates answers: `1,234` is 1 and 234.

@@ -15,13 +15,13 @@ pub use plain::plain;
 /// A token, with whether white space or a thin space stood before it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Token<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind<'a>,
     /// Whether it is apart from the token before it.
     pub spaced: bool,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind<'a> {
     /// Digits with at most one decimal point: `12`, `3.5`, `.5`.

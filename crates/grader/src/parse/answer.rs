@@ -215,7 +215,7 @@ impl Context {
         slices.iter().map(|slice| self.deeper(|context| context.side(slice))).collect()
     }
 
-    /// What is a set, a sequence or a group as a whole.
+    /// Reads a set, a sequence or a group as a whole.
     fn enclosed(&mut self, tokens: &[Token<'_>]) -> Result<Option<Answer>, Unreadable> {
         if let [Token { kind: Kind::Command("emptyset" | "varnothing"), .. }] = tokens {
             return Ok(Some(Answer::Set(Vec::new())));
@@ -253,7 +253,7 @@ impl Context {
         self.deeper(|context| context.chain(content)).map(Some)
     }
 
-    /// What is between the braces of a set.
+    /// Reads the content of a set's braces.
     fn set(&mut self, content: &[Token<'_>]) -> Result<Answer, Unreadable> {
         if content.is_empty() {
             return Ok(Answer::Set(Vec::new()));

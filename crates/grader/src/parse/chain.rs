@@ -12,7 +12,7 @@ use super::{Context, Unreadable};
 impl Context {
     /// A side, or several with relations between them.
     pub(super) fn chain(&mut self, tokens: &[Token<'_>]) -> Result<Answer, Unreadable> {
-        // What is concluded from equations counts; an implication between statements is a relation.
+        // A conclusion from equations counts; an implication between statements is a relation.
         let concluded =
             split(tokens, |kind| kind == Kind::Command("therefore") || is_implication(kind));
         let relates = |part: &&[Token<'_>]| {

@@ -113,7 +113,7 @@ fn of_symbol(tokens: &[Token<'_>]) -> Option<NumberKind> {
 }
 
 impl Context {
-    /// What a clause says.
+    /// Reads a clause.
     pub fn domain(&mut self, tokens: &[Token<'_>]) -> Result<Vec<Domain>, Unreadable> {
         if let Some((name, kind)) = kind(tokens) {
             return Ok(vec![Domain::Kind(name.to_string().into(), kind)]);

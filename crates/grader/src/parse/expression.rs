@@ -12,7 +12,7 @@ use super::{Context, Unreadable};
 pub struct Parser<'t, 'a, 'c> {
     pub(super) tokens: &'t [Token<'a>],
     pub(super) place: usize,
-    /// What is left of the number at `place`, of which digits were taken.
+    /// The rest of the number at `place`, of which digits were taken.
     pub(super) digits: Option<&'a str>,
     pub(super) context: &'c mut Context,
 }
@@ -273,7 +273,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         )
     }
 
-    /// What comes after ^.
+    /// Reads the exponent behind ^.
     pub(super) fn exponent(&mut self) -> Result<Expression, Unreadable> {
         let mut negative = false;
         while let Some(sign) = self.sign() {
@@ -312,7 +312,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
         }
     }
 
-    /// What is between brackets.
+    /// Reads a group in brackets.
     pub(super) fn group(&mut self) -> Result<Value, Unreadable> {
         let close = closing(self.tokens, self.place).ok_or(Unreadable::NotMath)?;
         let content = &self.tokens[self.place + 1..close];
@@ -340,7 +340,7 @@ impl<'t, 'a, 'c> Parser<'t, 'a, 'c> {
     }
 }
 
-/// What `\times` makes of two vectors; a number times a vector is a product.
+/// The product `\times` of two vectors; a number times a vector is a product.
 fn vectors_product(a: Value, b: Value, copies: &mut Copies) -> Result<Value, Unreadable> {
     match (a, b) {
         (Value::Scalar(a), Value::Scalar(b)) if !a.is_number() && !b.is_number() => {

@@ -5,7 +5,7 @@ use super::super::answer::Answer;
 use super::super::expression::Expression;
 use super::super::latex::{Kind, Token};
 
-/// What a command for a figure stands for: the function of its corners.
+/// The function of its corners that a command for a figure stands for.
 pub fn figure(command: &str) -> Option<&'static str> {
     Some(match command {
         "angle" | "measuredangle" | "sphericalangle" => ANGLE,

@@ -9,7 +9,7 @@ use super::slices::{closing, split, text};
 use super::value::product;
 
 impl<'a> Parser<'_, 'a, '_> {
-    /// What a command stands for, with its arguments.
+    /// Reads a command with its arguments.
     pub(super) fn command(&mut self, name: &'a str) -> Result<Expression, Unreadable> {
         self.advance();
         if let Some(constant) = constant(name) {
@@ -133,7 +133,7 @@ impl<'a> Parser<'_, 'a, '_> {
         Ok(radicand.root(degree.unwrap_or_else(|| Expression::integer(2))))
     }
 
-    /// What is under a root: a group, or what comes next.
+    /// Reads a radicand: a group, or the next operand.
     fn radicand(&mut self) -> Result<Expression, Unreadable> {
         self.place_deeper(Self::primary)?.scalar()
     }
@@ -232,7 +232,7 @@ impl<'a> Parser<'_, 'a, '_> {
         Ok(arguments)
     }
 
-    /// What is between the signs of a floor or ceiling, of which the first was passed.
+    /// Reads up to the closing sign of a floor or ceiling; its opening sign was passed.
     fn closed(&mut self, function: Function, close: &str) -> Result<Expression, Unreadable> {
         let argument = self.scalar()?;
         if self.take(Kind::Command(close)) {

@@ -12,7 +12,7 @@ use super::value::{product, sum};
 /// Most that one parse copies, in parts of formulas.
 pub const MAX_COPIES: u64 = 100_000;
 
-/// What one parse may still copy, in parts of formulas.
+/// The parts of formulas that one parse may still copy.
 #[derive(Debug)]
 pub struct Copies(u64);
 

@@ -58,13 +58,13 @@ pub enum Unreadable {
 /// How to take what has more than one meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Convention {
-    /// What a comma between digits is.
+    /// The meaning of commas between digits.
     pub commas: Commas,
     /// Whether a logarithm without a base is to the base ten rather than natural.
     pub decimal_logarithm: bool,
 }
 
-/// What one pass over the tokens keeps in mind.
+/// State of one pass over the tokens.
 #[derive(Debug)]
 struct Context {
     convention: Convention,
@@ -81,7 +81,7 @@ struct Context {
     braces_enclose_sets: bool,
     /// Whether there are vectors, whose product `\\times` does not commute.
     has_vectors: bool,
-    /// What the arithmetic of matrices may still copy.
+    /// Copies that matrices' arithmetic may still make.
     copies: Copies,
 }
 
@@ -101,7 +101,7 @@ impl Context {
     }
 }
 
-/// What [`parse`] found.
+/// Result of [`parse`].
 #[derive(Debug)]
 pub struct Parsed {
     /// The answer.

@@ -1,4 +1,4 @@
-//! What names do in lists of answers.
+//! Names in lists of answers.
 
 use super::super::answer::Answer;
 use super::super::expression::Expression;

@@ -234,7 +234,7 @@ fn is_digit(token: &Token<'_>) -> bool {
     }
 }
 
-/// What follows "base", perhaps in brackets.
+/// The tokens behind "base", perhaps in brackets.
 fn after_word<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
     let tokens = match tokens {
         [Token { kind: Kind::Mark('('), .. }, inner @ .., Token { kind: Kind::Mark(')'), .. }] => {

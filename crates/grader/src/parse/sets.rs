@@ -44,7 +44,7 @@ pub fn number_set(tokens: &[Token<'_>]) -> Option<Answer> {
     })
 }
 
-/// What follows the symbol of the real numbers, with which tokens start.
+/// The tokens behind the symbol of the real numbers, if tokens start with it.
 fn after_reals<'t, 'a>(tokens: &'t [Token<'a>]) -> Option<&'t [Token<'a>]> {
     match tokens {
         [

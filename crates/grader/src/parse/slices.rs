@@ -2,7 +2,7 @@
 
 use super::super::latex::{Kind, Token};
 
-/// What a token does to the depth of brackets.
+/// A token's change of the depth of brackets.
 fn step(kind: Kind<'_>) -> isize {
     match kind {
         Kind::Mark('(' | '[' | '{')

@@ -1,4 +1,4 @@
-//! What a formula may be, with its arithmetic.
+//! Values of formulas, with their arithmetic.
 
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
@@ -11,7 +11,7 @@ use super::matrices::{self, Copies};
 /// Largest power of ten that a number is multiplied out with.
 pub const MAX_EXPONENT: i32 = 2000;
 
-/// What a formula is.
+/// The value of a formula.
 #[derive(Debug)]
 pub enum Value {
     /// A number or a formula for one.

@@ -1,4 +1,4 @@
-//! What stands around a formula without being a part of it: punctuation, labels, conditions, units.
+//! Text around a formula that is no part of it: punctuation, labels, conditions, units.
 
 use super::super::latex::{Kind, Token};
 use super::super::phrases::denials::{DISCARDED, is_negation};

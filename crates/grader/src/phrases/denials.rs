@@ -1,4 +1,4 @@
-//! What says that something is not so.
+//! Words that deny.
 
 /// Words by which a label, a choice or a unit is denied: `\text{The answer is not } 5`, "C is
 /// wrong", "5 is wrong".
@@ -32,7 +32,7 @@ pub const OPINIONS: &[&str] = &[
     "answer",
 ];
 
-/// Those who hold an opinion that is not the writer's.
+/// People whose opinion is not the writer's.
 pub const OTHERS: &[&str] = &["people", "students", "some", "many", "most", "others", "they"];
 
 /// Words before a claim that is only supposed: "suppose the answer is 5".
@@ -63,11 +63,11 @@ pub const EXCLUDES: &str = "\
     anything but|everything but|all but|nothing but|other than|apart from|different from|\
     close to|divisible by";
 
-/// What denies a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
+/// Words that deny a claim, before one of [`CLAIMS`]: "it is wrong to say that the answer is 5".
 pub const FALSE: &[&str] =
     &["wrong", "false", "incorrect", "untrue", "not true", "not correct", "n't true"];
 
-/// What introduces the claim that is denied.
+/// Words that introduce the claim that is denied.
 pub const CLAIMS: &[&str] = &["to say", "to think", "to claim", "to assume", "that"];
 
 /// Words that, beside negations, leave nothing of what a sentence says of its subject: "No function

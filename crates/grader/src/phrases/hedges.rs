@@ -1,4 +1,4 @@
-//! What keeps a sentence from settling on the value that it gives.
+//! Words that keep a sentence from settling on its value.
 
 /// The first word of a sentence that, with an "or" in it, leaves open which of two it is.
 pub const EITHER: &str = "either";
@@ -71,7 +71,7 @@ pub const BEFORE_NAME: &[&str] = &["the", "my", "final", "correct"];
 /// How a sentence begins that names several values of which one is meant: "one of 1, 2, 3".
 pub const ONE_OF: &[&str] = &["one of", "either of", "any of", "among"];
 
-/// What comes before a set of which an element is meant: "in {1, 2}".
+/// Stands before a set of which an element is meant: "in {1, 2}".
 pub const IN: &str = "in";
 
 /// Before [`THAN`] it only denies what comes after.
@@ -102,23 +102,23 @@ pub const DOUBTFUL_PAIRS: &str = "\
 /// Verbs of what is only possible.
 pub const MODALS: &[&str] = &["might", "could", "may", "would"];
 
-/// Those with which "be" leaves a value open: "it may be 5".
+/// Words with which "be" leaves a value open: "it may be 5".
 pub const POSSIBLE: &[&str] = &["might", "could", "may"];
 
 /// Words between a negation and what is denied.
 pub const IN_DENIALS: &str = "\
     be the a an that this really actually quite so yet entirely completely even all at";
 
-/// What is denied of an answer that is taken back: "it is not right".
+/// Predicates denied of an answer that is taken back: "it is not right".
 pub const DENIED_PREDICATES: &str = "\
     right correct true valid sure certain final answer it accurate acceptable confident bet \
     case solution hold work possible";
 
-/// What is said of an answer that is taken back.
+/// Predicates of an answer that is taken back.
 pub const FALSE_PREDICATES: &str = "\
     wrong incorrect false invalid mistaken impossible untrue erroneous rejected off";
 
-/// What an answer does that is taken back, and those who made it.
+/// Verbs of an answer that is taken back, and of its author.
 pub const FAULTS: &str = "\
     fails contradicts violates ignores neglects misses omits overcounts undercounts overlooks \
     forgets forget forgot overlooked missed neglected ignored miscounted";

@@ -129,7 +129,7 @@ pub fn spoken(text: &str) -> Option<(Expression, Vec<&str>)> {
         },
         rest,
     );
-    // What is in digits alone is read elsewhere.
+    // Numbers in digits alone are read elsewhere.
     let used = &words[..words.len() - rest.len()];
     (used.len() > 1 || literal(used[0]).is_none()).then(|| (value, rest.to_vec()))
 }
@@ -166,7 +166,8 @@ fn magnitude<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, Option<BigInt
 fn cardinal<'w, 't>(words: &'w [&'t str]) -> Option<(BigRational, &'w [&'t str])> {
     let mut place = 0;
     let (mut total, mut group) = (BigRational::zero(), None::<BigRational>);
-    // What may be added to the group: below ten after tens, below a hundred after hundreds.
+    // The next part of the group must be below this: below ten after tens, below a hundred after
+    // hundreds.
     let mut room = 100;
     while let Some(&word) = words.get(place) {
         if place == 0

@@ -1,4 +1,4 @@
-//! What states an answer, joins answers, or says what an answer is.
+//! Words that state an answer, join answers, or describe one.
 
 /// Between two answers that are both given.
 pub const AND: &str = "and";
@@ -9,22 +9,22 @@ pub const OR: &str = "or";
 /// Between the parts of a ratio.
 pub const TO: &str = "to";
 
-/// What an answer is called where it is stated.
+/// Names of an answer in a statement.
 pub const ANSWER_NAMES: &[&str] = &["answers", "answer", "correct option", "correct choice"];
 
 /// Before such a name: the answer is final, and counts even after a box.
 pub const FINAL: &str = "final ";
 
-/// What comes between the name and the answer; longer ones first.
+/// Words between the name and the answer; longer ones first.
 pub const VERBS: &[&str] = &["is:", "is", "are:", "are", ":", "=", "would be", "will be"];
 
 /// Words that begin a conclusion after the last formula. In these cases.
 pub const CONCLUSIONS: &[&str] = &["Therefore", "therefore", "Thus", "thus", "Hence", "hence"];
 
-/// What a choice may be called before its letter. In these cases.
+/// Names of a choice before its letter, in these cases.
 pub const CHOICE_NAMES: &[&str] = &["Option ", "option ", "Choice ", "choice "];
 
-/// What shows that a letter before it is a choice: "B because ...".
+/// Words behind a letter that show it to be a choice: "B because ...".
 pub const REASONS: &[&str] = &[" because ", " since ", ", not ", " and not "];
 
 /// Between an answer in words and why it is right.
@@ -54,8 +54,8 @@ pub const LABEL_COMPUTES: &str = "\
     minus plus twice thrice double triple half more less fewer increased decreased reduced \
     multiplied divided squared cubed doubled tripled halved";
 
-/// What an answer is called in a label; with [`OF`] before it something else is named: "the root of
-/// the answer".
+/// Names of an answer in a label; with [`OF`] before it something else is named: "the root of the
+/// answer".
 pub const RESULTS: &[&str] = &["answer", "result", "solution"];
 
 /// See [`RESULTS`].

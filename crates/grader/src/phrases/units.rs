@@ -1,4 +1,4 @@
-//! What is said of a number right after it.
+//! Words right behind a number.
 
 use super::has;
 /// Units of two or three letters, sorted. In these cases.
@@ -50,7 +50,7 @@ pub fn multiplies(first: &str, second: &str) -> bool {
     first == "times" && MULTIPLIED.contains(&second)
 }
 
-/// What follows a number without a space and is left out: 15th is 15.
+/// Endings behind a number that are left out: 15th is 15.
 pub const ORDINALS: &[&str] = &["st", "nd", "rd", "th"];
 
 /// The first half of the day, after an hour: 3 a.m. is not 3 p.m.

@@ -25,7 +25,7 @@ const STEP_ROUNDS: u32 = 10;
 /// zero.
 const CONVINCING_BITS: i64 = 96;
 
-/// What is known of a difference.
+/// Knowledge of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finding {
     /// It is zero as far as some thirty digits can tell.

@@ -149,9 +149,9 @@ impl Law {
         Studied { run, measured, study }
     }
 
-    /// Those of the same accuracy and entropy, where there are several. The same points do not
-    /// count twice: of runs that have them, as those of one seed do after their first evaluation,
-    /// the first is taken.
+    /// Studies of several runs together, if they have equal names for accuracy and entropy. Equal
+    /// points count once: if runs share points, as those of one seed do after their first
+    /// evaluation, the first run's are taken.
     fn together<'a>(&self, studied: &'a [Studied]) -> Vec<Together<'a>> {
         let mut groups: Vec<Vec<&Studied>> = Vec::new();
         for one in studied {

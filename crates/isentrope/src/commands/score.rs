@@ -322,8 +322,8 @@ fn item(
     Ok(Item { id, tokens, from, split, temperature, theirs })
 }
 
-/// What runs and evaluations keep of all responses has no tokens, and not the prompt that the model
-/// has seen.
+/// Kept responses of runs and evaluations have no tokens, and not the prompt that the model has
+/// seen.
 fn refuse_responses_of_runs(line: &Line) -> Result<()> {
     let is_count = line.get("tokens").is_some_and(Value::is_u64);
     if is_count && line.get("response").is_some() && line.get("verdict").is_some() {

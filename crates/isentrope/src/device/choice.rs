@@ -22,7 +22,7 @@ pub struct DeviceFlag {
 /// A device as flags name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of which kind.
+    /// Its kind.
     pub kind: DeviceKind,
     /// Which of them.
     pub index: Index,
@@ -50,7 +50,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// Of a process that is alone.
+    /// The rank of a process that is alone.
     pub const ALONE: Self = Self { place: 0, of: 1, speaks: true };
 }
 

@@ -6,8 +6,7 @@ use isentrope_cuda::Failure;
 use isentrope_model::{Panicked, contain};
 use std::fmt;
 
-/// What was computed on a GPU has ended with a sentence of its own: there is too little memory, or
-/// the GPU has failed.
+/// Work on a GPU has ended with a sentence: there is too little memory, or the GPU has failed.
 #[derive(Debug)]
 pub struct Failed {
     said: String,
@@ -20,8 +19,8 @@ impl Failed {
         self.lacks_memory
     }
 
-    /// What is said of a panic: a device's own sentence is enough, anything else is a mistake of
-    /// this program.
+    /// The sentence of a panic: a device's own is enough, anything else is a mistake of this
+    /// program.
     fn new(Panicked { text, place }: Panicked) -> Self {
         match Failure::of_panic(&text) {
             Some(failure) => Self { said: text, lacks_memory: failure.lacks_memory() },

@@ -107,11 +107,11 @@ pub fn open(
                 NumberType::F32 => Dtype::F32,
                 NumberType::Bf16 => Dtype::Bf16,
             };
-            // What is drawn on the host has the bits of every instruction set.
+            // Draws on the host have the bits of every instruction set.
             let backend = Arc::new(Cuda::new(Arc::new(device), kept));
             let tested = contained(|| self_test(&backend).map_err(anyhow::Error::msg));
-            // What lacks the memory for a test of some megabytes is told of what it has been opened
-            // for.
+            // A device without the memory for a test of some megabytes fails later, at its real
+            // work, with a better message.
             let lacks = |wrong: &anyhow::Error| {
                 wrong.downcast_ref::<Failed>().is_some_and(Failed::lacks_memory)
             };
@@ -169,7 +169,7 @@ pub fn open_all(
         return Ok(vec![(wanted, first)]);
     }
     let mut all = vec![(Wanted::gpu(index), first)];
-    // Those before it cannot be used.
+    // The GPUs before it cannot be used.
     for other in (index + 1..count).map(Wanted::gpu) {
         match open(other, dtype, threads, Seat::ALONE) {
             Ok(device) => all.push((other, device)),
@@ -220,7 +220,7 @@ impl Device {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> String {
         match &self.computes {
             Computes::Cpu(_) => "CPU".into(),
@@ -228,7 +228,7 @@ impl Device {
         }
     }
 
-    /// What its data sheet says, of a GPU that is known, and which numbers it computes with.
+    /// The data sheet of a known GPU, and the type it computes with.
     pub fn data_sheet(&self) -> Option<(&'static DataSheet, Dtype)> {
         match &self.computes {
             Computes::Cpu(_) => None,
@@ -272,8 +272,8 @@ impl Device {
         }
     }
 
-    /// What does not fit, with the GPU that it does not fit on, and what would do where the CPU
-    /// keeps the same numbers.
+    /// The error of a run that does not fit, with the GPU's name, and a remedy if the CPU keeps the
+    /// same numbers.
     pub fn unfitting(&self, error: impl Into<anyhow::Error>) -> anyhow::Error {
         let error = error.into();
         let Computes::Gpu { backend, index, .. } = &self.computes else { return error };
@@ -294,9 +294,9 @@ impl Device {
         if self.is_gpu() { check_shapes(dir, config) } else { Ok(()) }
     }
 
-    /// What computes the products of a model, whose gradient is computed for at most `rows` tokens
-    /// at a time (0 where there is none): of a GPU that computes with bf16 alone. To be called
-    /// before the model is loaded, since comparing takes memory.
+    /// The products of a model on a GPU that computes with bf16: own kernels or the library. The
+    /// gradient is computed for at most `rows` tokens at a time (0 without one). Call it before the
+    /// model is loaded, since comparing takes memory.
     pub fn products(&self, layout: &Layout, config: &ModelConfig, rows: usize) -> Option<Products> {
         let Computes::Gpu { backend, .. } = &self.computes else { return None };
         if self.dtype != NumberType::Bf16 {
@@ -318,7 +318,7 @@ impl Device {
         }
     }
 
-    /// What manifests say of it.
+    /// Its entry in manifests.
     pub fn manifest(&self) -> Value {
         let gradients = "do not depend on micro-batches"; // docs/concepts/numerics.md, of every arithmetic
         let mut said =

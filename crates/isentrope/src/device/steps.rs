@@ -1,11 +1,11 @@
-//! What has become of decoding steps on a GPU: launched as one, or one by one.
+//! Counts of a GPU's decoding steps: launched as one, or one by one.
 
 use super::{Computes, Device};
 use isentrope_cuda::Replays;
 use serde_json::{Value, json};
 
 impl Device {
-    /// What has become of the steps so far; None on the CPU, which launches nothing.
+    /// The counts so far; None on the CPU, which launches nothing.
     fn steps(&self) -> Option<Replays> {
         match &self.computes {
             Computes::Cpu(_) => None,
@@ -13,7 +13,7 @@ impl Device {
         }
     }
 
-    /// The same as a manifest has it.
+    /// The counts as a manifest has them.
     pub fn steps_manifest(&self) -> Option<Value> {
         let Replays { captured, replayed, launched, refused } = self.steps()?;
         Some(json!({
@@ -21,7 +21,7 @@ impl Device {
         }))
     }
 
-    /// What is to be said where the GPU refuses to launch steps as one.
+    /// The note for a GPU that refuses to launch steps as one.
     pub fn steps_refused(&self) -> Option<String> {
         refused(&self.steps()?)
     }

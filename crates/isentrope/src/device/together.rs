@@ -1,4 +1,4 @@
-//! What ranks tell each other of their devices.
+//! Exchange between ranks about their devices.
 
 use super::{Computes, Device};
 use crate::messages;

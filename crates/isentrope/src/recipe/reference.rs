@@ -17,8 +17,8 @@ pub fn reference<T: JsonSchema>() -> String {
     out
 }
 
-/// Where a table stands. The forms of a choice between tables are documented where it is not part
-/// of another form: there they have been.
+/// The place of a table. The forms of a choice between tables are documented once, and not again
+/// inside another form.
 #[derive(Clone, Copy, PartialEq)]
 enum Nesting {
     Outside,

@@ -156,7 +156,7 @@ fn a_target_out_of_reach_is_told_with_what_to_turn() {
     );
 }
 
-/// What a dry run of a recipe says.
+/// The output of a recipe's dry run.
 fn dry(recipe: &str, sets: &[&str]) -> String {
     let mut command = isentrope(&["train", recipe, "--dry-run"]);
     sets.iter().for_each(|set| {
@@ -170,7 +170,7 @@ fn objective(recipe: &str) -> toml::Value {
     recipe.parse::<toml::Table>().unwrap()["objective"].clone()
 }
 
-/// What is filled in must not contradict what is set next.
+/// Values filled in must not contradict the next setting.
 #[test]
 fn a_resolved_recipe_takes_the_other_rule_and_the_other_value() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What `doctor` reports.
+//! Reports of `doctor`.
 
 use crate::program::{Scratch, assert_parts, emulated, failure_last, isentrope, stderr, stdout_of};
 use crate::train_ranks::Launcher;
@@ -83,7 +83,7 @@ fn more_is_measured_when_it_is_asked_for() {
     }
 }
 
-/// What an emulated GPU is measured to do is nobody's idea of a GPU.
+/// The measured speed of an emulated GPU is nobody's idea of a GPU.
 #[cfg(target_os = "linux")]
 #[test]
 #[ignore = "deep: measures the emulated GPU"]

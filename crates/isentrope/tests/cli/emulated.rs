@@ -18,8 +18,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What a run needs of the emulated GPU: little, since a fused multiply-add takes nanoseconds
-/// there.
+/// Settings of a run that needs little of the emulated GPU, where a fused multiply-add takes
+/// nanoseconds.
 const SMALL: [&str; 6] = [
     "run.steps=3",
     "eval.every=3",
@@ -41,7 +41,7 @@ fn prompts(scratch: &Scratch) -> (Vec<Value>, String) {
     (prompts, file)
 }
 
-/// What `score` is to be asked of responses.
+/// Responses as lines for `score`.
 fn to_score(scratch: &Scratch, prompts: &[Value], generated: &[Value]) -> String {
     let line = |line: &Value| {
         let prompt = array(&prompts[line["id"].as_u64().unwrap() as usize], "tokens");
@@ -399,7 +399,7 @@ fn ranks_on_different_devices_train_the_same_in_f32() {
     }
 }
 
-/// What a dry run says of its budget, in MiB.
+/// The budget that a dry run shows, in MiB.
 fn budget(command: &mut Command) -> f64 {
     let shown = stdout_of(command);
     let plan = shown.lines().find(|line| line.starts_with("# memory: ")).unwrap();
@@ -483,7 +483,7 @@ fn a_sweep_hands_its_device_on() {
     for seed in ["1", "2"] {
         assert_eq!(on(&bench.out("named").join(seed)), "GPU-b");
     }
-    // What does not fit names the GPU that it does not fit on.
+    // A run that does not fit names its GPU.
     let none = bench.scratch.path("none");
     let mut small = emulated(&[&sweep[..], &[&none, "--device", "cuda", "--dry-run"]].concat());
     failure_saying(

@@ -78,7 +78,7 @@ fn numbers_follow_from_the_responses_that_are_kept() {
     assert!(table.contains("mean of the 2 benchmarks' mean@k"), "{table}");
     let results = json_of(&dir.join("results.json"));
     assert_eq!(&results["benchmarks"]["mine"], summary);
-    // The same problems, in a set of another name, have the same responses.
+    // Equal problems in a set of another name have equal responses.
     let estimate = |set: &str| results["benchmarks"][set]["estimates"]["mean@4"]["value"].clone();
     assert_eq!(estimate("mine"), estimate("other"));
     assert_eq!(results["mean_of_benchmarks"]["value"], estimate("mine"));
@@ -288,7 +288,7 @@ fn what_could_not_be_judged_is_judged_again() {
     assert!(said.contains("mine: complete already"), "{said}");
     assert!(tree(Path::new(&out)) == whole);
 
-    // Of what is not complete, too: four problems are whole, one of them not judged.
+    // An incomplete evaluation as well: four problems are whole, one of them not judged.
     fs::remove_file(&complete).unwrap();
     fs::write(&partial, half).unwrap();
     let (_, said) = run(&out);
@@ -448,7 +448,7 @@ fn prompts_that_do_not_fit_count_as_not_answered() {
     assert!(lines[1]["reason"].as_str().unwrap().contains("context of 128"), "{}", lines[1]);
 }
 
-/// What `train` measures before its first step is what the command measures.
+/// `train` measures before its first step what the command measures.
 #[test]
 fn training_measures_benchmarks_as_the_command_does() {
     let bench = Bench::train();

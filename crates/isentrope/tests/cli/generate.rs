@@ -1,4 +1,4 @@
-//! What `generate` returns, and how its settings change it.
+//! Responses of `generate`, and how its settings change them.
 
 use crate::program::{
     Scratch, array, fixture, floats, isentrope, lines_of, stdout_of, text, token_model,
@@ -196,7 +196,7 @@ fn the_models_own_settings_hold_where_it_asks_for_sampling() {
     assert_eq!(with(asked.clone(), &["--temperature", "1", "--top-k", "0", "--ignore-eos"]), plain);
     let unasked = json!({"temperature": 0.5, "top_k": 7});
     assert_eq!(with(unasked, &["--ignore-eos"]), plain);
-    // What would change responses and does not is said.
+    // A setting that would change responses but does not is said.
     fs::write(dir.join("generation_config.json"), r#"{"do_sample": true, "typical_p": 0.5}"#)
         .unwrap();
     let scratch = Scratch::new();

@@ -19,7 +19,7 @@ fn is_of_states(name: &str) -> bool {
 /// Metrics of a run, a line per step.
 type Metrics = Vec<Map<String, Value>>;
 
-/// Those of the states, and the others.
+/// The metrics of the states, and the others.
 fn parted(out: &Path) -> (Metrics, Metrics) {
     let part = |line: Value| {
         let Value::Object(line) = line else { panic!("{line}") };
@@ -204,7 +204,7 @@ fn states_that_are_not_those_of_the_start_are_measured_by_nobody() {
     let said = succeed(&mut bench.command("late", &four, &["--resume"]));
     assert!(said.contains("the states of the start were not kept"), "{said}");
     assert!(parted(&late).0.iter().all(Map::is_empty) && !late.join(FILE).exists());
-    // What it takes is told beforehand.
+    // Its cost is told beforehand.
     let planned = |sets: &[&str]| {
         let output = bench.command("planned", sets, &["--dry-run"]).output().unwrap();
         assert!(output.status.success());
@@ -219,7 +219,7 @@ fn states_that_are_not_those_of_the_start_are_measured_by_nobody() {
     assert!(said.contains("lab.track_states has no effect: there are no evaluations"), "{said}");
 }
 
-/// What goes wrong in the middle costs no step that was made.
+/// A fault in the middle costs no step that was made.
 #[cfg(unix)]
 #[test]
 fn a_file_that_goes_in_mid_run_ends_the_run_after_its_step() {

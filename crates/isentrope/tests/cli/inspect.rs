@@ -21,7 +21,7 @@ fn records(out: &Path, step: u64) -> Vec<Value> {
     parse_lines(&fs::read_to_string(out.join(format!("tokens/step-{step:06}.jsonl"))).unwrap())
 }
 
-/// What `score` says of the lines, without mismatch of a single bit.
+/// `score` finds no mismatch of a single bit in the lines.
 fn assert_scored_alike(scratch: &Scratch, model: &str, lines: &[Value]) {
     let input = scratch.lines("records.jsonl", lines);
     let output = isentrope(&["score", model, "--in", &input]).output().unwrap();

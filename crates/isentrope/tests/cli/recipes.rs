@@ -22,8 +22,8 @@ fn names() -> Vec<String> {
     names
 }
 
-/// What a dry run prints: the recipe with every default, and what follows it. What the run needs
-/// may come first.
+/// Splits a dry run's output into the recipe with every default and the text behind it. The run's
+/// needs may come first.
 pub fn recipe_of(said: &str) -> (String, &str) {
     let said = if said.starts_with("# ") { said.split_once("\n\n").unwrap().1 } else { said };
     let (recipe, rest) = said.split_once("\n\n# ").unwrap();

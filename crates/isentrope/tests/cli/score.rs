@@ -1,4 +1,4 @@
-//! What `score` returns, and that it agrees with `generate` to the last bit.
+//! Output of `score`, and its agreement with `generate` to the last bit.
 
 use crate::program::{Scratch, array, bits, isentrope, lines_of, stderr, text, token_model};
 use crate::text_model::text_model;

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// What enters and leaves the screen that is drawn upon in place.
+/// Codes that enter and leave the screen that is drawn upon in place.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
@@ -201,7 +201,7 @@ fn following_ends_when_it_is_asked_to() {
     assert!(rest < 6 && stderr(&output).starts_with("error: interrupted: "), "{}", stderr(&output));
 }
 
-/// What is left on a terminal when everything has been drawn: what came after the screen was left.
+/// The text left on a terminal at the end: all that came after the screen was left.
 fn left(shown: &str) -> &str {
     &shown[shown.rfind(LEAVE).unwrap() + LEAVE.len()..]
 }

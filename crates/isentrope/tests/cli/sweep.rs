@@ -210,7 +210,7 @@ fn runs_may_be_made_longer_where_the_learning_rate_is_constant() {
 
     let shorter = failure(&mut sweep.command(&steps("run.steps=1")));
     assert!(shorter.contains("was begun with other settings: run.steps 2 -> 1;"), "{shorter}");
-    // What is done needs its checkpoints no more, and what is to go on does.
+    // A finished run needs its checkpoints no more; one that is to go on does.
     let plain = sweep.out("plain/4");
     fs::remove_dir_all(plain.join("checkpoints")).unwrap();
     let before = tree(&plain);
@@ -307,7 +307,7 @@ fn groups_are_compared_with_what_the_file_names() {
     }
 }
 
-/// What a quick look leaves out is not there to be compared with.
+/// A group that a quick look leaves out cannot be compared with.
 #[test]
 fn a_control_that_is_left_out_is_said() {
     let sweep = Sweep::new(&format!(
@@ -449,7 +449,7 @@ fn one_that_fails_is_named_and_the_others_go_on() {
     assert!(said.contains("kl-cov/3: begins") && said.contains("4 done"), "{said}");
 }
 
-/// What each run would learn only at its first checkpoint is asked of none.
+/// A full disk is found once, before each run finds it at its first checkpoint.
 #[test]
 fn a_full_disk_ends_a_sweep() {
     let sweep = Sweep::new(METHODS);
@@ -525,8 +525,8 @@ fn models_are_made_before_the_runs_that_begin_with_them() {
     let (_, said) = sweep.run(&sets);
     assert!(said.contains("models/long: done, 5 steps") && said.contains("\nlong: done"), "{said}");
 
-    // What has begun with a model stays with it: changed, it is refused, and so are others in its
-    // place.
+    // A run that has begun with a model stays with it: changed, it is refused, and so are others in
+    // its place.
     sweep.bench.scratch.file("sft.toml", format!("{sft}optimizer.learning_rate = 2e-3\n"));
     let changed = || {
         let output = sweep.command(&sets).output().unwrap();

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Where it is never the same day.
+/// A time zone in which it is never the same day.
 const EAST: &str = "EAST-14";
 const WEST: &str = "WEST+12";
 
@@ -155,7 +155,7 @@ fn an_evaluation_keeps_the_day_on_which_it_began() {
     stdout_of(&mut evaluate(&dated.dir, "east", WEST, &[]));
     assert!(tree(&east) == whole);
 
-    // What else it could be told is another setting.
+    // Another day is another setting.
     let given = ["--date", "2024-07-09"];
     let other = format!("date {} -> \"2024-07-09\"", manifest("east")["date"]);
     failure_saying(&mut evaluate(&dated.dir, "east", EAST, &given), &[&other, "--out"]);

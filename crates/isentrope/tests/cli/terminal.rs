@@ -131,8 +131,7 @@ fn without_a_standard_output_what_goes_there_fails() {
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         assert!(said.contains("standard output: No space left"), "{arguments:?}: {said}");
     }
-    // What goes to a file does not need it, and an output that is thrown away is none that is
-    // missing.
+    // Output to a file does not need it, and an output that is thrown away is none that is missing.
     let out = scratch.path("out.jsonl");
     let to_file = ["generate", &model, "--prompts", &tokens, "--out", &out];
     assert!(with_closed_output(&to_file).status().unwrap().success());
@@ -302,7 +301,7 @@ fn messages_are_wrapped_and_rows_keep_their_columns_on_a_terminal() {
 #[test]
 fn generated_text_cannot_drive_a_terminal() {
     let scratch = Scratch::new();
-    // Of random tokens, which are bytes, some are control characters.
+    // Random tokens are bytes, and some are control characters.
     let model = text(&text_model(&scratch, "model"));
     let sampled = ["--prompt", "ab", "--max-tokens", "200", "--ignore-eos"];
     let arguments = [&["generate", &model][..], &sampled].concat();

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Microseconds within which times agree that were rounded.
 const ROUNDED: f64 = 0.01;
 
-/// What took time in a trace.
+/// The spans of a trace.
 struct Traced {
     file: Value,
     /// By thread, in the order in which they begin, the outer ones first.

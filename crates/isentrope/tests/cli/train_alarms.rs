@@ -64,7 +64,7 @@ fn a_collapse_is_told_with_what_to_turn_and_a_resumed_run_tells_the_same() {
             && told[0].contains("optimizer.learning_rate"),
         "{told:?}"
     );
-    // What comes in every step from then on is not told in every step.
+    // A note that holds in every step from then on is not told in every step.
     assert!(said.matches("there is nothing to learn from in this step").count() <= 2, "{said}");
     // The finished log has the same alarms.
     let log = RunLog::open(&bench.out("whole")).unwrap();

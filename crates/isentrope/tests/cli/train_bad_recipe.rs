@@ -307,7 +307,7 @@ fn a_dry_run_prints_a_recipe_that_is_the_same_recipe_and_writes_nothing() {
         );
         assert!(shown.starts_with("# memory: weights "), "{shown}");
         assert_eq!(bench.scratch.names(), before);
-        // What comes after is the recipe with every default.
+        // The recipe with every default follows.
         let (recipe, _) = recipe_of(&shown);
         let file = bench.scratch.file("resolved.toml", &recipe);
         let again = stdout_of(&mut isentrope(&[command, &file, "--dry-run"]));
@@ -337,7 +337,7 @@ fn a_dry_run_fails_where_the_run_would_but_for_what_would_be_downloaded() {
     let told =
         "tests/absent looks like a path, and there is no such directory (tests/ has no model)";
     assert!(shown.contains(told), "{shown}");
-    // What of the data has been read is said, and nothing of what has not.
+    // The data that was read is named, and nothing of the data that was not.
     let good = bench.scratch.file("good.jsonl", "{\"problem\": \"1+1?\", \"answer\": \"2\"}\n");
     let both = format!("data.files=['{good}', 'openai/gsm8k:main']");
     let sets = ["model.path=Qwen/Qwen2.5-0.5B", "data.task=", &both];

@@ -59,7 +59,7 @@ fn examples_and_chats_are_learnt() {
         let (before, after) = (loss(&lines[0]), loss(lines.last().unwrap()));
         assert!(after < 0.8 * before, "{name}: the loss went from {before} to {after}");
     }
-    // What is learnt stands in brackets: the answers and the ends of their turns, nothing else.
+    // Learnt tokens stand in brackets: the answers and the ends of their turns, nothing else.
     let sets = [&format!("data.files=[{chats:?}]")[..], "data.shuffle=false"];
     let shown = stdout_of(&mut bench.command("chats", &sets, &["--dry-run"]));
     for part in ["⟦0<|im_end|>", "⟦0!<|im_end|>", "Be brief.", "user\nSay 0."] {

@@ -155,7 +155,7 @@ fn where_more_is_asked_for_what_was_judged_still_counts() {
     let more = ["--set", "rollout.responses=5", "--set", "reward.mask_truncated=true"];
     let said = run.end(run.command("killed", &[&["--resume"][..], &more].concat()));
     assert!(said.contains("step 1: 16 of its responses were sampled before"), "{said}");
-    // What the second step had sampled was drawn from weights that are others now.
+    // The second step had sampled from weights that are others now.
     assert!(
         said.contains("step 2: of what was sampled") && said.contains("the weights are others"),
         "{said}"

@@ -67,7 +67,7 @@ fn a_network_that_is_cut_for_a_moment_costs_nothing_and_for_good_ends_all() {
     let bench = Bench::train();
     let sets = ["update.shards=2", "run.steps=40", "checkpoint.every=5"];
     let whole = bench.run("whole", &sets, &[]);
-    // What Open MPI calls instead of ssh: HOST WORDS OF A COMMAND. Machines have names of their
+    // Open MPI calls this instead of ssh: HOST WORDS OF A COMMAND. Machines have names of their
     // own.
     let agent = bench.scratch.path("agent");
     let [a, b] = &network.names;

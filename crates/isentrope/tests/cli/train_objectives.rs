@@ -14,8 +14,8 @@ fn assert_finite(out: &Path, what: &str) {
     }
 }
 
-/// What keeps a run of one or two steps from being empty, and its responses from being equally
-/// long.
+/// Settings that keep a run of one or two steps from being empty, and its responses from being
+/// equally long.
 const ALWAYS: [&str; 4] =
     ["run.steps=2", "eval.every=0", "rollout.prompts=6", "rollout.temperature=1.5"];
 
@@ -194,8 +194,8 @@ fn five_gradients_in_a_row_that_are_no_numbers_end_the_run() {
     failure_last(&mut bench.command("run", &sets, &[]), &parts);
 }
 
-/// What sampling was truncated to is held while the rollout is learnt from: the ratio is 1 before
-/// the first update, whatever was cut off, and every way to learn works.
+/// The truncation of sampling holds while the rollout is learnt from: the ratio is 1 before the
+/// first update, whatever was cut off, and every way to learn works.
 #[test]
 fn truncated_rollouts_are_learnt_from_as_they_were_drawn() {
     let bench = Bench::train();

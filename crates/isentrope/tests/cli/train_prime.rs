@@ -65,7 +65,7 @@ fn before_it_has_learnt_a_process_model_adds_nothing() {
     let out = bench.run("run", &with(&sets), &[]);
     let [_, first, second] = &metrics(&out)[..] else { panic!("two steps") };
     assert_eq!(number(first, "prime/process_share"), 0.0);
-    // Of the two minibatches, the second meets a model that has learnt from the first.
+    // The second of the two minibatches meets a model that has learnt from the first.
     assert!((number(first, "prime/loss") - std::f64::consts::LN_2).abs() < 0.1);
     assert!(number(second, "prime/process_share") > 0.01);
     let advantages = |step: u64| -> Vec<bool> {

@@ -31,9 +31,9 @@ fn where_the_recipe_does_not_say_there_are_as_many_shards_as_ranks() {
 #[ignore = "deep: starts ranks by real MPI launchers"]
 fn what_ends_a_run_is_said_once() {
     let cases: [(&str, &[&str], &[&str]); 5] = [
-        // Of the first rank alone.
+        // An error of the first rank alone.
         ("there", &["update.shards=2"], &["holds a run", "--resume"]),
-        // Of all alike.
+        // Errors of all ranks alike.
         ("shards", &["update.shards=3"], &["3 shards (update.shards, sft.shards)", "not over 2"]),
         ("filter", &["update.shards=2", "rollout.max_tokens=1"], &["the filter left 0 of 4"]),
         ("wrong", &["update.shards=2", "rollout.prompts=0"], &["rollout.prompts"]),
@@ -46,7 +46,7 @@ fn what_ends_a_run_is_said_once() {
         for (out, sets, parts) in &cases {
             let output = ended(launcher.ranks(2, &bench.command(out, sets, &[])));
             let said = stderr(&output);
-            // What starting again would not help has a status of its own.
+            // An error that starting again would not help has a status of its own.
             let expected = if *out == "filter" { 1 } else { 2 };
             assert_eq!(output.status.code(), Some(expected), "{said}");
             let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error")).collect();

@@ -100,7 +100,7 @@ fn a_run_that_is_resumed_before_its_first_checkpoint_starts_at_the_beginning() {
     }
 }
 
-/// What a kill leaves in the first moments of a run.
+/// A kill in the first moments of a run leaves this.
 #[test]
 fn a_run_that_was_hardly_begun_is_resumed() {
     let bench = Bench::sft();
@@ -196,7 +196,7 @@ fn a_damaged_checkpoint_is_passed_over_for_the_one_before() {
             &said,
             &["passing over a damaged checkpoint", "step-000002", "resuming after step 1"],
         );
-        // What was damaged is made again, and responses of later steps are gone.
+        // Damaged files are made again, and responses of later steps are gone.
         assert_eq!(differences(&whole, &results(&run)), [""; 0], "{what}");
     }
 }

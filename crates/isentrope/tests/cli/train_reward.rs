@@ -86,7 +86,8 @@ fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
         scope.spawn(|| {
             let mut killed = 0;
             while !done.load(Ordering::Relaxed) {
-                // Those that have been asked something: before that, a death is the command's own.
+                // The workers that have been asked something: before that, a death is the command's
+                // own.
                 let all = pids(&bench.scratch);
                 if let Some(pid) = all.get(killed) {
                     killed += 1;
@@ -112,7 +113,7 @@ fn workers_killed_at_random_cost_their_responses_and_nothing_else() {
         for response in faulted {
             assert_eq!(response["reason"], "the worker ended (signal: 9 (SIGKILL))");
         }
-        // What was judged is rewarded as ever.
+        // Judged responses are rewarded as ever.
         for response in responses.iter().filter(|r| r["verdict"] != "fault") {
             let even = response["metrics"]["length"].as_f64().unwrap() % 2.0 == 0.0;
             assert_eq!(response["reward"], f64::from(u8::from(even)));
@@ -329,7 +330,7 @@ fn the_example_runs_where_there_is_python() {
         assert!(score > 0.05 && score < 1.0, "{score}");
     }
 
-    // The same rewards by functions make the same steps.
+    // Equal rewards by functions make equal steps.
     for (function, called) in [
         ("compute_score", "verl, with data_source, solution_str, ground_truth, extra_info"),
         ("largest", "TRL, with prompts, completions, the data's columns (answer, extra_info)"),

@@ -1,4 +1,4 @@
-//! What is left of workers when they end, or when the program does.
+//! The end of workers, by themselves or with the program.
 
 use crate::processes::{runs, send, send_to, until};
 use crate::program::{isentrope, parse_lines, stderr};
@@ -92,7 +92,7 @@ fn a_worker_ends_when_what_supervises_it_is_killed() {
     until(PATIENCE, "the worker is left", || !runs(&worker));
     child.kill().unwrap();
     child.wait().unwrap();
-    // What had left the worker's session is out of anybody's reach by then.
+    // A process that had left the worker's session is out of anybody's reach by then.
     for pid in all {
         let _ = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
     }
@@ -147,8 +147,8 @@ fn a_worker_ignores_what_the_program_was_started_to_ignore() {
         let (_, bits) = reason.as_str().unwrap().rsplit_once(' ').unwrap();
         u64::from_str_radix(bits, 16).unwrap() & 0b101 // 1 is SIGHUP, 3 SIGQUIT
     };
-    // What this test was started to ignore, such as SIGQUIT in the background of a shell, the
-    // worker ignores as well.
+    // The worker ignores the signals that this test was started to ignore, such as SIGQUIT in the
+    // background of a shell.
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let ours = u64::from_str_radix(bits, 16).unwrap() & 0b101;

@@ -149,7 +149,7 @@ every = 2
         self.command_of(isentrope, out, sets, flags)
     }
 
-    /// The same on the emulated GPU.
+    /// The command on the emulated GPU.
     pub fn emulated(&self, out: &str, sets: &[&str], flags: &[&str]) -> Command {
         self.command_of(emulated, out, sets, flags)
     }

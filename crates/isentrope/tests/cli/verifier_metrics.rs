@@ -1,4 +1,4 @@
-//! What verifiers measure beside the verdict: of rollouts, of evaluations, in their rows, and by
+//! Measures of verifiers beside the verdict: in rollouts, in evaluations, in their rows, and by
 //! `isentrope eval`.
 
 use crate::program::{Scratch, isentrope, json_of, parse_lines, stdout_of};

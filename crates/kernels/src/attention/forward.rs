@@ -55,8 +55,8 @@ pub(crate) fn forward(
             let jobs = range
                 .map(|i| Job { kv_head: i % shape.kv_heads, ..tiles[i / shape.kv_heads] })
                 .collect();
-            // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no rows;
-            // extents were checked above.
+            // SAFETY: jobs own disjoint (rows, heads) of out, since by `CpuBatch` runs share no
+            // rows; extents were checked above.
             unsafe {
                 workers.isa.run(Tiles {
                     shape,

@@ -65,7 +65,7 @@ fn bandwidth_is_known_of_all_neighbours_to_all() {
     assert!(measured.iter().all(|all| *all == measured[0]));
     let has: Vec<Vec<bool>> =
         measured[0].iter().map(|of_rank| of_rank.iter().map(Option::is_some).collect()).collect();
-    // Of three ranks 0 and 1 are neighbours, and 0 and 2.
+    // Three ranks: 0 and 1 are neighbours, and 0 and 2.
     assert_eq!(has, [[true, true], [true, false], [false, true]]);
 }
 
@@ -136,7 +136,7 @@ fn who_is_at_work_hears_that_others_wait() {
             let mut met = Vec::new();
             for round in 0..3u8 {
                 if world.rank() == busy {
-                    // Those who wait may do so longer than one may be silent.
+                    // Ranks may wait longer than one may be silent.
                     let least = Duration::from_millis(if round == 0 { 1800 } else { 0 });
                     let begun = Instant::now();
                     while begun.elapsed() < least || !world.is_called() {

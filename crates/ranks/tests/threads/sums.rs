@@ -56,7 +56,7 @@ fn bits(parameters: &[Vec<f32>]) -> Vec<Vec<u32>> {
     parameters.iter().map(|parameter| parameter.iter().map(|x| x.to_bits()).collect()).collect()
 }
 
-/// What a rank has after the sum in its slice, and after sharing.
+/// A rank's numbers after the sum in its slice, and after sharing.
 fn summed(world: &World, shards: usize, lengths: &[usize]) -> (Vec<u32>, Vec<Vec<u32>>) {
     let slices = Slices::new(lengths.iter().copied(), world.size());
     let mut sums = PartialSums::default();
@@ -69,7 +69,7 @@ fn summed(world: &World, shards: usize, lengths: &[usize]) -> (Vec<u32>, Vec<Vec
     let own = slice
         .flat_map(|(parameter, range)| bits(&[gradient[parameter][range].to_vec()]).concat())
         .collect();
-    // What a rank has of the others' slices must not matter.
+    // A rank's numbers in the others' slices must not matter.
     let mine = slices.of_rank(world.rank());
     let all = gradient.iter_mut().flatten().enumerate();
     all.filter(|(at, _)| !mine.contains(at)).for_each(|(_, number)| *number = f32::NAN);

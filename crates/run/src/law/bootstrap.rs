@@ -49,7 +49,7 @@ pub(super) struct Regression {
     lengths: Vec<usize>,
     /// The space of lines as two orthonormal vectors, `[points]`: constant and centred x.
     basis: [Vec<f64>; 2],
-    /// What the accuracies are in it.
+    /// The accuracies' coefficients in it.
     coefficients: [f64; 2],
     /// `[points]`.
     residuals: Vec<f64>,
@@ -64,12 +64,12 @@ impl Regression {
     /// The line through points (exp(H), R) of runs. None where it is not determined or nothing is
     /// to be explained.
     pub(super) fn of(runs: &[&[Point]]) -> Option<Self> {
-        // What is equal but for rounding is equal.
+        // Numbers that are equal but for rounding are equal.
         Self::through(runs)
             .filter(|line| line.total > 1e-24 * line.coefficients[0] * line.coefficients[0])
     }
 
-    /// The same where accuracies may all be equal.
+    /// The basis even if all accuracies are equal.
     fn through(runs: &[&[Point]]) -> Option<Self> {
         let points = || runs.iter().copied().flatten();
         let n = points().count();
@@ -143,7 +143,7 @@ impl Regression {
     }
 }
 
-/// What is to be expected of residuals, were the correlation of neighbours such and such.
+/// Expected sums of residuals at a correlation of neighbours.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     /// Sum of their squares, of noise of variance 1.
@@ -157,7 +157,7 @@ struct Expected {
 impl Expected {
     fn of(regression: &Regression, correlation: f64) -> Self {
         let Regression { lengths, basis, .. } = regression;
-        // Of the correlation matrix C and the matrix L that averages both neighbours: C q, q'C q,
+        // The correlation matrix C and the matrix L that averages both neighbours give C q, q'C q,
         // q'L q and q'L C q.
         let seen = basis.each_ref().map(|q| correlated(q, lengths, correlation));
         let of = |i: usize, j: usize| dot(&basis[i], &seen[j]);
@@ -393,8 +393,8 @@ pub(super) fn f_of_a_line_each(runs: &[&[Point]]) -> Option<f64> {
     if k < 2.0 || lines.len() < runs.len() || squares <= 0.0 || is_rounding {
         return None;
     }
-    // What is expected of the residuals of a line each: products of neighbours of all runs over
-    // squares of all runs.
+    // Expectation for the residuals of a line each: products of neighbours of all runs over squares
+    // of all runs.
     let tables: Vec<Vec<Expected>> = lines.iter().map(tables).collect();
     let expected = |i: usize| {
         let of_runs = || tables.iter().map(|table| table[i]);

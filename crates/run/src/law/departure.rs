@@ -18,7 +18,7 @@ const REACH: f64 = 4.4;
 /// Measurements beyond reach, to the last one, that it takes.
 const IN_A_ROW: usize = 2;
 
-/// What counts: this share of what the accuracies of the prefix span.
+/// A departure counts from this share of the range that the prefix's accuracies span.
 const SHARE: f64 = 0.1;
 
 /// Where accuracy has left the law, for good as far as is known.
@@ -30,7 +30,7 @@ pub struct Departure {
     pub since: u64,
     /// The latest accuracy.
     pub accuracy: f64,
-    /// What the law had predicted for it.
+    /// The law's prediction for it.
     pub predicted: f64,
     /// How far a single accuracy may lie from that: 4.4 standard errors, which allow for likeness
     /// of neighbours.

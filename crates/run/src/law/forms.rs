@@ -41,7 +41,7 @@ impl Form {
     /// All of them, the law first.
     pub const ALL: [Self; 4] = [Self::Law, Self::Linear, Self::Constant, Self::Saturating];
 
-    /// What tables call it.
+    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Law => "the law, -a exp(H) + b",

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 /// in every command, and while a run trains.
 pub const SEED: u64 = 0;
 
-/// What one evaluation has measured.
+/// The numbers of one evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// The step after which it was made.
@@ -63,7 +63,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The same with ends that are within these.
+    /// The interval with its ends cut to these.
     #[must_use]
     pub fn cut(self, low: f64, high: f64) -> Self {
         Self { low: self.low.clamp(low, high), high: self.high.clamp(low, high), ..self }

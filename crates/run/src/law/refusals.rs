@@ -113,7 +113,7 @@ pub(super) fn refusals(
 }
 
 impl Departure {
-    /// What has happened, without a full stop.
+    /// The reason, without a full stop.
     pub fn sentence(&self) -> String {
         let Self { fitted_until, since, accuracy, predicted, reach } = self;
         let side = if self.is_above() { "above" } else { "below" };
@@ -124,7 +124,7 @@ impl Departure {
     }
 }
 
-/// What is to be known of a law that is not refused.
+/// Remarks on a law that is not refused.
 pub(super) fn remarks(points: &[&Point], fit: &Fit) -> Vec<String> {
     let mut said = Vec::new();
     let [lowest, reached] = span(points.iter().map(|p| p.accuracy));
@@ -166,8 +166,8 @@ pub(super) fn rivals(points: &[Point], fit: &Fit, r_squared: &[(Form, f64)]) -> 
     said.collect()
 }
 
-/// What several runs that are fitted as one have in common: whether one law does for all of them,
-/// as far as they can be fitted alone.
+/// A remark on several runs that are fitted as one: whether one law does for all of them, as far as
+/// they can be fitted alone.
 pub(super) fn between(runs: &[&[Point]]) -> String {
     let long = runs.iter().copied().filter(|run| run.len() > 2);
     let fitted: Vec<(&[Point], Curve)> =

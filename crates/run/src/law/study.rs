@@ -5,7 +5,7 @@ use super::refusals::{between, refusals, remarks, rivals};
 use super::{Departure, Fit, Form, Interval, Point, Prediction};
 use serde::Serialize;
 
-/// What points say of the law.
+/// A study of points: the law, or why it does not hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Study {
     /// The finite ones, in the order of steps; those of several runs one run after the other.
@@ -15,12 +15,12 @@ pub struct Study {
     /// Why the law must not be relied on here, in sentences without their full stop; empty where it
     /// holds.
     pub refusals: Vec<String>,
-    /// What the reader should know of a law that holds, likewise.
+    /// Remarks for the reader of a law that holds, likewise.
     pub remarks: Vec<String>,
     /// Share of the accuracies' variance that every form explains, where it can be fitted to all
     /// points of one run.
     pub r_squared: Vec<(Form, f64)>,
-    /// What the beginning of one run predicts of its rest.
+    /// The prediction of a run's rest from its beginning.
     pub prediction: Option<Prediction>,
     /// Where accuracy has left the law, of one run.
     pub departure: Option<Departure>,
@@ -36,7 +36,7 @@ impl Study {
         Self::with_prefix(points, PREFIX, seed)
     }
 
-    /// The same with a prediction from another share of the points.
+    /// The study with a prediction from another share of the points.
     pub fn with_prefix(points: Vec<Point>, prefix: f64, seed: u64) -> Self {
         let lost = points.iter().filter(|p| !p.is_finite()).count();
         let points: Vec<Point> = points.into_iter().filter(Point::is_finite).collect();

@@ -23,13 +23,13 @@ pub struct TokenRecord {
     pub step: u64,
     /// The step that sampled it: an earlier one where the filter has left it over.
     pub sampled_step: u64,
-    /// Where its problem stands in the sequence of problems.
+    /// The problem's position in the sequence of problems.
     pub position: u64,
     /// File and row of the problem.
     pub origin: String,
     /// Its number among the responses to the problem, from 0.
     pub sample: usize,
-    /// What the verifier found.
+    /// The verifier's verdict.
     pub verdict: String,
     /// Score with penalties.
     pub reward: f64,
@@ -146,8 +146,7 @@ impl TokenRecord {
         self.advantages.is_some()
     }
 
-    /// What is wrong with it, if anything: arrays of other lengths than the response, places
-    /// outside it.
+    /// Checks it: arrays have the response's length, places lie inside it.
     ///
     /// # Errors
     /// Names the key.

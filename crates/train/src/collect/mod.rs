@@ -64,7 +64,7 @@ pub struct RolloutSettings {
     /// With `filter`, how many times a step may sample prompts before it gives up.
     #[schemars(range(min = 1))]
     pub max_batches: usize,
-    /// What happens when prompts are still missing after `max_batches`.
+    /// Reaction when prompts are still missing after `max_batches`.
     pub when_short: WhenShort,
 }
 
@@ -87,7 +87,7 @@ impl Default for RolloutSettings {
     }
 }
 
-/// What happens when the filter leaves too few prompts.
+/// Reaction when the filter leaves too few prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenShort {

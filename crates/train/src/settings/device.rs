@@ -1,4 +1,4 @@
-//! Where a run computes.
+//! The device that a run computes on.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub struct DeviceSettings {
     /// The device, where neither `--device` nor `ISENTROPE_DEVICE` says. It does not change a
     /// result: numbers kept as f32 have the same bits on all, and bf16 is computed by GPUs alone.
     pub kind: DeviceKind,
-    /// What activations, keys and values are kept as, and products computed from. Unlike `kind`, it
+    /// The type of activations, keys and values, and of the operands of products. Unlike `kind`, it
     /// decides the bits of the run.
     pub dtype: NumberType,
 }

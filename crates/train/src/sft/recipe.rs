@@ -17,28 +17,28 @@ pub struct Recipe {
     pub run: settings::Run,
     /// The model that is trained.
     pub model: ModelSource,
-    /// What is trained on: problems for `train`, examples for `sft`.
+    /// The data to train on: problems for `train`, examples for `sft`.
     pub data: isentrope_data::DataSettings,
-    /// What is learnt at a time.
+    /// The examples of one update.
     pub sft: SftSettings,
-    /// What a response is worth; for `sft`, in evaluations.
+    /// Rewards of responses; for `sft`, in evaluations.
     pub reward: isentrope_reward::RewardSettings,
     /// AdamW, its schedule and gradient clipping.
     pub optimizer: settings::Optimizer,
     /// Evaluation on held-out problems during the run.
     pub eval: EvaluationSettings,
-    /// What is saved, and how often.
+    /// Checkpoints, and how often they are saved.
     pub checkpoint: Checkpoints,
     /// Where the run computes, and what it keeps numbers as (docs/guides/gpus.md).
     pub device: settings::DeviceSettings,
-    /// What the run may use. Nothing here changes a result.
+    /// Memory that the run may use. Nothing here changes a result.
     pub memory: MemorySettings,
     /// Several processes that train together (docs/guides/several-machines.md). Nothing here
     /// changes a result.
     pub ranks: RanksSettings,
 }
 
-/// What is learnt at a time.
+/// The examples of one update.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SftSettings {

@@ -22,8 +22,8 @@ pub struct CountdownSettings {
     pub largest_intermediate: u64,
     /// The operations that solutions are made of.
     pub operations: Vec<Operation>,
-    /// What worked examples are like, which SFT on the task imitates: attempts that fail, then one
-    /// that succeeds or a sign of giving up. All arithmetic in them is right.
+    /// Worked examples, which SFT on the task imitates: attempts that fail, then one that succeeds
+    /// or a sign of giving up. All arithmetic in them is right.
     pub demonstrations: Demonstrations,
 }
 

@@ -41,7 +41,7 @@ fn values_are_those_of_the_table() {
     let failures: Vec<_> =
         include_str!("../../../tests/fixtures/values.txt").lines().filter(fails).collect();
     assert!(failures.is_empty(), "{failures:#?}");
-    // The same text is the same even without a value.
+    // Equal texts are the same even without a value.
     assert!(same("1/0", "1/0"));
 }
 

@@ -85,7 +85,7 @@ fn any_expression() -> impl Strategy<Value = Expression> {
     })
 }
 
-/// The same value in other words; which, the choices say.
+/// The value in other words, as the choices say.
 fn rewritten(expression: &Expression, choices: &mut impl Iterator<Item = u8>) -> Expression {
     use Expression::{Function as Call, Power, Product, Sum};
     let choice = choices.next().unwrap_or(0);

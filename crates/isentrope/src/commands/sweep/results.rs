@@ -13,9 +13,9 @@ use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// What the runs say over seeds, and those that have said anything: of all or, while some are still
-/// made, of those that have `ended`, by their places. Those that have failed are taken in: of a
-/// method whose runs fail, the mean of the others alone would say too much.
+/// The summary over seeds, and the runs that have results: all, or, while some are still made,
+/// those that have `ended`, by their places. Failed runs are taken in: the mean of the others alone
+/// would say too much of a method whose runs fail.
 ///
 /// # Errors
 /// When what a run has written cannot be read.
@@ -76,8 +76,8 @@ pub struct Shown {
     planned: Planned,
 }
 
-/// What a run's group is compared with, by its place among these runs: what the file says, else the
-/// sweep's first group.
+/// The control of a run's group, by its place among these runs: the file's choice, else the sweep's
+/// first group.
 fn control(run: &PlannedRun, first: &str, among: &[&PlannedRun]) -> Control {
     let group = run.control.as_deref().unwrap_or(first);
     match among.iter().position(|other| other.group == group) {

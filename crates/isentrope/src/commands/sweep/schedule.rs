@@ -59,9 +59,8 @@ impl Schedule {
         (0..runs.len()).filter(may).min_by_key(|&device| runs[device])
     }
 
-    /// What the next run gets, of which so many are ready: its part of the threads that are free,
-    /// so that the last runs, or a model that all others wait for, have those of the runs that are
-    /// not there.
+    /// The share of the next run, if so many are ready: its part of the free threads, so that the
+    /// last runs, or a model that all others wait for, use those of runs that are not there.
     fn share(&self, under_way: &[Running], ready: usize) -> Share {
         let used: usize = under_way.iter().map(|run| run.share.threads).sum();
         let starting = ready.min(self.jobs - under_way.len()).max(1);

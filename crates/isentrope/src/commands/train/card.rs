@@ -1,5 +1,5 @@
-//! What a run would need of a GPU, whether there is one or not: the GPU's own backend says how many
-//! bytes everything takes, and data sheets how long a step takes at least.
+//! A run's needs on a GPU that need not be here: the GPU's own backend says how many bytes
+//! everything takes, and data sheets how long a step takes at least.
 
 use anyhow::{Result, anyhow};
 use isentrope_cuda::{Cuda, DATA_SHEETS, DataSheet, Dtype, PlanningDevice};

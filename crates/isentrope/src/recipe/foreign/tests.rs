@@ -19,7 +19,7 @@ fn sft() -> &'static Shape {
     &SHAPE
 }
 
-/// What a recipe of nothing but this is told.
+/// The answer to a recipe of nothing but this.
 fn told(text: &str, shape: &Shape) -> String {
     let recipe = tree::parse(text, &|_| "x".to_owned()).unwrap();
     check(&recipe, shape).join("\n")

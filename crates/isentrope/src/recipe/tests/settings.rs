@@ -24,7 +24,7 @@ pub struct Settings {
     pub micro_batch_tokens: Size,
     /// Numbers of samples to report.
     pub k: Vec<u32>,
-    /// What is minimised.
+    /// The loss that is minimised.
     pub objective: Objective,
     /// The optimizer.
     pub optimizer: Optimizer,
@@ -99,11 +99,11 @@ pub struct Panel {
 pub struct Member {
     /// Who it is.
     pub judge: OneJudge,
-    /// What the vote weighs.
+    /// Weight of the vote.
     pub weight: f64,
 }
 
-/// What is minimised.
+/// The loss that is minimised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Objective {
@@ -202,7 +202,7 @@ pub struct Evaluation {
     /// Ends at these.
     #[serde(default)]
     pub stop: Vec<String>,
-    /// What else is kept.
+    /// A further limit to keep.
     #[serde(default)]
     pub limit: Option<Limit>,
 }

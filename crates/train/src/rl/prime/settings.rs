@@ -30,7 +30,7 @@ pub struct PrimeSettings {
     /// Weight of the rewards of tokens; above 0.
     #[schemars(range(min = 0.0))]
     pub process_weight: f64,
-    /// What the rewards of tokens are divided by before they are weighed.
+    /// The divisor of the rewards of tokens, before they are weighed.
     pub process_scale: ProcessScale,
     /// Prompts of one minibatch of phi, with all their responses: one update of phi. Unset: as
     /// `update.prompts`. Phi goes through a rollout once.
