@@ -30,7 +30,7 @@ build() {
     cp recipes/quickstart.toml "$tests"
     mkdir "$tests/assets"
     cp -r assets/countdown-base "$tests/assets"
-    cp -r crates/model/tests/fixtures/models "$tests/models"
+    cp -r crates/compute/model/tests/fixtures/models "$tests/models"
     tar -C "$tests" -cJf "$directory/tests.tar.xz" .
     rm -rf "$tests"
     # The compiler of kernels, where this machine has one: the other one may not. That of an earlier build is not wanted.

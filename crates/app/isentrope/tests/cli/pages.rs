@@ -1,0 +1,174 @@
+//! The recipes that pages of the documentation show.
+
+use crate::program::{Scratch, isentrope, stdout_of};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The blocks of a page in this language, in order.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let start = format!("```{language}\n");
+    page.split(&start).skip(1).map(|rest| rest.split_once("```").unwrap().0).collect()
+}
+
+/// Data of the names that the pages use, which the example's small model can read.
+fn data(scratch: &Scratch) {
+    fs::create_dir(scratch.path("data")).unwrap();
+    let problems: Vec<_> = (10..90)
+        .map(|n| json!({"prompt": format!("1 2 {}>{n}:", n - 3), "answer": n.to_string()}))
+        .collect();
+    let example = |n: i32| {
+        let rest = n - 3;
+        json!({"prompt": format!("1 2 {rest}>{n}:"), "response": format!("1+2=3,3+{rest}={n}!")})
+    };
+    let examples: Vec<_> = (10..90).map(example).collect();
+    for (name, rows) in [
+        ("train", &problems),
+        ("test", &problems),
+        ("chats", &examples),
+        ("held-out-chats", &examples),
+    ] {
+        scratch.lines(&format!("data/{name}.jsonl"), rows);
+    }
+}
+
+/// The pages below a directory.
+fn pages(below: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.extension() {
+            _ if path.is_dir() => pages(&path),
+            Some(extension) if extension == "md" => vec![path],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+#[test]
+fn every_whole_recipe_is_accepted() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
+    let model = format!("model.path={}", root.join("assets/countdown-base").display());
+    let mut shown = Vec::new();
+    for path in pages(&root.join("docs")) {
+        let page = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        for recipe in blocks(&page, "toml").into_iter().filter(|block| block.contains("[model]")) {
+            let scratch = Scratch::new();
+            data(&scratch);
+            for program in
+                blocks(&page, "python").into_iter().filter(|block| block.starts_with("# reward.py"))
+            {
+                scratch.file("reward.py", program);
+            }
+            let command = if recipe.contains("[sft]") { "sft" } else { "train" };
+            let recipe = scratch.file("recipe.toml", recipe.replace(".parquet\"", ".jsonl\""));
+            let mut command = isentrope(&[command, &recipe, "--dry-run", "--set", &model]);
+            let said = stdout_of(command.current_dir(scratch.path("")));
+            assert!(said.contains("# memory: "), "{name}: {said}");
+            shown.push(name.clone());
+        }
+    }
+    let page = "coming-from-trl-or-verl.md";
+    assert_eq!(shown.iter().filter(|name| *name == page).count(), 5, "{page}");
+}
+
+/// Sources below a directory, by their paths from `root`.
+fn sources(root: &Path, below: &Path) -> Vec<String> {
+    let entries = fs::read_dir(below).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.extension() {
+            _ if path.is_dir() => sources(root, &path),
+            Some(extension) if extension == "rs" => {
+                vec![path.strip_prefix(root).unwrap().to_str().unwrap().to_owned()]
+            }
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// The guide to the sources names files by the end of their paths.
+#[test]
+fn every_source_that_the_guide_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
+    let sources = sources(&root, &root.join("crates"));
+    let page = fs::read_to_string(root.join("docs/reading.md")).unwrap();
+    let words = page.split(|c: char| c.is_whitespace() || "`,;()".contains(c));
+    let mut named = 0;
+    for name in words.filter(|word| word.ends_with(".rs")) {
+        let end = format!("/{name}");
+        assert!(
+            sources.iter().any(|path| format!("/{path}").ends_with(&end)),
+            "docs/reading.md: there is no {name}"
+        );
+        named += 1;
+    }
+    assert!(named > 30, "{named}");
+}
+
+/// A link of a page leads to a file that is there and, if it names a section, to a heading of it.
+#[test]
+fn every_link_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").canonicalize().unwrap();
+    let mut from = pages(&root.join("docs"));
+    from.extend(["README.md", "CONTRIBUTING.md", "bench/README.md"].map(|name| root.join(name)));
+    let mut links = 0;
+    for path in from {
+        let page = fs::read_to_string(&path).unwrap();
+        for link in page.split("](").skip(1).map(|rest| rest.split_once(')').unwrap().0) {
+            if link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            let (file, section) = link.split_once('#').unwrap_or((link, ""));
+            let target =
+                if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {link}", path.display());
+            if !section.is_empty() {
+                let text = fs::read_to_string(&target).unwrap();
+                let found = headings(&text).any(|heading| heading == section);
+                assert!(found, "{}: {link} names no heading", path.display());
+            }
+            links += 1;
+        }
+    }
+    assert!(links > 60, "{links}");
+}
+
+/// The headings of a page, as links name them.
+fn headings(page: &str) -> impl Iterator<Item = String> {
+    page.lines().filter(|line| line.starts_with('#')).map(|line| {
+        let kept = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+/// The page's table has the commands that the program lists, in its order and words.
+#[test]
+fn the_commands_of_the_page_are_those_of_the_program() {
+    let help = stdout_of(isentrope(&["--help"]).env("COLUMNS", "1000"));
+    let listed = help.split_once("Commands:\n").unwrap().1.split_once("\n\n").unwrap().0;
+    let mut rows: Vec<String> = Vec::new();
+    for line in listed.lines() {
+        match (line.trim_start().split_once("  "), line.starts_with("   "), rows.last_mut()) {
+            // Help wraps long descriptions.
+            (_, true, Some(row)) => {
+                *row = format!("{} {} |", row.trim_end_matches(" |"), line.trim())
+            }
+            (Some((name, about)), ..) => rows.push(format!("| `{name}` | {} |", about.trim())),
+            _ => panic!("{line}"),
+        }
+    }
+    rows.retain(|row| !row.starts_with("| `help`"));
+    let table = format!("| command | |\n|---|---|\n{}\n", rows.join("\n"));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/commands.md");
+    let page = fs::read_to_string(&file).unwrap();
+    let (before, rest) = page.split_once("<!-- commands -->\n").unwrap();
+    let (written, after) = rest.split_once("<!-- end of commands -->").unwrap();
+    if std::env::var("UPDATE_DOCS").is_ok_and(|value| value == "1") {
+        let page = format!("{before}<!-- commands -->\n{table}<!-- end of commands -->{after}");
+        fs::write(&file, page).unwrap();
+        return;
+    }
+    let command = "UPDATE_DOCS=1 cargo test -p isentrope --test cli pages";
+    assert_eq!(written, table, "docs/reference/commands.md has other commands; run: {command}");
+}

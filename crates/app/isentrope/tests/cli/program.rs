@@ -1,0 +1,255 @@
+//! Runs the program and reads what it says.
+
+use isentrope_reward::{VerifierName, VerifierSettings};
+use serde_json::{Map, Value};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
+
+/// Says what is not tried here, past the capture of what a test that passes prints.
+pub fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
+}
+
+/// A command of the program, with an environment that does not depend on where the test runs.
+pub fn isentrope<S: AsRef<str>>(arguments: &[S]) -> Command {
+    let mut command = command_of(Path::new(env!("CARGO_BIN_EXE_isentrope")), arguments);
+    command.env("ISENTROPE_DEVICE", "cpu"); // also where there is a GPU
+    command
+}
+
+/// A command of the program with an emulated GPU, which it finds by itself.
+pub fn emulated<S: AsRef<str>>(arguments: &[S]) -> Command {
+    let program =
+        Path::new(env!("CARGO_BIN_EXE_isentrope")).with_file_name("examples").join("emulated");
+    assert!(program.is_file(), "tests need `cargo build -p isentrope --example emulated` first");
+    command_of(&program, arguments)
+}
+
+fn command_of<S: AsRef<str>>(program: &Path, arguments: &[S]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments.iter().map(AsRef::as_ref));
+    for name in [
+        "ISENTROPE_ISA",
+        "ISENTROPE_THREADS",
+        "ISENTROPE_DEVICE",
+        "ISENTROPE_EMULATED_GPUS",
+        "ISENTROPE_EMULATED_MEMORY",
+        "HF_TOKEN",
+        "HF_ENDPOINT",
+        "RUST_BACKTRACE",
+    ] {
+        command.env_remove(name);
+    }
+    command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", "no-such-cache").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command that must succeed; its standard output as JSON lines.
+pub fn lines_of(mut command: Command) -> Vec<Value> {
+    parse_lines(&stdout_of(&mut command))
+}
+
+/// Runs a command that must succeed; its standard output.
+pub fn stdout_of(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert!(output.status.success(), "{command:?}: {message}");
+    assert!(!message.contains("error"), "{command:?}: {message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub fn parse_lines(text: &str) -> Vec<Value> {
+    assert!(text.is_empty() || text.ends_with('\n'), "the last line is not whole: {text:?}");
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")))
+        .collect()
+}
+
+/// Runs a command that must fail with exit code 1 and one sentence, which is returned.
+pub fn failure(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+    assert_eq!(message.lines().count(), 1, "{command:?}: {message}");
+    assert!(
+        output.stdout.is_empty(),
+        "{command:?} printed {:?}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    let sentence = message.strip_prefix("error: ").and_then(|m| m.strip_suffix('\n'));
+    let sentence = sentence.unwrap_or_else(|| panic!("{command:?}: {message}"));
+    for word in ["panicked", "unwrap", "Some(", "Error {", "os error 0", "RUST_BACKTRACE"] {
+        assert!(!sentence.contains(word), "{command:?}: {message}");
+    }
+    sentence.to_owned()
+}
+
+/// The message of a failure, which must contain every one of `parts`.
+pub fn failure_saying(command: &mut Command, parts: &[&str]) {
+    assert_parts(&failure(command), parts);
+}
+
+/// The last line of a command that must fail with exit code 1, and may say other things before.
+pub fn failure_last(command: &mut Command, parts: &[&str]) -> String {
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+    let last = message.lines().last().unwrap_or_default();
+    assert!(last.starts_with("error: ") && !message.contains("panicked"), "{command:?}: {message}");
+    assert_parts(last, parts);
+    last.to_owned()
+}
+
+/// A text has all of these parts.
+pub fn assert_parts(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} is not in: {text}");
+    }
+}
+
+/// A file of JSON.
+pub fn json_of(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
+        .unwrap()
+}
+
+/// Runs a command that must be refused as wrongly used, with a message that contains `part`.
+pub fn wrong_usage(command: &mut Command, part: &str) {
+    let output = command.output().unwrap();
+    let message = stderr(&output);
+    assert_eq!(output.status.code(), Some(2), "{command:?}: {message}");
+    assert!(
+        message.starts_with("error: ") && message.contains(part),
+        "{part:?} is not in: {message}"
+    );
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Whether programs can be run safely here and judged. Where not, it says so and why; a test of
+/// them is then left out.
+pub fn can_judge_programs() -> bool {
+    let started = VerifierSettings::from(VerifierName::Code).build();
+    if let Err(why) = &started {
+        let _ = writeln!(std::io::stderr(), "a test of programs is left out: {why}");
+    }
+    started.is_ok()
+}
+
+/// A file or directory among the fixtures of the model crate.
+pub fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../compute/model/tests/fixtures")
+        .join(path)
+        .canonicalize()
+        .unwrap()
+}
+
+/// A tiny model without a tokenizer, as an argument.
+pub fn token_model(name: &str) -> String {
+    text(&fixture("models").join(name))
+}
+
+/// A path as an argument.
+pub fn text(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+/// A directory for one test.
+pub struct Scratch(TempDir);
+
+impl Scratch {
+    pub fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        text(&self.0.path().join(name))
+    }
+
+    /// Writes a file; its path as an argument.
+    pub fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
+        fs::write(self.0.path().join(name), contents).unwrap();
+        self.path(name)
+    }
+
+    /// Writes JSON lines; the path as an argument.
+    pub fn lines(&self, name: &str, values: &[Value]) -> String {
+        self.file(name, values.iter().map(|v| format!("{v}\n")).collect::<String>())
+    }
+
+    /// A copy of a directory without its subdirectories.
+    pub fn copy(&self, from: &Path, name: &str) -> PathBuf {
+        let to = self.0.path().join(name);
+        fs::create_dir(&to).unwrap();
+        for entry in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|e| e.path().is_file())
+        {
+            fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+        to
+    }
+
+    /// Names of everything in it, hidden files too, sorted.
+    pub fn names(&self) -> Vec<String> {
+        names(self.0.path())
+    }
+}
+
+pub fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// The numbers under a key, as the bits of the f32 they stand for.
+pub fn bits(line: &Value, key: &str) -> Vec<u32> {
+    floats(line, key).into_iter().map(f32::to_bits).collect()
+}
+
+pub fn floats(line: &Value, key: &str) -> Vec<f32> {
+    array(line, key).iter().map(|v| v.as_f64().unwrap() as f32).collect()
+}
+
+pub fn array<'a>(line: &'a Value, key: &str) -> &'a [Value] {
+    line[key].as_array().unwrap_or_else(|| panic!("no list {key:?} in {line}"))
+}
+
+/// A line without one of its keys.
+pub fn without(line: &Value, key: &str) -> Map<String, Value> {
+    let mut object = line.as_object().unwrap().clone();
+    object.remove(key);
+    object
+}
+
+/// The pages of the documentation, by their names.
+pub fn pages() -> Vec<(String, String)> {
+    let mut pages = Vec::new();
+    let mut open = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs")];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            pages.push((name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+    pages.sort();
+    pages
+}
+
+/// The page of this name.
+pub fn page(name: &str) -> String {
+    let found = pages().into_iter().find(|(other, _)| other == name);
+    found.unwrap_or_else(|| panic!("there is no page {name}")).1
+}
+
+/// All pages, one after the other.
+pub fn all_pages() -> String {
+    pages().into_iter().map(|(_, page)| page).collect()
+}

@@ -1,0 +1,218 @@
+//! The problems of examples/arithmetic and examples/word-problems, and the recipes that learn from
+//! them.
+
+use crate::program::{Scratch, isentrope, skipped};
+use crate::text_model::text_model;
+use crate::training::{metrics, succeed};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+fn shipped(example: &str, name: &str) -> String {
+    fs::read_to_string(root().join("examples").join(example).join(name)).unwrap()
+}
+
+/// The rows of an example's files, with the file's name.
+fn rows<const N: usize>(example: &str, files: [&'static str; N]) -> Vec<(&'static str, Value)> {
+    let of = |file| {
+        shipped(example, file)
+            .lines()
+            .map(|line| (file, serde_json::from_str(line).unwrap()))
+            .collect()
+    };
+    files.map(of).into_iter().flat_map(|rows: Vec<_>| rows).collect()
+}
+
+/// The sign and the two numbers of a problem.
+fn taken_apart(problem: &str) -> (&str, i64, i64) {
+    let asked = problem.strip_prefix("What is ").unwrap();
+    let asked = asked.strip_suffix("? Put the final answer in \\boxed{}.").unwrap();
+    let [a, sign, b] = asked.split(' ').collect::<Vec<_>>()[..] else { panic!("{problem}") };
+    (sign, a.parse().unwrap(), b.parse().unwrap())
+}
+
+/// How many things there are after each sentence of a story, the first one's number first.
+fn numbers(problem: &str) -> Vec<i64> {
+    let (story, question) = problem.rsplit_once(" How many ").unwrap();
+    assert!(question.ends_with(" have now? Put the final answer in \\boxed{}."), "{problem}");
+    let mut numbers = Vec::new();
+    for sentence in story.split_terminator('.') {
+        let said: Vec<_> =
+            sentence.split(' ').filter(|word| !word.is_empty() && *word != "Then").collect();
+        let given = said.iter().find_map(|word| word.parse::<i64>().ok());
+        numbers.push(match (said[1], given, numbers.last()) {
+            ("has", Some(n), None) => n,
+            ("finds" | "buys" | "gets", Some(n), Some(before)) => before + n,
+            ("gives" | "loses" | "sells", Some(n), Some(before)) => before - n,
+            ("doubles", None, Some(before)) => before * 2,
+            ("makes", None, Some(before)) => before * 3,
+            _ => panic!("{sentence}"),
+        });
+    }
+    numbers
+}
+
+#[test]
+fn no_sum_is_there_twice_and_all_answers_are_right() {
+    let mut seen = BTreeSet::new();
+    let mut count = BTreeMap::new();
+    for (file, row) in rows("arithmetic", ["test.jsonl", "train.jsonl", "easy.jsonl", "hard.jsonl"])
+    {
+        let (sign, a, b) = taken_apart(row["problem"].as_str().unwrap());
+        let (kind, answer) = match sign {
+            "+" => ("sum", a + b),
+            "-" => ("difference", a - b),
+            "*" => ("product", a * b),
+            _ => panic!("{row}"),
+        };
+        assert_eq!(row["answer"].as_str().unwrap(), answer.to_string(), "{row}");
+        assert_eq!(row["data_source"], kind, "{row}");
+        // Not in the same file, nor in the test and a file to train on; also not with its numbers
+        // exchanged.
+        let same = (kind, a.min(b), a.max(b));
+        assert!(
+            !seen.contains(&("test.jsonl", same)) && seen.insert((file, same)),
+            "{file}: {row}"
+        );
+        *count.entry((file, kind)).or_insert(0) += 1;
+    }
+    let of = |file, kind| count.get(&(file, kind)).copied().unwrap_or(0);
+    let kinds = |file| ["sum", "difference", "product"].map(|kind| of(file, kind));
+    assert_eq!(kinds("test.jsonl"), [26, 26, 26]);
+    assert_eq!(kinds("train.jsonl"), [100, 100, 59]);
+    assert_eq!(kinds("easy.jsonl"), [100, 0, 59]);
+    assert_eq!(kinds("hard.jsonl"), [100, 300, 59]);
+}
+
+#[test]
+fn no_story_is_there_twice_and_all_answers_are_right() {
+    let mut seen = BTreeSet::new();
+    let mut count = BTreeMap::new();
+    for (file, row) in rows("word-problems", ["test.jsonl", "train.jsonl"]) {
+        let numbers = numbers(row["problem"].as_str().unwrap());
+        assert!(numbers.iter().all(|number| (1..100).contains(number)), "{row}");
+        assert_eq!(row["answer"].as_str().unwrap(), numbers.last().unwrap().to_string(), "{row}");
+        let steps = numbers.len() - 1;
+        assert_eq!(
+            row["data_source"],
+            format!("{steps}_step{}", if steps > 1 { "s" } else { "" }),
+            "{row}"
+        );
+        // Also not of other people or things.
+        assert!(seen.insert(numbers), "{file}: {row}");
+        *count.entry((file, steps)).or_insert(0) += 1;
+    }
+    assert_eq!([1, 2, 3, 4].map(|steps| count[&("train.jsonl", steps)]), [100; 4]);
+    assert_eq!([1, 2, 3, 4].map(|steps| count[&("test.jsonl", steps)]), [26; 4]);
+
+    for (file, row) in rows("word-problems", ["worked.jsonl"]) {
+        let numbers = numbers(row["problem"].as_str().unwrap());
+        let (calculation, answer) = row["response"].as_str().unwrap().rsplit_once(' ').unwrap();
+        assert_eq!(answer, format!("\\boxed{{{}}}", numbers.last().unwrap()), "{row}");
+        let mut reached = vec![numbers[0]];
+        for equation in calculation.split_terminator('.') {
+            let [a, sign, b, "=", result] = equation.split_whitespace().collect::<Vec<_>>()[..]
+            else {
+                panic!("{row}")
+            };
+            let [a, b, result] = [a, b, result].map(|number| number.parse::<i64>().unwrap());
+            let right = match sign {
+                "+" => a + b,
+                "-" => a - b,
+                "*" => a * b,
+                _ => panic!("{row}"),
+            };
+            assert_eq!((a, result), (*reached.last().unwrap(), right), "{row}");
+            reached.push(result);
+        }
+        assert_eq!(reached, numbers, "{row}");
+        let steps = numbers.len() - 1;
+        assert!(seen.insert(numbers), "{file}: {row}");
+        *count.entry((file, steps)).or_insert(0) += 1;
+    }
+    assert_eq!([1, 2, 3, 4].map(|steps| count[&("worked.jsonl", steps)]), [50; 4]);
+}
+
+#[test]
+fn they_are_what_their_scripts_make_where_there_is_python() {
+    let examples: [(&str, &[&str]); 2] = [
+        ("arithmetic", &["train.jsonl", "test.jsonl", "easy.jsonl", "hard.jsonl"]),
+        ("word-problems", &["train.jsonl", "test.jsonl", "worked.jsonl"]),
+    ];
+    for (example, files) in examples {
+        let scratch = Scratch::new();
+        let script = scratch.file("make.py", shipped(example, "make.py"));
+        let Ok(made) = Command::new("python3").arg(script).status() else {
+            skipped("there is no python3 here: the scripts are not run");
+            return;
+        };
+        assert!(made.success());
+        for name in files {
+            assert_eq!(
+                fs::read_to_string(scratch.path(name)).unwrap(),
+                shipped(example, name),
+                "{example}/{name}"
+            );
+        }
+    }
+}
+
+/// Makes one step of `recipes/smollm2-135m-{recipe}.toml` with a small model in the place of its
+/// own: what that says, and its metrics.
+fn one_step(command: &str, recipe: &str, changes: &[&str]) -> (String, Vec<Value>) {
+    let scratch = Scratch::new();
+    let out = scratch.path("out");
+    let places = [
+        format!("run.out={out}"),
+        format!("model.path={}", text_model(&scratch, "model").display()),
+    ];
+    let smaller = ["run.steps=1", "eval.problems=3"];
+    let changes = places.iter().map(String::as_str).chain(smaller).chain(changes.iter().copied());
+    let mut command = isentrope(&[command, &format!("recipes/smollm2-135m-{recipe}.toml")]);
+    command.args(changes.flat_map(|change| ["--set", change]));
+    let said = succeed(command.current_dir(root()).env("ISENTROPE_THREADS", "1"));
+    (said, metrics(Path::new(&out)))
+}
+
+#[test]
+fn the_recipes_train_another_model_in_its_place() {
+    for (recipe, rows) in [("arithmetic", [259, 78]), ("word-problems", [400, 104])] {
+        let (said, lines) = one_step("train", recipe, &[]);
+        for rows in rows {
+            assert!(said.contains(&format!("{rows} rows: {rows} usable, 0 duplicates")), "{said}");
+        }
+
+        assert!(
+            lines[0]["eval/test/mean@4"].is_f64() && lines[1]["eval/test/entropy"].is_f64(),
+            "{lines:?}"
+        );
+        let judged = ["correct", "wrong", "unparseable"]
+            .map(|verdict| lines[1][format!("verdict/{verdict}")].as_f64().unwrap());
+        assert_eq!(judged.iter().sum::<f64>(), 1.0, "{judged:?}");
+        assert_eq!(
+            (&lines[1]["rollout/responses"], &lines[1]["update/count"]),
+            (&128.0.into(), &2.0.into())
+        );
+    }
+}
+
+#[test]
+fn the_worked_stories_tune_another_model_in_its_place() {
+    // Its tokens are shorter, and it has no more positions.
+    let (said, lines) = one_step("sft", "worked", &["sft.max_tokens=512"]);
+    for rows in [
+        "200 rows: 193 usable, 0 duplicates",
+        "0 bad, 7 too long",
+        "104 rows: 104 usable, 0 duplicates",
+    ] {
+        assert!(said.contains(rows), "{said}");
+    }
+    assert!(lines[1]["sft/loss"].is_f64(), "{lines:?}");
+    assert!(lines[1]["eval/test/mean@4"].is_f64(), "{lines:?}");
+}

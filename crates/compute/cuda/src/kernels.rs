@@ -1,0 +1,291 @@
+//! How kernels are declared on the Rust side, and launched.
+//!
+//! A kernel's parameters stand here once, as the type of its [`Kernel`]; the compiler holds
+//! launches against them, and a test the signature in the `.cu` file.
+//!
+//! ```ignore
+//! static NORM: Source = Source { file: "norm.cu", text: include_str!("../../kernels/norm.cu") };
+//! /// x, weight, y, features, rows, eps.
+//! static RMS_NORM_F32: Kernel<(Pointer, Pointer, Pointer, u32, u32, f32)> = Kernel::new("rms_norm_f32", &NORM);
+//!
+//! RMS_NORM_F32.launch(&device, Grid::line(rows.div_ceil(8), 128), (x, weight, y, features, rows, eps));
+//! ```
+
+use crate::device::{Device, Memory};
+use std::marker::PhantomData;
+
+/// A file of kernels in `kernels/`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name there, such as `norm.cu`.
+    pub file: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// The files that kernels may include: their names, and what stands in them.
+pub static HEADERS: &[Source] = &[
+    Source { file: "device.h", text: include_str!("../../kernels/device.h") },
+    Source { file: "numbers.h", text: include_str!("../../kernels/numbers.h") },
+    Source { file: "ahead.h", text: include_str!("../../kernels/ahead.h") },
+    Source { file: "parts.h", text: include_str!("../../kernels/parts.h") },
+    Source { file: "tiles.h", text: include_str!("../../kernels/tiles.h") },
+    Source { file: "splits.h", text: include_str!("../../kernels/splits.h") },
+];
+
+/// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32`
+/// and `f64`.
+#[derive(Debug)]
+pub struct Kernel<P> {
+    function: Function,
+    parameters: PhantomData<fn(P)>,
+}
+
+impl<P: Arguments> Kernel<P> {
+    /// The kernel that is called `name` in `source`.
+    pub const fn new(name: &'static str, source: &'static Source) -> Self {
+        Self { function: Function { name, source, parameters: P::KINDS }, parameters: PhantomData }
+    }
+
+    /// The kernel without its type.
+    pub const fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Launches it. See [`Device::launch`].
+    ///
+    /// # Panics
+    /// When the grid is more than the device's limits allow.
+    pub fn launch<D: Device>(&self, device: &D, grid: Grid, arguments: P) {
+        arguments.with(|arguments| device.launch(&self.function, grid, arguments));
+    }
+}
+
+/// A kernel without its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name in C.
+    pub name: &'static str,
+    /// Its source.
+    pub source: &'static Source,
+    /// Its parameters.
+    pub parameters: &'static [Kind],
+}
+
+impl Function {
+    /// Holds arguments against the parameters.
+    ///
+    /// # Panics
+    /// When they differ in number or kind.
+    pub fn check(&self, arguments: &[Argument]) {
+        let given: Vec<Kind> = arguments.iter().map(|argument| argument.kind()).collect();
+        assert!(
+            given == self.parameters,
+            "the kernel {} takes {:?}, but is given {given:?}",
+            self.name,
+            self.parameters
+        );
+    }
+}
+
+/// An address on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pointer(pub u64);
+
+impl Pointer {
+    /// No address.
+    pub const NULL: Self = Self(0);
+
+    /// The address of a memory.
+    pub fn of(memory: &impl Memory) -> Self {
+        Self(memory.address())
+    }
+
+    /// So many bytes into a memory, up to its end.
+    ///
+    /// # Panics
+    /// When that is beyond its end.
+    pub fn at(memory: &impl Memory, offset: usize) -> Self {
+        assert!(
+            offset <= memory.bytes(),
+            "offset {offset} of a memory of {} bytes",
+            memory.bytes()
+        );
+        Self(memory.address() + offset as u64)
+    }
+}
+
+/// The kind of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address, 8 bytes.
+    Pointer,
+    /// `unsigned`.
+    U32,
+    /// `int`.
+    I32,
+    /// `unsigned long long`.
+    U64,
+    /// `long long`.
+    I64,
+    /// `float`.
+    F32,
+    /// `double`.
+    F64,
+}
+
+/// One argument of a launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Argument {
+    /// An address.
+    Pointer(u64),
+    /// `unsigned`.
+    U32(u32),
+    /// `int`.
+    I32(i32),
+    /// `unsigned long long`.
+    U64(u64),
+    /// `long long`.
+    I64(i64),
+    /// `float`.
+    F32(f32),
+    /// `double`.
+    F64(f64),
+}
+
+impl Argument {
+    /// Its kind.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Pointer(_) => Kind::Pointer,
+            Self::U32(_) => Kind::U32,
+            Self::I32(_) => Kind::I32,
+            Self::U64(_) => Kind::U64,
+            Self::I64(_) => Kind::I64,
+            Self::F32(_) => Kind::F32,
+            Self::F64(_) => Kind::F64,
+        }
+    }
+
+    /// Its bytes as the device has them, in the low end.
+    pub fn bits(self) -> u64 {
+        match self {
+            Self::Pointer(v) | Self::U64(v) => v,
+            Self::U32(v) => u64::from(v),
+            Self::I32(v) => u64::from(v.cast_unsigned()),
+            Self::I64(v) => v.cast_unsigned(),
+            Self::F32(v) => u64::from(v.to_bits()),
+            Self::F64(v) => v.to_bits(),
+        }
+    }
+}
+
+/// One value as an argument.
+trait Value: Copy {
+    const KIND: Kind;
+    fn argument(self) -> Argument;
+}
+
+macro_rules! value {
+    ($($rust:ty, $kind:ident, $v:ident => $e:expr;)*) => {$(
+        impl Value for $rust {
+            const KIND: Kind = Kind::$kind;
+            fn argument(self) -> Argument {
+                let $v = self;
+                Argument::$kind($e)
+            }
+        }
+    )*};
+}
+value! {
+    Pointer, Pointer, v => v.0;
+    u32, U32, v => v;
+    i32, I32, v => v;
+    u64, U64, v => v;
+    i64, I64, v => v;
+    f32, F32, v => v;
+    f64, F64, v => v;
+}
+
+/// Tuples of arguments.
+pub trait Arguments {
+    /// Their kinds.
+    const KINDS: &'static [Kind];
+    /// Hands them over.
+    fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R;
+}
+
+macro_rules! arguments {
+    ($($T:ident)*) => {
+        #[allow(private_bounds, reason = "which types may be arguments is decided above")]
+        impl<$($T: Value),*> Arguments for ($($T,)*) {
+            const KINDS: &'static [Kind] = &[$($T::KIND),*];
+            #[allow(non_snake_case, reason = "a value is named as its type")]
+            fn with<R>(self, f: impl FnOnce(&[Argument]) -> R) -> R {
+                let ($($T,)*) = self;
+                f(&[$($T.argument()),*])
+            }
+        }
+    };
+}
+arguments!(A);
+arguments!(A B);
+arguments!(A B C);
+arguments!(A B C D);
+arguments!(A B C D E);
+arguments!(A B C D E F);
+arguments!(A B C D E F G);
+arguments!(A B C D E F G H);
+arguments!(A B C D E F G H I);
+arguments!(A B C D E F G H I J);
+arguments!(A B C D E F G H I J K);
+arguments!(A B C D E F G H I J K L);
+arguments!(A B C D E F G H I J K L M);
+arguments!(A B C D E F G H I J K L M N);
+arguments!(A B C D E F G H I J K L M N O);
+arguments!(A B C D E F G H I J K L M N O P);
+arguments!(A B C D E F G H I J K L M N O P Q);
+arguments!(A B C D E F G H I J K L M N O P Q S);
+arguments!(A B C D E F G H I J K L M N O P Q S T);
+arguments!(A B C D E F G H I J K L M N O P Q S T U);
+
+/// Numbers along x, y and z.
+pub type Dim = [u32; 3];
+
+/// How many blocks a launch has, of how many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks.
+    pub blocks: Dim,
+    /// Threads of each: a multiple of 32, in one row.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory of each.
+    pub shared: u32,
+}
+
+impl Grid {
+    /// Blocks in a row.
+    ///
+    /// # Panics
+    /// When there are 2^31 or more of them.
+    pub fn line(blocks: usize, threads: u32) -> Self {
+        Self::new([blocks, 1, 1], threads)
+    }
+
+    /// Blocks in up to three dimensions.
+    ///
+    /// # Panics
+    /// When there are 2^31 or more of them in one of these.
+    pub fn new(blocks: [usize; 3], threads: u32) -> Self {
+        let blocks = blocks.map(|n| {
+            let whole = u32::try_from(n).ok().filter(|&n| n < 1 << 31);
+            whole.unwrap_or_else(|| panic!("a launch of {n} blocks in one dimension"))
+        });
+        Self { blocks, threads, shared: 0 }
+    }
+
+    /// With so many bytes of dynamic shared memory.
+    pub fn with_shared(self, shared: u32) -> Self {
+        Self { shared, ..self }
+    }
+}

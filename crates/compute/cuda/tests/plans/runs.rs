@@ -1,0 +1,239 @@
+//! Runs on an emulated device that has no more memory than their plan says.
+
+use isentrope_cuda::{Cuda, Device, Dtype};
+use isentrope_cuda_emulator::{Emulator, Settings};
+use isentrope_data::TaskName;
+use isentrope_ranks::World;
+use isentrope_train::observer::{Observer, Progress, ProgressObserver, StepReport};
+use isentrope_train::plan::{OVERHEAD, Plan};
+use isentrope_train::run::{Existing, RunLocation};
+use isentrope_train::trainer::TrainingRecipe;
+use isentrope_train::training_loop::train;
+use isentrope_train::{rl, sft};
+use serde_json::{Value, json};
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Short-lived uploads, such as rows' numbers: on a device they are part of what a plan has for the
+/// program itself.
+const MOMENT: usize = 96 << 10;
+
+struct Quiet;
+
+impl ProgressObserver for Quiet {
+    fn progress(&mut self, _: Progress) {}
+    fn note(&mut self, _: &str) {}
+    fn stop_requested(&self) -> bool {
+        false
+    }
+}
+
+impl Observer for Quiet {
+    fn step(&mut self, _: &StepReport<'_>) {}
+}
+
+/// Takes memory of the device when a step has been recorded, and leaves so many bytes.
+struct Greedy {
+    device: Arc<Emulator>,
+    leaves: usize,
+    taken: Option<<Emulator as Device>::Memory>,
+    notes: Vec<String>,
+}
+
+impl ProgressObserver for Greedy {
+    fn progress(&mut self, _: Progress) {}
+    fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+    fn stop_requested(&self) -> bool {
+        false
+    }
+}
+
+impl Observer for Greedy {
+    fn step(&mut self, step: &StepReport<'_>) {
+        if step.step == 1 {
+            let free = self.device.memory_info().free;
+            self.taken = Some(self.device.allocate(free - self.leaves).unwrap());
+        }
+    }
+}
+
+/// A tiny model over the built-in task's characters.
+fn model(dir: &Path) {
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
+    for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+        fs::copy(assets.join(name), dir.join(name)).unwrap();
+    }
+    let mut config: Value =
+        serde_json::from_slice(&fs::read(assets.join("config.json")).unwrap()).unwrap();
+    for (key, value) in [
+        ("hidden_size", 64),
+        ("intermediate_size", 256),
+        ("num_hidden_layers", 2),
+        ("num_attention_heads", 2),
+        ("num_key_value_heads", 1),
+    ] {
+        config[key] = json!(value);
+    }
+    fs::write(dir.join("config.json"), config.to_string()).unwrap();
+}
+
+fn emulated(memory: usize, dtype: Dtype) -> Cuda<Emulator> {
+    Cuda::new(Arc::new(Emulator::new(Settings { memory, ..Settings::default() })), dtype)
+        .with_moments_in_pieces_of(9000)
+}
+
+/// Trains with `spare` more than the least memory that there is a plan for, on a device that has no
+/// more; returns the plan, and the weights of the last checkpoint.
+fn run<R: TrainingRecipe>(
+    recipe: impl Fn() -> R,
+    model: &Path,
+    out: &Path,
+    dtype: Dtype,
+    spare: usize,
+) -> (Plan, Vec<u8>) {
+    let prepare = |budget: Option<usize>| {
+        let mut recipe = recipe();
+        let values = serde_json::to_value(&recipe).unwrap();
+        if let Some(bytes) = budget {
+            let mut values = values;
+            values["memory"]["budget_gib"] = json!(bytes as f64 / f64::from(1 << 30));
+            recipe = serde_json::from_value(values).unwrap();
+        }
+        recipe.resolve().unwrap();
+        recipe.prepare(model, 1, &()).unwrap()
+    };
+    let roomy = emulated(1 << 30, dtype);
+    let budget = prepare(None).least(&roomy) + spare;
+    let prepared = prepare(Some(budget));
+    let plan = prepared.plan(&roomy, 0).unwrap();
+    assert!(plan.peak() <= budget && (plan.is_tight() || spare > 0), "{plan}");
+    // Memory of the host's is no part of it.
+    let planned = plan.peak() - OVERHEAD;
+    let try_on = |memory, name: &str, prepared| {
+        let place = RunLocation {
+            dir: out.join(name),
+            existing: Existing::Refuse,
+            source: out.join("recipe.toml"),
+            recipe: (String::new(), json!({})),
+            defaults: json!({}),
+        };
+        let (world, device) = (Arc::new(World::alone()), Arc::new(emulated(memory, dtype)));
+        train(prepared, &plan, &place, world, device, json!({}), &mut Quiet).map(drop)
+    };
+    // A plan errs on the safe side, but not by far.
+    let half = prepare(Some(budget));
+    let half = catch_unwind(AssertUnwindSafe(|| try_on(planned / 2, "half", half)));
+    assert!(!matches!(half, Ok(Ok(()))), "half of what is planned is enough: {plan}");
+    try_on(planned + MOMENT, "run", prepared).unwrap();
+    let weights = fs::read(last(out).join("model.safetensors")).unwrap();
+    (plan, weights)
+}
+
+/// The last checkpoint of a run.
+fn last(out: &Path) -> PathBuf {
+    fs::read_dir(out.join("run/checkpoints"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .max()
+        .unwrap()
+}
+
+fn check(dtype: Dtype) {
+    let dir = tempfile::tempdir().unwrap();
+    model(dir.path());
+    let imitate = |offload_moments| {
+        let mut recipe = sft::Recipe::default();
+        recipe.model.from_scratch = true;
+        recipe.model.path = dir.path().display().to_string();
+        recipe.data.task = Some(TaskName::Countdown);
+        (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
+        (recipe.run.steps, recipe.eval.every) = (2, 1);
+        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
+            (Some(1), Some(1), Some(4));
+        recipe.memory.offload_moments = offload_moments;
+        recipe
+    };
+    let out = |name: &str| dir.path().join(name);
+    let (plan, weights) = run(|| imitate(false), dir.path(), &out("sft"), dtype, 0);
+    let (offloaded, same) = run(|| imitate(true), dir.path(), &out("offloaded"), dtype, 0);
+    assert!(weights == same, "where moments live changes no bit");
+    assert_eq!((offloaded.moments, offloaded.host_moments), (0, plan.moments));
+    assert!(offloaded.peak() < plan.peak(), "{offloaded}");
+
+    let base = last(&out("sft"));
+    let reinforce = || {
+        let mut recipe = rl::Recipe::default();
+        recipe.model.path = base.display().to_string();
+        recipe.data.task = Some(TaskName::Countdown);
+        (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (2, 4, 12);
+        (recipe.run.steps, recipe.eval.every) = (2, 0);
+        recipe.update.prompts = Some(1);
+        recipe.memory.offload_moments = true;
+        recipe
+    };
+    let (plan, weights) = run(reinforce, &base, &out("rl"), dtype, 0);
+    assert!(plan.gradient > 0 && plan.kv_cache > 0 && plan.activation_cache == 0, "{plan}");
+    // Spare memory keeps activations from sampling for the update.
+    let (plan, same) = run(reinforce, &base, &out("rl-with-more"), dtype, 800 << 10);
+    assert!(plan.activation_cache > 0, "{plan}");
+    assert!(weights == same, "what memory there is changes no bit");
+}
+
+#[test]
+fn a_run_with_bf16_takes_no_more_than_its_plan_says() {
+    check(Dtype::Bf16);
+}
+
+#[test]
+fn a_run_with_f32_takes_no_more_than_its_plan_says() {
+    check(Dtype::F32);
+}
+
+#[test]
+fn a_step_whose_gradient_is_refused_is_undone_and_the_one_before_saved() {
+    let dir = tempfile::tempdir().unwrap();
+    model(dir.path());
+    let recipe = |budget: Option<usize>| {
+        let mut recipe = sft::Recipe::default();
+        recipe.model.from_scratch = true;
+        recipe.model.path = dir.path().display().to_string();
+        recipe.data.task = Some(TaskName::Countdown);
+        (recipe.sft.batch, recipe.sft.max_tokens) = (4, 64);
+        (recipe.run.steps, recipe.eval.every, recipe.checkpoint.every) = (3, 3, 0);
+        (recipe.eval.problems, recipe.eval.samples, recipe.eval.max_tokens) =
+            (Some(1), Some(1), Some(4));
+        recipe.memory.budget_gib = budget.map(|bytes| bytes as f64 / f64::from(1 << 30));
+        recipe.resolve().unwrap();
+        recipe.prepare(dir.path(), 1, &()).unwrap()
+    };
+    let backend = Arc::new(emulated(1 << 30, Dtype::F32));
+    let prepared = recipe(Some(recipe(None).least(&*backend)));
+    let plan = prepared.plan(&*backend, 0).unwrap();
+    assert!(plan.is_tight(), "{plan}");
+    // Enough to copy any parameter, and not enough for the gradient.
+    let (device, leaves) = (backend.device().clone(), plan.gradient * 3 / 4);
+    let mut greedy = Greedy { device, leaves, taken: None, notes: Vec::new() };
+    let out = dir.path().join("out");
+    let place = RunLocation {
+        dir: out.join("run"),
+        existing: Existing::Refuse,
+        source: out.join("recipe.toml"),
+        recipe: (String::new(), json!({})),
+        defaults: json!({}),
+    };
+    let world = Arc::new(World::alone());
+    let error = train(prepared, &plan, &place, world, backend, json!({}), &mut greedy)
+        .map(drop)
+        .unwrap_err();
+    assert!(error.to_string().starts_with("there is no memory for the gradient"), "{error}");
+    assert!(
+        greedy.notes.iter().any(|note| note.starts_with("step 1 is saved in ")),
+        "{:?}",
+        greedy.notes
+    );
+    assert!(last(&out).join("trainer").is_dir(), "{:?}", last(&out));
+}

@@ -1,0 +1,169 @@
+//! A run asks the vendor's library only for products that were examined before it began.
+
+use crate::watched::{Watch, Watched};
+use isentrope_cuda::{Argument, Cuda, Device, Dtype, FUNCTIONS, Grid, Layer, Product};
+use isentrope_cuda_emulator::{Emulator, Settings};
+use isentrope_kernels::{Backend, Kind};
+use isentrope_model::{Derivatives, Gradient, Keep, Model, Packed, Sequence};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A library that computes nothing, and remembers what it is asked for.
+#[derive(Default)]
+struct Library {
+    examined: Mutex<HashSet<Product>>,
+    asked: Mutex<HashSet<Product>>,
+    /// Whether all has been examined.
+    is_known: AtomicBool,
+}
+
+/// A product whatever its addresses and its number of tokens.
+fn kind(product: &Product) -> Product {
+    let plain = Product { a: 0, b: 0, d: 0, ..*product };
+    if plain.a_transposed { Product { depth: 0, ..plain } } else { Product { rows: 0, ..plain } }
+}
+
+impl Watch for Library {
+    fn product(&self, product: &Product) -> bool {
+        self.asked.lock().unwrap().insert(kind(product));
+        false
+    }
+    fn product_library(&self) -> Option<String> {
+        Some("a library".into())
+    }
+    /// Before the model is loaded; later on it is asked for.
+    fn examine(&self, product: &Product) -> Result<(), String> {
+        let of = if self.is_known.load(Ordering::Relaxed) { &self.asked } else { &self.examined };
+        of.lock().unwrap().insert(kind(product));
+        Err("it computes nothing".into())
+    }
+}
+
+/// A forward and a backward pass over a sequence; returns the bits of its log-probs.
+fn pass(model: &Model, length: u32, gradient: &mut Gradient) -> Vec<u32> {
+    let tokens: Vec<u32> = (0..length).map(|i| i * 7 % 61).collect();
+    let packed = Packed::new(&[Sequence { tokens: &tokens, score_from: 1 }]);
+    let (scores, tape) = model.forward(packed, 1.0, Keep::BlockInputs);
+    let coefficients = vec![0.5; tokens.len() - 1];
+    model.backward(tape, Derivatives::of(&coefficients, &coefficients), gradient);
+    scores.logprobs.iter().map(|logprob| logprob.to_bits()).collect()
+}
+
+/// A library that is said to compute all products. It leaves them to the kernels, but sets to zero
+/// what it would overwrite: had a sum been meant to go on from there, the gradient would be
+/// another.
+#[derive(Default)]
+struct Able {
+    /// Products of which the result is not rounded: layers to which something is added, logits, and
+    /// parts of gradients.
+    exact: AtomicUsize,
+    /// Gradients of weights.
+    begun: AtomicUsize,
+}
+
+impl Watch for Able {
+    fn product_on(&self, emulator: &Emulator, product: &Product) -> bool {
+        self.exact.fetch_add(usize::from(product.d_exact), Ordering::Relaxed);
+        if product.a_transposed {
+            self.begun.fetch_add(1, Ordering::Relaxed);
+            let words = product.rows * product.columns;
+            let fill = FUNCTIONS.iter().find(|function| function.name == "fill_words").unwrap();
+            let arguments =
+                [Argument::Pointer(product.d), Argument::U64(words as u64), Argument::U32(0)];
+            emulator.launch(fill, Grid::line(words.div_ceil(1024), 256), &arguments);
+        }
+        false
+    }
+    fn product_library(&self) -> Option<String> {
+        Some("a library".into())
+    }
+    fn examine(&self, _: &Product) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Additions to sums that are not rounded, and gradients that begin and then go on, have the bits
+/// of the kernels alone.
+#[test]
+fn with_a_library_bits_are_the_same() {
+    struct Without;
+    impl Watch for Without {}
+    fn passes<W: Watch>(name: &str, watch: W) -> (Vec<Vec<u32>>, Arc<Cuda<Watched<W>>>) {
+        let models =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures/models");
+        let device = Watched { emulator: Emulator::new(Settings::default()), watch };
+        let backend = Arc::new(Cuda::new(Arc::new(device), Dtype::Bf16));
+        let model = Model::load(&models.join(name), backend.clone()).unwrap();
+        let mut gradient = Gradient::zeros(&model).unwrap();
+        let mut bits = Vec::new();
+        // Twice over, as updates are; lengths that end within a block of 16 tokens and at the end
+        // of one.
+        for lengths in [&[21, 40, 9][..], &[33, 5]] {
+            bits.extend(lengths.iter().map(|&length| pass(&model, length, &mut gradient)));
+            for (parameter, buffer) in
+                model.layout.parameters.iter().zip(gradient.finish(&model).buffers())
+            {
+                let rows = match parameter.kind {
+                    Kind::Vector(numbers) => numbers,
+                    Kind::Matrix(shape) => shape.outputs,
+                };
+                let mut numbers = vec![0.0_f32; rows * parameter.kind.row()];
+                backend.unpack(parameter.kind, 0, buffer, &mut numbers);
+                bits.push(numbers.iter().map(|number| number.to_bits()).collect());
+            }
+            gradient.reset(&*backend);
+        }
+        (bits, backend)
+    }
+    for name in ["llama3", "qwen2-untied"] {
+        let (expected, _) = passes(name, Without);
+        let (bits, backend) = passes(name, Able::default());
+        assert!(bits == expected, "{name}");
+        let watch = &backend.device().watch;
+        let [exact, begun] =
+            [&watch.exact, &watch.begun].map(|count| count.load(Ordering::Relaxed));
+        assert!(begun >= 8 && exact > 2 * begun, "{name}: {exact} and {begun}");
+    }
+}
+
+#[test]
+fn passes_ask_for_nothing_that_was_not_examined() {
+    let models =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compute/model/tests/fixtures/models");
+    // Without biases; with sizes that are multiples of 8, so that the library is asked at all.
+    for name in ["llama3", "qwen2-untied"] {
+        let emulator = Emulator::new(Settings::default());
+        let device = Watched { emulator, watch: Library::default() };
+        let backend = Arc::new(Cuda::new(Arc::new(device), Dtype::Bf16));
+        let model = Model::load(&models.join(name), backend.clone()).unwrap();
+        let layers: Vec<Layer> = model
+            .layout
+            .linear_layers()
+            .into_iter()
+            .map(|(shape, adds)| Layer { shape, adds })
+            .collect();
+        let head = isentrope_kernels::Linear {
+            inputs: model.config.hidden_size,
+            outputs: model.config.vocab_size,
+        };
+        let products = backend.examine_products(&layers, head, 64);
+        assert!(products.kinds.iter().all(|kind| kind.why_not.is_some()));
+        backend.device().watch.is_known.store(true, Ordering::Relaxed);
+        assert!(
+            backend.device().watch.asked.lock().unwrap().is_empty(),
+            "loading asks for no product"
+        );
+
+        let mut gradient = Gradient::zeros(&model).unwrap();
+        pass(&model, 40, &mut gradient);
+        let (asked, examined) = (
+            &backend.device().watch.asked.lock().unwrap(),
+            &backend.device().watch.examined.lock().unwrap(),
+        );
+        assert!(asked.len() >= 8, "{name}: {} kinds are asked for", asked.len());
+        let unknown: Vec<_> = asked.difference(examined).collect();
+        assert!(unknown.is_empty(), "{name}: {unknown:#?}");
+    }
+}

@@ -1,0 +1,88 @@
+//! Makes every program that holds this library, its tests included, a process in front of a jail
+//! when it is started as one.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use isentrope_files::this_program;
+use nix::unistd::getppid;
+
+use super::{attempts, inner, outer};
+
+/// Set in the environment of such a process, to its role and the number of the process that started
+/// it, which is 0 in a process namespace that is new. In any other process it means nothing.
+const VARIABLE: &str = "ISENTROPE_SANDBOX";
+
+/// The role of a process in front of a jail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It stands outside and ends the jail.
+    Outer,
+    /// It is the first process inside, until it becomes the program.
+    Inner,
+    /// It is a program that tries to leave its jail.
+    Attempts,
+}
+
+const ROLES: [(Role, &str); 3] =
+    [(Role::Outer, "outer"), (Role::Inner, "inner"), (Role::Attempts, "attempts")];
+
+/// The loader calls what is listed in this section before `main`. A program need do nothing for it,
+/// which a test's `main` cannot.
+// As in crates/compute/model/src/chat_template/worker_process.rs, where the reasons stand.
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+extern "C" fn start() {
+    if let Some(role) = role() {
+        // Nobody would see a panic's message; the other end sees that this process has gone.
+        std::panic::set_hook(Box::new(|_| {}));
+        let run = match role {
+            Role::Outer => outer::run,
+            Role::Inner => inner::run,
+            Role::Attempts => attempts::run,
+        };
+        let done = std::panic::catch_unwind(run).is_ok_and(|done| done.is_ok());
+        std::process::exit(if done { 0 } else { 1 });
+    }
+}
+
+/// The role of this process, if it has one.
+fn role() -> Option<Role> {
+    let value = std::env::var(VARIABLE).ok()?;
+    let (name, parent) = value.split_once(':')?;
+    let (role, _) = ROLES.into_iter().find(|(_, other)| *other == name)?;
+    (parent == getppid().to_string()).then_some(role)
+}
+
+/// The variable that gives a process its role: of an outer process, whose parent this one is, or of
+/// the first one in a jail, which has none.
+pub fn variable(role: Role) -> (OsString, OsString) {
+    let parent = if role == Role::Outer { std::process::id() } else { 0 };
+    named(role, parent)
+}
+
+/// The variable for a process that this one starts.
+pub fn variable_below(role: Role) -> (OsString, OsString) {
+    named(role, std::process::id())
+}
+
+fn named(role: Role, parent: u32) -> (OsString, OsString) {
+    let name = ROLES.into_iter().find(|(other, _)| *other == role).map_or("", |(_, name)| name);
+    (VARIABLE.into(), format!("{name}:{parent}").into())
+}
+
+/// The command that starts this program in a role.
+pub fn command(role: Role) -> io::Result<Command> {
+    let mut command = Command::new(this_program()?);
+    let (name, value) = variable(role);
+    // Name and argument are for people who look at the list of processes.
+    command.arg0("isentrope").arg("__sandbox").env_clear().env(name, value);
+    // The system finds libraries there that the program was linked with.
+    command.envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)));
+    Ok(command)
+}

@@ -1,0 +1,355 @@
+//! The passes of an update: how its sequences are cut into micro-batches, and how each micro-batch
+//! goes through the model.
+//!
+//! A pass costs a forward and a backward pass at most. Scores that the sampler knows of on-policy
+//! responses, and responses that the loss is expected to leave out, save one or both without
+//! changing a bit of the gradient.
+
+use crate::ranks::Ranks;
+use crate::shards::shards_of;
+use isentrope_kernels::SamplingMasks;
+use isentrope_model::{ActivationCache, Keep, Model, Packed, Scores, Sequence, Tape, Unit, units};
+use isentrope_trace::{Span, span};
+use std::ops::Range;
+
+/// Limits of a pass. No bit of the gradient depends on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassLimits {
+    /// Most tokens in one pass, more only where a single unit of sequences is larger.
+    pub micro_batch_tokens: usize,
+    /// Bytes for the tapes of all passes: what forward passes keep for the backward passes.
+    pub tape_bytes: usize,
+    /// Tokens whose activations can be cached from sampling to the update.
+    pub activation_slots: usize,
+}
+
+impl PassLimits {
+    /// The most that tapes of so many tokens can keep in this memory; none if they do not fit.
+    fn keep(&self, model: &Model, tokens: usize) -> Option<Keep> {
+        let bytes = |keep| model.layout.tape_bytes_per_token(&*model.backend, keep);
+        [Keep::Activations, Keep::BlockInputs]
+            .into_iter()
+            .find(|&keep| tokens.saturating_mul(bytes(keep)) <= self.tape_bytes)
+    }
+
+    /// The most that the tape of a pass can keep which goes backward right after it went forward.
+    pub(crate) fn keep_one(&self, model: &Model, tokens: usize) -> Keep {
+        self.keep(model, tokens).unwrap_or(Keep::BlockInputs)
+    }
+}
+
+/// The sampler's record of a sequence that these very weights have sampled.
+#[derive(Clone)]
+pub struct OnPolicy<'a> {
+    /// Log-probs, entropies and log-masses of its targets: the model's own, to the last bit.
+    pub scores: Scores,
+    /// The slots of its inputs in the activation cache, if it is there.
+    pub slots: Option<&'a [u32]>,
+}
+
+/// One micro-batch: the sequences that go through the model at a time.
+pub(crate) struct Pass<'a> {
+    pub sequences: &'a [Sequence<'a>],
+    pub on_policy: &'a [Option<OnPolicy<'a>>],
+    /// Its targets among those of the update.
+    pub targets: Range<usize>,
+    /// The shard that its sequences belong to.
+    pub shard: usize,
+    pub strategy: PassStrategy<'a>,
+}
+
+/// When a pass goes forward.
+pub(crate) enum PassStrategy<'a> {
+    /// Never: it is on-policy, and the activation cache has its activations in these slots.
+    Cached { slots: Vec<&'a [u32]> },
+    /// After the loss: it is on-policy, so the loss needs no scores. It goes backward at once,
+    /// while its tape is still in the processor's cache.
+    OnPolicy,
+    /// Before the loss. Its tape waits for the backward pass.
+    Forward(Keep),
+    /// Before the loss without a tape, since it is idle or memory is short; and again after the
+    /// loss if its derivatives are not zero.
+    ScoreOnly,
+}
+
+/// Cuts the sequences into passes in order, each of one shard, and idle or cached as a whole or not
+/// at all; returns this rank's, each with its strategy. `idle` and `on_policy` are as in
+/// [`UpdateBatch`](crate::learner::UpdateBatch); `has_cache` says whether activations are cached.
+pub(crate) fn passes<'a>(
+    sequences: &'a [Sequence<'a>],
+    idle: &[bool],
+    on_policy: &'a [Option<OnPolicy<'a>>],
+    (limits, ranks): (&PassLimits, &Ranks),
+    model: &Model,
+    has_cache: bool,
+) -> Vec<Pass<'a>> {
+    // A sequence that is not cached would take the sequences beside it forward as well.
+    let is_cached = |range: Range<usize>| {
+        let has_slots = |sequence: &OnPolicy<'_>| sequence.slots.is_some();
+        has_cache
+            && on_policy[range].iter().all(|sequence| sequence.as_ref().is_some_and(has_slots))
+    };
+    let cuts = cut(sequences, units(sequences), idle, is_cached, ranks, limits.micro_batch_tokens);
+    let is_on_policy = |cut: &Cut| on_policy[cut.sequences.clone()].iter().all(Option::is_some);
+    // Their tapes exist at the same time.
+    let waiting = cuts.iter().filter(|cut| !cut.idle && !is_on_policy(cut));
+    let keep = limits.keep(model, waiting.map(|cut| cut.tokens).sum());
+    let pass = |cut: Cut| {
+        let strategy = match keep {
+            _ if is_on_policy(&cut) => {
+                PassStrategy::on_policy(&on_policy[cut.sequences.clone()], has_cache)
+            }
+            Some(keep) if !cut.idle => PassStrategy::Forward(keep),
+            _ => PassStrategy::ScoreOnly,
+        };
+        let Cut { sequences: range, targets, shard, .. } = cut;
+        Pass {
+            sequences: &sequences[range.clone()],
+            on_policy: &on_policy[range],
+            targets,
+            shard,
+            strategy,
+        }
+    };
+    cuts.into_iter().map(pass).collect()
+}
+
+impl<'a> PassStrategy<'a> {
+    fn on_policy(sequences: &'a [Option<OnPolicy<'a>>], has_cache: bool) -> Self {
+        let slots = sequences.iter().map(|sequence| sequence.as_ref()?.slots).collect();
+        match slots {
+            Some(slots) if has_cache => Self::Cached { slots },
+            _ => Self::OnPolicy,
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Its scores before the loss, and its tape if that waits for the backward pass.
+    pub fn forward(
+        &self,
+        model: &Model,
+        masks: &SamplingMasks,
+        temperature: f32,
+    ) -> (Scores, Option<Tape<'static>>) {
+        match self.strategy {
+            PassStrategy::Cached { .. } | PassStrategy::OnPolicy => (self.sampled(), None),
+            PassStrategy::Forward(keep) => {
+                let _span = self.span("forward");
+                let (scores, tape) = model.forward(self.packed(masks), temperature, keep);
+                (scores, Some(tape))
+            }
+            PassStrategy::ScoreOnly => {
+                let _span = self.span("score");
+                (model.score(&self.packed(masks), temperature), None)
+            }
+        }
+    }
+
+    /// The tape of a pass that has kept none, made for the backward pass that follows; and its
+    /// scores once more.
+    pub fn tape<'c>(
+        &self,
+        model: &Model,
+        cache: Option<&'c ActivationCache>,
+        masks: &SamplingMasks,
+        temperature: f32,
+        limits: &PassLimits,
+    ) -> (Scores, Tape<'c>) {
+        let packed = self.packed(masks);
+        match (&self.strategy, cache) {
+            (PassStrategy::Cached { slots }, Some(cache)) => {
+                let _span = self.span("forward from the cache");
+                model.tape_from_cache(packed, temperature, cache, slots)
+            }
+            _ => {
+                let _span = self.span("forward");
+                let keep = limits.keep_one(model, packed.token_count());
+                model.forward(packed, temperature, keep)
+            }
+        }
+    }
+
+    /// A part of a trace that this pass is in.
+    pub fn span(&self, name: &'static str) -> Span {
+        span(name).with("targets", self.targets.len()).with("sequences", self.sequences.len())
+    }
+
+    /// `masks` are those of all the update's targets.
+    fn packed(&self, masks: &SamplingMasks) -> Packed {
+        Packed::new(self.sequences).with_masks(masks.part(self.targets.clone()))
+    }
+
+    /// The scores of on-policy sequences.
+    fn sampled(&self) -> Scores {
+        let mut scores = Scores::default();
+        self.on_policy.iter().flatten().for_each(|sequence| scores.extend(sequence.scores.clone()));
+        scores
+    }
+}
+
+/// A part of an update's sequences: one micro-batch.
+pub(crate) struct Cut {
+    pub sequences: Range<usize>,
+    pub targets: Range<usize>,
+    pub tokens: usize,
+    pub shard: usize,
+    pub idle: bool,
+}
+
+/// This rank's micro-batches, in order. None mixes shards, idle with busy, or cached with uncached
+/// sequences. `of_sequences` are the sequences' units.
+pub(crate) fn cut(
+    sequences: &[Sequence<'_>],
+    of_sequences: Vec<Unit>,
+    idle: &[bool],
+    is_cached: impl Fn(Range<usize>) -> bool,
+    ranks: &Ranks,
+    limit: usize,
+) -> Vec<Cut> {
+    let ranges = of_sequences.iter().scan(0, |first, unit| {
+        let range = *first..*first + unit.sequences;
+        *first = range.end;
+        Some(range)
+    });
+    let kind =
+        |range: Range<usize>| (idle[range.clone()].iter().all(|&idle| idle), is_cached(range));
+    let (idle, cached): (Vec<bool>, Vec<bool>) = ranges.map(kind).unzip();
+    let weigh = |(unit, &idle): (&Unit, &bool)| if idle { 0 } else { unit.tokens };
+    let weights: Vec<usize> = of_sequences.iter().zip(&idle).map(weigh).collect();
+    let shards = shards_of(&weights, ranks.shards());
+    let kind = |((shard, idle), cached)| (shard, idle, cached);
+    let kinds = shards.into_iter().zip(idle).zip(cached).map(kind);
+    let units: Vec<(Unit, (usize, bool, bool))> = of_sequences.into_iter().zip(kinds).collect();
+    let mut cuts = Vec::new();
+    let (mut sequence, mut target) = (0, 0);
+    for alike in units.chunk_by(|a, b| a.1 == b.1) {
+        let (shard, idle, _) = alike[0].1;
+        let alike: Vec<Unit> = alike.iter().map(|&(unit, _)| unit).collect();
+        for Unit { sequences: count, tokens } in micro_batches(&alike, limit) {
+            let range = sequence..sequence + count;
+            let targets: usize = sequences[range.clone()].iter().map(Sequence::target_count).sum();
+            if ranks.own_shards().contains(&shard) {
+                cuts.push(Cut {
+                    sequences: range,
+                    targets: target..target + targets,
+                    tokens,
+                    shard,
+                    idle,
+                });
+            }
+            sequence += count;
+            target += targets;
+        }
+    }
+    cuts
+}
+
+/// Consecutive units whose tokens together are at most `limit`, or a single larger one; returns the
+/// sum of each.
+pub(crate) fn micro_batches(units: &[Unit], limit: usize) -> Vec<Unit> {
+    let mut batches: Vec<Unit> = Vec::new();
+    for unit in units {
+        match batches.last_mut() {
+            Some(batch) if batch.tokens.saturating_add(unit.tokens) <= limit => {
+                batch.sequences += unit.sequences;
+                batch.tokens += unit.tokens;
+            }
+            _ => batches.push(*unit),
+        }
+    }
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isentrope_kernels::{Cpu, Isa};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn each_pass_has_the_cheapest_strategy() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../compute/model/tests/fixtures/models/qwen3");
+        let model = Model::load(&dir, Arc::new(Cpu::new(Isa::available()[0], 1).unwrap())).unwrap();
+        let tokens: Vec<Vec<u32>> = (0..5).map(|first| (first..first + 9).collect()).collect();
+        let sequences: Vec<Sequence<'_>> =
+            tokens.iter().map(|tokens| Sequence { tokens, score_from: 4 }).collect();
+        let known = |slots| Some(OnPolicy { scores: Scores::default(), slots });
+        let idle = [false, false, false, true, false];
+        let strategies =
+            |on_policy: &[Option<OnPolicy<'_>>], cache, micro_batch_tokens, tape_bytes| {
+                let limits = PassLimits { micro_batch_tokens, tape_bytes, activation_slots: 8 };
+                passes(&sequences, &idle, on_policy, (&limits, &Ranks::alone(1)), &model, cache)
+                    .into_iter()
+                    .map(|pass| {
+                        let strategy = match pass.strategy {
+                            PassStrategy::Cached { slots } => format!("cached {}", slots.len()),
+                            PassStrategy::OnPolicy => "on-policy".into(),
+                            PassStrategy::Forward(keep) => format!("forward {keep:?}"),
+                            PassStrategy::ScoreOnly => "score only".into(),
+                        };
+                        (pass.sequences.len(), strategy)
+                    })
+                    .collect::<Vec<_>>()
+            };
+        let each = |strategies: [&str; 5]| strategies.map(|strategy| (1, strategy.to_owned()));
+        let slots = [7; 8];
+        let mixed = [known(Some(&slots[..])), known(None), None, None, None];
+        let (cached, forward) = (true, "forward Activations");
+        let expected = ["cached 1", "on-policy", forward, "score only", forward];
+        assert_eq!(strategies(&mixed, cached, 1, usize::MAX), each(expected));
+        let expected = ["on-policy", "on-policy", forward, "score only", forward];
+        assert_eq!(strategies(&mixed, false, 1, usize::MAX), each(expected), "without a cache");
+        // The tapes of two passes wait, of eight tokens each.
+        let bytes = |keep| 2 * 8 * model.layout.tape_bytes_per_token(&*model.backend, keep);
+        for (room, strategy) in [
+            (bytes(Keep::Activations), forward),
+            (bytes(Keep::Activations) - 1, "forward BlockInputs"),
+            (bytes(Keep::BlockInputs), "forward BlockInputs"),
+            (bytes(Keep::BlockInputs) - 1, "score only"),
+        ] {
+            let expected = ["cached 1", "on-policy", strategy, "score only", strategy];
+            assert_eq!(strategies(&mixed, cached, 1, room), each(expected));
+        }
+        // Whole passes are cached or known, and idle ones never join others.
+        let all = [(); 5].map(|()| known(Some(&slots[..])));
+        let expected = [(3, "cached 3"), (1, "cached 1"), (1, "cached 1")];
+        assert_eq!(
+            strategies(&all, cached, 100, 0),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
+        let some = [&all[..1], &[known(None)][..], &all[..3]].concat();
+        let expected =
+            [(1, "cached 1"), (1, "on-policy"), (1, "cached 1"), (1, "cached 1"), (1, "cached 1")];
+        assert_eq!(
+            strategies(&some, cached, 100, 0),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
+        assert_eq!(strategies(&some, false, 100, 0)[0], (3, "on-policy".to_owned()));
+        let expected = [(3, forward), (1, "score only"), (1, forward)];
+        let mixed = [known(None), known(None), None, None, None];
+        assert_eq!(
+            strategies(&mixed, cached, 100, usize::MAX),
+            expected.map(|(n, strategy)| (n, strategy.to_owned()))
+        );
+    }
+
+    #[test]
+    fn micro_batches_hold_what_fits() {
+        let split = |units: &[(usize, usize)], limit| {
+            let units: Vec<Unit> =
+                units.iter().map(|&(sequences, tokens)| Unit { sequences, tokens }).collect();
+            micro_batches(&units, limit)
+                .iter()
+                .map(|batch| (batch.sequences, batch.tokens))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 6), [(2, 6), (2, 6)]);
+        assert_eq!(split(&[(1, 3), (1, 3), (1, 3), (1, 3)], 7), [(2, 6), (2, 6)]);
+        assert_eq!(split(&[(2, 9), (8, 1), (1, 1), (3, 9)], 2), [(2, 9), (9, 2), (3, 9)]);
+        assert_eq!(split(&[(1, 1), (1, 2), (1, 3)], 100), [(3, 6)]);
+        assert!(split(&[], 5).is_empty());
+    }
+}

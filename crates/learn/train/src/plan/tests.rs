@@ -1,0 +1,351 @@
+use super::*;
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_model::{ModelConfig, SHARING_TOKENS};
+use std::path::Path;
+
+/// A policy and nothing beside it.
+const ALONE: ParameterSets = ParameterSets {
+    reference: false,
+    process_model: false,
+    shards: 1,
+    ranks: 1,
+    offloads_moments: false,
+};
+
+fn cpu() -> Cpu {
+    Cpu::new(Isa::available()[0], 1).unwrap()
+}
+
+#[test]
+fn the_longest_evaluated_response_has_room_too() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../compute/model/tests/fixtures/models/qwen3");
+    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+    let demand = Demand {
+        longest_sampled: 100,
+        sampled: 1,
+        longest_trained: 100,
+        trained: 1,
+        forward_first: 1,
+        loss_tokens: 100,
+        activation_slots: 0,
+        kept_tokens: 0,
+        scored: 0,
+        sets: ALONE,
+        process_tokens: 0,
+    };
+    let plan = |demand, bytes: usize| {
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
+        Plan::new(&cpu(), &layout, demand, &settings, 0)
+    };
+    let long = Demand { longest_sampled: 100_000, ..demand };
+    let cache =
+        (100_000usize.div_ceil(cpu().page_positions()) + 1) * layout.cache_page_bytes(&cpu());
+    let (short, roomy) = (plan(demand, 1 << 30).unwrap(), plan(long, 1 << 30).unwrap());
+    assert_eq!(roomy.kv_cache, cache);
+    assert_eq!((roomy.tape, roomy.working), (short.tape, short.working), "training is as it was");
+    let refused = plan(long, OVERHEAD + cache).unwrap_err().to_string();
+    assert!(refused.contains("work on 100000 tokens"), "{refused}");
+    plan(demand, OVERHEAD + cache).unwrap();
+}
+
+#[test]
+fn activations_are_kept_from_sampling_where_all_else_has_its_place() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../compute/model/tests/fixtures/models/qwen3");
+    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+    let plan_of = |forward_first, activation_slots, bytes: usize| {
+        let demand = Demand {
+            longest_sampled: 100,
+            sampled: 8,
+            longest_trained: 100,
+            trained: 800,
+            forward_first,
+            loss_tokens: 0,
+            activation_slots,
+            kept_tokens: 0,
+            scored: 0,
+            sets: ALONE,
+            process_tokens: 0,
+        };
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
+        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
+    };
+    let plan = |slots, bytes| plan_of(800, slots, bytes);
+    let (without, slot) = (plan(0, 1 << 30), layout.activation_bytes_per_slot(&cpu()));
+    assert!(!without.to_string().contains("kept for the update"), "{without}");
+    let peak = without.peak();
+    for (spare, slots) in
+        [(0, 0), (slot - 1, 0), (10 * slot, 10), (800 * slot, 800), (900 * slot, 800)]
+    {
+        let plan = plan(800, peak + spare);
+        assert_eq!((plan.passes().activation_slots, plan.activation_cache), (slots, slots * slot));
+        assert_eq!(plan.peak(), peak + plan.activation_cache);
+        let others = |plan: &Plan| (plan.kv_cache, plan.logits, plan.tape, plan.working);
+        assert_eq!(others(&plan), others(&without), "nothing else gives way");
+    }
+    let told = plan(800, 1 << 30).to_string();
+    assert!(told.contains("activations kept for the update up to"), "{told}");
+
+    // If no pass waits for another, this pass has the memory of all tapes.
+    let one_pass = |passes: &Plan| {
+        passes.micro_batch_tokens * layout.tape_bytes_per_token(&cpu(), Keep::Activations)
+    };
+    assert!(without.tape > one_pass(&without));
+    let alone = plan_of(0, 800, peak);
+    assert!(alone.tape <= one_pass(&alone) && alone.activation_cache > 0, "{alone}");
+}
+/// A vocabulary of 150000 and little else.
+fn wide() -> Layout {
+    let json = r#"{"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 16,
+        "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+        "vocab_size": 150000, "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+        "tie_word_embeddings": true}"#;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("config.json"), json).unwrap();
+    Layout::new(&ModelConfig::read(dir.path()).unwrap())
+}
+
+/// The demand of updates alone: sequences of 1000 tokens, 700 of them a response's.
+fn updates(trained: usize) -> Demand {
+    Demand {
+        longest_sampled: 0,
+        sampled: 0,
+        longest_trained: 1000,
+        trained,
+        forward_first: trained,
+        loss_tokens: trained.saturating_mul(700),
+        activation_slots: 0,
+        kept_tokens: 0,
+        scored: 0,
+        sets: ALONE,
+        process_tokens: 0,
+    }
+}
+
+#[test]
+fn a_plan_stays_within_its_budget_whatever_is_asked_for() {
+    let layout = wide();
+    let (mut refused, mut made) = (0, 0);
+    for budget in [0.1, 0.2, 0.23, 0.24, 0.25, 0.3, 0.35, 0.5, 1.0, 4.0] {
+        for micro_batch_tokens in
+            [None, Some(1), Some(1500), Some(4000), Some(1_000_000), Some(usize::MAX)]
+        {
+            for trained in [1, 8, 100, 1 << 20, usize::MAX] {
+                let settings = MemorySettings {
+                    budget_gib: Some(budget),
+                    micro_batch_tokens,
+                    ..Default::default()
+                };
+                match Plan::new(&cpu(), &layout, updates(trained), &settings, 0) {
+                    Ok(plan) => {
+                        made += 1;
+                        assert!(plan.peak() <= plan.budget, "{settings:?}, {trained}: {plan}");
+                    }
+                    Err(Error::Common(isentrope_evaluation::Error::Setting { key, .. })) => {
+                        refused += 1;
+                        assert_eq!(key, "memory.micro_batch_tokens");
+                        assert!(
+                            micro_batch_tokens.is_some_and(|tokens| tokens > 1),
+                            "{settings:?}"
+                        );
+                    }
+                    Err(e) => assert!(e.to_string().contains("the run needs at least"), "{e}"),
+                }
+            }
+        }
+    }
+    assert!(refused > 5 && made > 30, "{refused} and {made}");
+    let settings = MemorySettings {
+        budget_gib: Some(0.3),
+        micro_batch_tokens: Some(1_000_000),
+        ..Default::default()
+    };
+    let error = Plan::new(&cpu(), &layout, updates(1 << 20), &settings, 0).unwrap_err().to_string();
+    assert!(error.contains("the run needs at least"), "the loss alone does not fit: {error}");
+    let error = Plan::new(&cpu(), &layout, updates(100), &settings, 0).unwrap_err().to_string();
+    assert!(
+        error.starts_with("memory.micro_batch_tokens is too large: a pass of 100000 tokens"),
+        "{error}"
+    );
+}
+
+#[test]
+fn logits_and_losses_are_planned_for() {
+    let (layout, settings) =
+        (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
+    let working = |demand| Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap().working;
+    assert!(working(updates(8)) > 120 << 20, "the head's logits alone take 128 MiB");
+    let without = Demand { loss_tokens: 0, ..updates(8) };
+    assert_eq!(working(updates(8)) - working(without), 8 * 700 * LOSS_BYTES);
+}
+
+#[test]
+fn what_top_k_keeps_has_its_place_in_both_phases() {
+    let (layout, settings) =
+        (wide(), MemorySettings { budget_gib: Some(8.0), ..Default::default() });
+    let plan = |kept_tokens| {
+        let demand = Demand { longest_sampled: 1000, sampled: 8, kept_tokens, ..updates(8) };
+        Plan::new(&cpu(), &layout, demand, &settings, 0)
+    };
+    let (without, with) = (plan(0).unwrap(), plan(1 << 30).unwrap());
+    assert_eq!(with.peak(), without.peak() + (1 << 30));
+    assert!(with.to_string().contains("kept by truncated sampling up to 1024 MiB"), "{with}");
+    assert!(!without.to_string().contains("kept by"), "{without}");
+    let refused = plan(8 << 30).unwrap_err().to_string();
+    assert!(refused.contains("tokens kept by top-k 8192 MiB, and"), "{refused}");
+    assert!(refused.contains("a smaller rollout.top_k would make it fit"), "{refused}");
+    plan(usize::MAX).unwrap_err();
+}
+
+#[test]
+fn what_is_scored_has_room_and_takes_turns_with_the_rest() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../compute/model/tests/fixtures/models/qwen3");
+    let layout = Layout::new(&ModelConfig::read(&dir).unwrap());
+    let plan = |demand, bytes: usize| {
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
+        Plan::new(&cpu(), &layout, demand, &settings, 0)
+    };
+    let none = plan(updates(8), 1 << 30).unwrap();
+    assert_eq!(none.scoring, 0);
+    // A pass has as many tokens as those of updates may have, or the longest response.
+    let short = plan(Demand { scored: 100, ..updates(8) }, 1 << 30).unwrap();
+    assert_eq!(
+        short.scoring,
+        layout.working_bytes(&cpu(), short.micro_batch_tokens.max(SHARING_TOKENS))
+    );
+    assert_eq!((short.tape, short.working), (none.tape, none.working), "updates are as they were");
+    let scored = 100_000;
+    let long = Demand { scored, ..updates(8) };
+    let bytes = layout.working_bytes(&cpu(), scored);
+    let roomy = plan(long, 1 << 30).unwrap();
+    assert_eq!(roomy.scoring, bytes);
+    assert!(
+        roomy.peak() >= OVERHEAD + bytes && roomy.to_string().contains("initial states"),
+        "{roomy}"
+    );
+    let refused = plan(long, OVERHEAD + bytes).unwrap_err().to_string();
+    assert!(
+        refused.contains("work on 100000 tokens") && refused.contains("lab.track_states"),
+        "{refused}"
+    );
+    plan(updates(8), OVERHEAD + bytes).unwrap();
+}
+
+#[test]
+fn sampling_has_the_memory_of_the_gradient() {
+    let layout = wide();
+    let demand = Demand { longest_sampled: 4000, sampled: 100_000, ..updates(8) };
+    let plan = |bytes: usize| {
+        let settings = MemorySettings {
+            budget_gib: Some(bytes as f64 / (1u64 << 30) as f64),
+            ..Default::default()
+        };
+        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
+    };
+    let roomy = plan(4 << 30);
+    assert!(roomy.gradient > 9 << 20 && roomy.is_tight(), "{roomy}");
+    // Sampling may have everything except the memory that stays in all phases.
+    let stays = OVERHEAD + roomy.weights + roomy.moments;
+    assert_eq!(roomy.kv_cache, roomy.budget - stays - roomy.logits);
+    assert_eq!(roomy.peak(), roomy.budget);
+    let update = roomy.gradient + roomy.tape + roomy.working;
+    assert!(stays + update <= roomy.budget, "{roomy}");
+    // If all phases fit at a time, nothing is given back.
+    let short = Demand { longest_sampled: 100, sampled: 1, ..updates(8) };
+    let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
+    let plan = Plan::new(&cpu(), &layout, short, &settings, 0).unwrap();
+    assert!(!plan.is_tight() && plan.to_string().contains("updates: gradient 9 MiB"), "{plan}");
+}
+
+#[test]
+fn moments_cannot_be_offloaded_where_the_memory_is_the_hosts() {
+    let layout = wide();
+    let plan = |offload_moments| {
+        let sets = ParameterSets { offloads_moments: offload_moments, ..ALONE };
+        let settings =
+            MemorySettings { budget_gib: Some(4.0), offload_moments, ..Default::default() };
+        Plan::new(&cpu(), &layout, Demand { sets, ..updates(8) }, &settings, 0).unwrap()
+    };
+    let (with, without) = (plan(true), plan(false));
+    assert_eq!((with.moments, with.host_moments), (without.moments, 0));
+    assert_eq!(with.peak(), without.peak());
+    let said = "MiB (memory.offload_moments has no effect: the device's memory is the host's); ";
+    assert!(with.to_string().contains(said) && !without.to_string().contains("offload"), "{with}");
+    with.check_host(0).unwrap();
+}
+
+#[test]
+fn remedies_that_are_enough_are_named_with_what_the_run_would_need() {
+    let layout = wide();
+    let settings = |bytes: usize| {
+        let budget_gib = Some(bytes as f64 / (1u64 << 30) as f64);
+        MemorySettings { budget_gib, ..Default::default() }
+    };
+    let with = Demand { sets: ParameterSets { reference: true, shards: 8, ..ALONE }, ..updates(8) };
+    let refused =
+        |bytes| Plan::new(&cpu(), &layout, with, &settings(bytes), 0).unwrap_err().to_string();
+    let least_with = |sets| Plan::least(&cpu(), &layout, Demand { sets, ..with });
+    // Without the reference there is a set less, with one shard there are three less.
+    let (all, without) =
+        (least_with(with.sets), least_with(ParameterSets { reference: false, ..with.sets }));
+    let one_shard = least_with(ParameterSets { shards: 1, ..with.sets });
+    assert!(one_shard < without && without < all);
+    let said = refused(all - 1);
+    let both = format!(
+        ", or objective.reference_kl.coefficient = 0 ({}), or fewer shards (update.shards, sft.shards) ({}), or 2 ranks (",
+        human(without),
+        human(one_shard)
+    );
+    assert!(said.contains(&both) && !said.contains("less with"), "{said}");
+    let said = refused(one_shard);
+    assert!(!said.contains("reference_kl") && said.contains("or fewer shards"), "{said}");
+    let said = refused(one_shard / 2);
+    assert!(
+        said.contains("; it would need less with objective.reference_kl.coefficient = 0 ("),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_process_model_is_counted_with_all_that_it_is_trained_by() {
+    let layout = wide();
+    let plan = |reference, process_model: Option<usize>| {
+        let sets = ParameterSets { reference, process_model: process_model.is_some(), ..ALONE };
+        let demand =
+            Demand { sets, process_tokens: process_model.unwrap_or_default(), ..updates(8) };
+        let settings = MemorySettings { budget_gib: Some(4.0), ..Default::default() };
+        Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap()
+    };
+    let sets = |plan: &Plan| [plan.weights, plan.gradient, plan.moments];
+    let (alone, beside) = (plan(false, None), plan(true, Some(0)));
+    let [weights, gradient, moments] = sets(&alone);
+    assert_eq!(sets(&plan(true, None)), [2 * weights, gradient, moments]);
+    assert_eq!(sets(&beside), [3 * weights, 2 * gradient, 2 * moments]);
+    assert_eq!(plan(true, Some(1000)).working, beside.working + 1000 * PROCESS_BYTES);
+
+    let settings = MemorySettings { budget_gib: Some(0.05), ..Default::default() };
+    let has = ParameterSets { reference: true, process_model: true, shards: 5, ..ALONE };
+    let said = Plan::check_model(&cpu(), &layout, has, &settings, 0).unwrap_err().to_string();
+    // Three sums of shards wait beside the gradient under way.
+    let listed = format!("gradient {}, moments {}", human(8 * gradient), human(2 * moments));
+    let remedies = ", or objective.advantage = \"rloo\" if the rest does, or fewer shards (update.shards, sft.shards) if the \
+                    rest does";
+    assert!(said.contains(&listed) && said.contains(remedies), "{said}");
+    let demand = Demand { sets: has, ..updates(8) };
+    let said = Plan::new(&cpu(), &layout, demand, &settings, 0).unwrap_err().to_string();
+    assert!(
+        said.contains("objective.advantage = \"rloo\"") && !said.contains("reference_kl"),
+        "{said}"
+    );
+}

@@ -1,0 +1,286 @@
+//! From a recipe to a run that is ready for its first step: what is read, and what is found wrong
+//! with it.
+
+use super::{PolicyGradient, PrimeSettings, Recipe};
+use crate::error::Result;
+use crate::estimate::Workload;
+use crate::plan::Demand;
+use crate::problems::{self, Problems};
+use crate::settings;
+use crate::trainer::{Prepared, ProcessModelTable, Tables, TrainingRecipe};
+use isentrope_data::DataSettings;
+use isentrope_evaluation::EvaluationSet;
+use isentrope_hub as hub;
+use isentrope_model::{Layout, ModelConfig, SHARING_TOKENS, Tokens};
+use isentrope_rollout::{Judge, Prompter};
+use std::path::{Path, PathBuf};
+use std::slice;
+
+impl Recipe {
+    /// The run's amount of computation, with prompts of so many tokens.
+    fn workload(&self, prompt: f64, sets: &[EvaluationSet], config: &ModelConfig) -> Workload {
+        let (prompts, responses) = (self.rollout.prompts as f64, self.rollout.responses as f64);
+        let response =
+            (self.rollout.max_tokens as f64).min(config.context() as f64 - prompt).max(1.0);
+        let count = |is: bool| f64::from(u8::from(is));
+        let (epochs, reference) =
+            (self.update.epochs as f64, count(self.objective.needs_reference()));
+        // The reference scores the rollout once for the loss, and once for the process model, which
+        // scores it too and learns from it once.
+        let prime = count(self.objective.is_prime());
+        let measured = if self.lab.track_theory { 2.0 } else { 0.0 };
+        // Token records are whole responses, one at least.
+        let recorded = match self.lab.record_tokens {
+            0 => 0.0,
+            tokens => ((tokens as f64).max(response) / (prompts * responses * response)).min(1.0),
+        };
+        let greedy = count(self.objective.needs_greedy_baseline());
+        // A pass has a prompt once for as many responses as stand behind it.
+        let shared = ((SHARING_TOKENS as f64 - prompt) / response).floor().clamp(1.0, responses);
+        let windows = &config.sliding_window[..];
+        Workload {
+            ranks: 1,
+            steps: self.run.steps,
+            sampled: Tokens::of_groups(windows, prompts, responses + greedy, prompt, response),
+            prefilled: Tokens::of_prefill(windows, prompts, prompt),
+            decoded: Tokens::of_decoding(windows, prompts, responses + greedy, prompt, response),
+            updates: epochs
+                * self.rollout.prompts.div_ceil(self.prompts_per_update().max(1)) as f64,
+            sampled_at_a_time: self.rollout.prompts.saturating_mul(self.rollout.responses),
+            trained: Tokens::of_groups(
+                windows,
+                prompts * responses / shared,
+                shared,
+                prompt,
+                response,
+            ),
+            passes: (epochs + reference + measured + recorded + 3.0 * prime, epochs + prime),
+            spared: self.prompts_per_update() as f64 / prompts,
+            evaluated: EvaluationSet::work(sets, config),
+            evaluations: self.eval.evaluations(self.run.steps),
+            held_out: if self.lab.track_states {
+                work_of_states(sets, config)
+            } else {
+                Tokens::default()
+            },
+            longest: response as usize,
+        }
+    }
+}
+
+/// The work of scoring the initial states again, if responses were as long as they may be.
+fn work_of_states(sets: &[EvaluationSet], config: &ModelConfig) -> Tokens {
+    let kept = sets.iter().filter(|set| !set.is_further);
+    kept.map(|set| EvaluationSet::work(slice::from_ref(set), config)).sum()
+}
+
+impl TrainingRecipe for Recipe {
+    type Trainer = PolicyGradient;
+
+    fn resolve(&mut self) -> Result<()> {
+        self.check()?;
+        self.fill_in();
+        Ok(())
+    }
+
+    fn run_mut(&mut self) -> &mut settings::Run {
+        &mut self.run
+    }
+
+    fn shards_mut(&mut self) -> (&'static str, &mut Option<usize>) {
+        ("update.shards", &mut self.update.shards)
+    }
+
+    fn data_mut(&mut self) -> &mut DataSettings {
+        &mut self.data
+    }
+
+    fn tables(&self) -> Tables<'_> {
+        let Self {
+            run,
+            model,
+            optimizer,
+            eval,
+            checkpoint,
+            device,
+            memory,
+            ranks,
+            lab,
+            update,
+            ..
+        } = self;
+        let (track_states, shards) = (lab.track_states, update.shards.unwrap_or(1));
+        let PrimeSettings { model: of_process_model, optimizer: process_optimizer, .. } =
+            &self.prime;
+        let process_model = self.objective.is_prime().then_some(ProcessModelTable {
+            model: of_process_model.as_deref(),
+            optimizer: process_optimizer,
+        });
+        Tables {
+            run,
+            model,
+            optimizer,
+            process_model,
+            eval,
+            checkpoint,
+            device,
+            memory,
+            ranks,
+            track_states,
+            shards,
+        }
+    }
+
+    fn needs_reference(&self) -> bool {
+        self.objective.needs_reference() || self.objective.is_prime()
+    }
+
+    fn data_places(&self) -> Vec<PathBuf> {
+        [&self.data.files[..], self.eval.files_read()].concat()
+    }
+
+    fn check_data(&self) -> Result<Vec<String>> {
+        problems::check_files(&self.data, &self.eval, self.run.seed, &self.reward.verifier)
+    }
+
+    fn prepare(
+        self,
+        model_dir: &Path,
+        ranks: usize,
+        progress: &dyn hub::Progress,
+    ) -> Result<Prepared<PolicyGradient>> {
+        let recipe = self;
+        recipe.check()?;
+        let config = ModelConfig::read(model_dir)?;
+        if recipe.objective.is_prime() {
+            recipe.prime.check_model(model_dir)?;
+        }
+        let prompter = Prompter::read(model_dir, config.vocab_size, &recipe.data)?;
+        let mut notes = recipe.warnings();
+        let evaluates_files = !recipe.eval.files_read().is_empty();
+        notes.extend(recipe.data.warnings(prompter.has_template(), evaluates_files));
+        notes.extend(recipe.objective.advantage.warning(recipe.rollout.responses));
+        let data = Problems::open(
+            &recipe.data,
+            (&recipe.eval, recipe.rollout.max_tokens),
+            recipe.run.seed,
+            &prompter,
+            config.context(),
+            &recipe.reward.verifier,
+            progress,
+        )?;
+        notes.extend(data.notes);
+        notes.extend(problems::repeated(
+            data.train.len(),
+            "problems",
+            "rollout.prompts",
+            recipe.rollout.prompts,
+        ));
+        let longest_trained = data.longest_prompt.saturating_add(recipe.rollout.max_tokens);
+        if longest_trained > config.context() {
+            notes.push(format!(
+                "prompts of up to {} tokens and responses of up to {} do not fit the model's context of {}: such \
+                 responses end at its end",
+                data.longest_prompt,
+                recipe.rollout.max_tokens,
+                config.context()
+            ));
+        }
+        if recipe.lab.track_states && data.sets.is_empty() {
+            notes.push(
+                "lab.track_states has no effect: there are no evaluations; eval.every and eval.files ask for them".into(),
+            );
+        }
+        let (longest_evaluated, evaluated) = EvaluationSet::demand(&data.sets, config.context());
+        let rollout = &recipe.rollout;
+        let prime = recipe.objective.is_prime();
+        // The process model goes forward before its loss can be computed.
+        let of_process_model = if prime { recipe.prompts_per_process_update() } else { 0 };
+        let trained =
+            recipe.prompts_per_update().max(of_process_model).saturating_mul(rollout.responses);
+        let responses = rollout.prompts.saturating_mul(rollout.responses);
+        let longest_response = rollout.max_tokens.min(config.context());
+        let demand = Demand {
+            longest_sampled: longest_trained.max(longest_evaluated).min(config.context()),
+            sampled: responses.max(evaluated),
+            longest_trained: longest_trained.min(config.context()),
+            trained,
+            forward_first: if recipe.on_policy() && !prime { 0 } else { trained },
+            loss_tokens: trained.saturating_mul(longest_response),
+            // For the responses that this rank samples for the first update.
+            activation_slots: recipe.prompts_per_update().div_ceil(ranks).saturating_mul(
+                data.longest_prompt
+                    .saturating_add(rollout.responses.saturating_mul(rollout.max_tokens)),
+            ),
+            kept_tokens: recipe.most_kept_bytes(config.vocab_size),
+            scored: if recipe.lab.track_states { longest_evaluated } else { 0 },
+            sets: recipe.parameter_sets(ranks),
+            process_tokens: if prime { responses.saturating_mul(longest_response) } else { 0 },
+        };
+        let workload = Workload { ranks, ..recipe.workload(data.mean_prompt, &data.sets, &config) };
+        let judge = Judge {
+            verifier: recipe.reward.verifier.build()?,
+            overlong: recipe.reward.overlong.clone(),
+            max_tokens: recipe.rollout.max_tokens,
+        };
+        notes.extend(judge.verifier.notes());
+        Ok(Prepared {
+            notes,
+            model_dir: model_dir.to_owned(),
+            prompter,
+            judge,
+            sets: data.sets,
+            eval_stop: recipe.eval.stop.as_ref().unwrap_or(&recipe.rollout.stop).clone(),
+            layout: Layout::new(&config),
+            demand,
+            workload,
+            trainer: PolicyGradient { recipe, source: data.train },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_work_of_a_step_is_counted_as_it_is_done() {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../compute/model/tests/fixtures/models/qwen3");
+        let config = ModelConfig::read(&dir).unwrap();
+        let mut recipe = Recipe::default();
+        recipe.lab.record_tokens = 0;
+        (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (4, 8, 20);
+        (recipe.update.prompts, recipe.update.epochs) = (Some(2), 3);
+        let workload = |recipe: &Recipe, prompt| recipe.workload(prompt, &[], &config);
+        let plain = workload(&recipe, 10.0);
+        assert_eq!((plain.sampled.tokens, plain.trained.tokens), (4.0 * 170.0, 4.0 * 170.0));
+        assert_eq!((plain.passes, plain.spared, plain.longest), ((3.0, 3.0), 0.5, 20));
+        // A response ends with the context, and is there however long the prompt is.
+        assert_eq!(workload(&recipe, config.context() as f64).longest, 1);
+        // A prompt of 1000 tokens is shared by the one response that a pass of 1024 has beside it.
+        recipe.rollout.max_tokens = 24;
+        let roomy = ModelConfig { max_position_embeddings: 2048, ..config.clone() };
+        let long = recipe.workload(1000.0, &[], &roomy);
+        assert_eq!((long.longest, long.trained.tokens), (24, 32.0 * 1024.0));
+        assert_eq!(long.sampled.tokens, 4.0 * (1000.0 + 8.0 * 24.0));
+        recipe.objective.advantage = serde_json::from_str("\"remax\"").unwrap();
+        recipe.objective.reference_kl.coefficient = 0.1;
+        recipe.rollout.max_tokens = 20;
+        let greedy = workload(&recipe, 10.0);
+        assert_eq!((greedy.sampled.tokens, greedy.passes), (4.0 * 190.0, (4.0, 3.0)));
+        assert_eq!(greedy.held_out.tokens, 0.0);
+        recipe.lab.track_theory = true;
+        assert_eq!(workload(&recipe, 10.0).passes, (6.0, 3.0));
+        // The process model learns from the rollout, and it and the reference score it.
+        let mut prime = Recipe { rollout: recipe.rollout.clone(), ..Recipe::default() };
+        prime.lab.record_tokens = 0;
+        prime.objective.advantage = serde_json::from_str("\"prime\"").unwrap();
+        assert_eq!(workload(&prime, 10.0).passes, (4.0, 2.0));
+        // Half of 640 tokens, all of them, and one response.
+        for (tokens, share) in [(320, 0.5), (4096, 1.0), (1, 20.0 / 640.0)] {
+            recipe.lab.record_tokens = tokens;
+            assert_eq!(workload(&recipe, 10.0).passes, (6.0 + share, 3.0));
+        }
+    }
+}

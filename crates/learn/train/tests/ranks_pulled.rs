@@ -1,0 +1,309 @@
+//! Rollouts of ranks, which are threads here, that take over responses from each other: the bytes
+//! of a run of one.
+
+use isentrope_data::TaskName;
+use isentrope_kernels::{Cpu, Isa};
+use isentrope_objective::{Estimator, Method};
+use isentrope_ranks::threads::{Faults, worlds};
+use isentrope_ranks::{Settings, Watch, World};
+use isentrope_train::observer::{Observer, Phase, Progress, ProgressObserver, StepReport};
+use isentrope_train::rl::Recipe;
+use isentrope_train::run::{Existing, RunLocation};
+use isentrope_train::trainer::TrainingRecipe;
+use isentrope_train::training_loop::train;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The built-in task, whose responses have any length up to the longest.
+fn recipe() -> Recipe {
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../assets/countdown-base");
+    let mut recipe = Recipe::default();
+    recipe.model.path = assets.display().to_string();
+    recipe.data.task = Some(TaskName::Countdown);
+    (recipe.run.steps, recipe.eval.every, recipe.checkpoint.every) = (2, 0, 1);
+    (recipe.rollout.prompts, recipe.rollout.responses, recipe.rollout.max_tokens) = (6, 4, 120);
+    (recipe.update.prompts, recipe.update.shards) = (Some(3), Some(4));
+    recipe.optimizer.learning_rate = 1e-3;
+    recipe.memory.budget_gib = Some(0.5);
+    recipe
+}
+
+/// Watches a rank, and interferes with it.
+struct Watcher<'a> {
+    /// Responses that have gone from one rank to another.
+    moved: f64,
+    /// Seconds of its rollouts.
+    rollouts_s: f64,
+    /// Processor time of its thread when its first rollout began, and when it last did something in
+    /// one.
+    worked: Option<(Duration, Duration)>,
+    notes: Vec<String>,
+    step: u64,
+    /// Is told of progress in each rollout.
+    rollout: &'a (dyn Fn(u64, Progress) + Sync),
+}
+
+impl ProgressObserver for Watcher<'_> {
+    fn progress(&mut self, progress: Progress) {
+        if progress.phase == Phase::Rollout {
+            let now = processor_time();
+            self.worked = Some((self.worked.map_or(now, |(begun, _)| begun), now));
+            (self.rollout)(self.step, progress);
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+
+    fn stop_requested(&self) -> bool {
+        false
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn step(&mut self, step: &StepReport<'_>) {
+        self.step = step.step + 1;
+        self.moved += step.timings.get("throughput/moved_responses").unwrap_or(0.0);
+        self.rollouts_s += step.timings.get("time/rollout_s").unwrap_or(0.0);
+    }
+}
+
+/// For how long this thread has had a processor; nothing where that is not known.
+fn processor_time() -> Duration {
+    let nanoseconds = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(
+        nanoseconds.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0),
+    )
+}
+
+/// The results of a run.
+struct Ran {
+    /// Why each rank has ended before its time, if it has.
+    errors: Vec<Option<String>>,
+    /// The processor time of each rank's rollouts.
+    worked: Vec<Duration>,
+    moved: f64,
+    // These are the first rank's.
+    rollouts_s: f64,
+    notes: Vec<String>,
+}
+
+/// Called with a rank, a step and its rollout's progress.
+type Act<'a> = &'a (dyn Fn(&Faults, usize, u64, Progress) + Sync);
+
+/// Trains on so many ranks, which hear of each other so often.
+fn run(recipe: &Recipe, dir: &Path, ranks: usize, watch: Watch, act: Act<'_>) -> Ran {
+    let settings = Settings {
+        threads: 1,
+        memory: 1 << 30,
+        program: "isentrope of a test".into(),
+        watch,
+        tell: Arc::new(|_| {}),
+    };
+    let (worlds, faults) = match ranks {
+        1 => (vec![World::alone()], Faults::default()),
+        _ => worlds(ranks, &settings).unwrap(),
+    };
+    let of_rank = |world: World| {
+        let mut recipe = recipe.clone();
+        recipe.resolve().unwrap();
+        let model_dir = recipe.model.path.clone();
+        let cpu = Arc::new(Cpu::new(Isa::available()[0], 1).unwrap());
+        let prepared = recipe.prepare(Path::new(&model_dir), ranks, &()).unwrap();
+        let plan = prepared.plan(&*cpu, 0).unwrap();
+        let place = RunLocation {
+            dir: dir.to_owned(),
+            existing: Existing::Resume,
+            source: dir.join("recipe.toml"),
+            recipe: (String::new(), json!({})),
+            defaults: json!({}),
+        };
+        let rank = world.rank();
+        let rollout = &|step, progress| act(&faults, rank, step, progress);
+        let mut watcher = Watcher {
+            moved: 0.0,
+            rollouts_s: 0.0,
+            worked: None,
+            notes: Vec::new(),
+            step: 1,
+            rollout,
+        };
+        let ended = train(prepared, &plan, &place, Arc::new(world), cpu, json!({}), &mut watcher);
+        let Watcher { moved, rollouts_s, worked, notes, .. } = watcher;
+        let errors = vec![ended.err().map(|error| error.to_string())];
+        Ran {
+            errors,
+            worked: worked.iter().map(|(begun, last)| *last - *begun).collect(),
+            moved,
+            rollouts_s,
+            notes,
+        }
+    };
+    let ended: Vec<Ran> = thread::scope(|scope| {
+        let of_rank = &of_rank;
+        let begun: Vec<_> =
+            worlds.into_iter().map(|world| scope.spawn(move || of_rank(world))).collect();
+        begun.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    let errors = ended.iter().flat_map(|ran| ran.errors.clone()).collect();
+    let worked = ended.iter().flat_map(|ran| ran.worked.clone()).collect();
+    Ran { errors, worked, ..ended.into_iter().next().unwrap() }
+}
+
+fn patient(period: u64) -> Watch {
+    Watch { silent: None, period: Duration::from_millis(period) }
+}
+
+/// The files of a run that the recipe alone decides.
+fn results(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut pending =
+        vec![dir.join("metrics.jsonl"), dir.join("rollouts"), dir.join("checkpoints")];
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let name = path.strip_prefix(dir).unwrap().display().to_string();
+            files.insert(name, fs::read(&path).unwrap());
+        }
+    }
+    files
+}
+
+/// The names of files that two runs do not have alike.
+fn differences(a: &Path, b: &Path) -> Vec<String> {
+    let (a, b) = (results(a), results(b));
+    assert!(a.keys().any(|name| name.ends_with("model.safetensors")), "{:?}", a.keys());
+    let mut names: Vec<String> = a.keys().chain(b.keys()).cloned().collect();
+    names.retain(|name| a.get(name) != b.get(name));
+    names.dedup();
+    names
+}
+
+/// The recipes that are tried, by what is in them.
+fn cases() -> Vec<(&'static str, Recipe)> {
+    let mut filtered = recipe();
+    (filtered.rollout.filter, filtered.rollout.top_p, filtered.run.steps) = (true, 0.9, 3);
+    filtered.objective.covariance.method = Method::KlCov;
+    filtered.objective.covariance.fraction = Some(0.02);
+    // Fewer prompts than ranks: some begin with nothing.
+    let mut greedy = recipe();
+    greedy.objective.advantage = Estimator::Remax;
+    (greedy.rollout.prompts, greedy.rollout.responses, greedy.update.prompts) = (2, 9, Some(2));
+    let mut stopped = recipe();
+    stopped.rollout.stop = vec![",".into(), "!".into()];
+    vec![
+        ("plain", recipe()),
+        ("filter, kl-cov and top-p", filtered),
+        ("remax", greedy),
+        ("stop strings", stopped),
+    ]
+}
+
+/// Checks that runs of several ranks, each with a period of calls in milliseconds, have the bytes
+/// of a run of one.
+fn check_ranks(name: &str, recipe: &Recipe, runs: &[(usize, u64)]) {
+    let mut moved = 0.0;
+    let dirs = tempfile::tempdir().unwrap();
+    let alone = dirs.path().join("alone");
+    let ran = run(recipe, &alone, 1, patient(1), &|_, _, _, _| {});
+    assert_eq!((ran.errors, ran.moved), (vec![None], 0.0));
+    for &(ranks, period) in runs {
+        let dir = dirs.path().join(format!("{ranks}-{period}"));
+        let ran = run(recipe, &dir, ranks, patient(period), &|_, _, _, _| {});
+        assert_eq!(ran.errors, vec![None; ranks], "{name}");
+        let what = format!("{name}, {ranks} ranks, {period} ms: {}", ran.moved);
+        assert_eq!(differences(&alone, &dir), [""; 0], "{what}");
+        moved += ran.moved;
+    }
+    assert!(moved > 0.0, "{name}: nothing was tried");
+}
+
+#[test]
+fn responses_that_go_to_another_rank_change_no_byte() {
+    let (name, recipe) = cases().swap_remove(1);
+    check_ranks(name, &recipe, &[(2, 1)]);
+}
+
+#[test]
+#[ignore = "deep: more recipes, ranks and periods of the test above"]
+fn responses_that_go_to_other_ranks_change_no_byte() {
+    cases().iter().for_each(|(name, recipe)| check_ranks(name, recipe, &[(2, 1), (2, 6), (4, 2)]));
+}
+
+#[test]
+fn a_run_that_is_broken_off_while_responses_move_goes_on_to_the_same_bytes() {
+    let (_, recipe) = cases().swap_remove(1);
+    let dirs = tempfile::tempdir().unwrap();
+    let alone = dirs.path().join("alone");
+    run(&recipe, &alone, 1, patient(1), &|_, _, _, _| {});
+    let mut known = 0;
+    for silent in [0, 1] {
+        let dir = dirs.path().join(format!("silent-{silent}"));
+        let mut recipe = recipe.clone();
+        recipe.ranks.timeout_s = 2.0;
+        // Nothing comes any more from a rank that has sampled most of its responses.
+        let ran = run(
+            &recipe,
+            &dir,
+            2,
+            patient(1),
+            &|faults, rank, step, Progress { done, total, .. }| {
+                if rank == silent && step == 2 && done > 0 && 4 * done > 3 * total {
+                    faults.silence(rank);
+                }
+            },
+        );
+        assert!(ran.errors.iter().all(Option::is_some), "it has come to its end");
+        // More ranks go on, and then one alone.
+        let mut two_steps = recipe.clone();
+        two_steps.run.steps = 2;
+        let ran = run(&two_steps, &dir, 4, patient(1), &|_, _, _, _| {});
+        assert_eq!(ran.errors, vec![None; 4]);
+        known += ran
+            .notes
+            .iter()
+            .filter(|note| note.contains("sampled before the run was broken off"))
+            .count();
+        let ran = run(&recipe, &dir, 1, patient(1), &|_, _, _, _| {});
+        assert_eq!(ran.errors, [None]);
+        assert_eq!(differences(&alone, &dir), [""; 0], "rank {silent} was silent");
+    }
+    assert!(known > 0, "nothing was known from a journal");
+}
+
+/// Two ranks and one prompt, so that one of them has nothing of its own, with calls and without.
+#[test]
+#[ignore = "measures for minutes"]
+fn how_much_time_is_saved_where_one_rank_has_all_responses() {
+    let dirs = tempfile::tempdir().unwrap();
+    let mut recipe = recipe();
+    (recipe.rollout.prompts, recipe.rollout.max_tokens, recipe.run.steps) = (1, 400, 1);
+    (recipe.update.prompts, recipe.update.shards) = (Some(1), Some(2));
+    // As many as are decoded at a time, so that all are under way when they move, and more.
+    for responses in [400, 1600] {
+        recipe.rollout.responses = responses;
+        for turn in 0..3 {
+            // A rollout here takes seconds, where the period that ranks have by default is for
+            // minutes.
+            let ran = [20, 3_600_000].map(|period| {
+                let dir = dirs.path().join(format!("{responses}-{turn}-{period}"));
+                let ran = run(&recipe, &dir, 2, patient(period), &|_, _, _, _| {});
+                assert_eq!(ran.errors, [None, None]);
+                println!(
+                    "{responses} responses, {} moved: rollout {:.2} s, processor time of ranks {:.2?}",
+                    ran.moved, ran.rollouts_s, ran.worked
+                );
+                (dir, ran)
+            });
+            assert!(ran[0].1.moved > 0.0 && ran[1].1.moved == 0.0);
+            assert_eq!(differences(&ran[0].0, &ran[1].0), [""; 0]);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Models and texts that the properties are tested on, and results as bits.
+
+use crate::device::Trial;
+use isentrope_kernels::Backend;
+use isentrope_model::checkpoint::{Tensor, WeightDtype, WriteOptions, Writer, write_checkpoint};
+use isentrope_model::{Derivatives, Gradient, Keep, Layout, Model, ModelConfig, Packed, Sequence};
+use proptest::prelude::*;
+use serde_json::{Map, json};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Among them: tied and untied heads, biases, QK norms, one key head, sliding windows on all and on
+/// some layers, YaRN, and sizes that are no multiple of a vector.
+pub const FAMILIES: [&str; 9] = [
+    "llama-biases",
+    "llama-mqa",
+    "llama-yarn",
+    "mistral-sliding",
+    "qwen2-layer-types",
+    "qwen2-tied",
+    "qwen2-untied",
+    "qwen3",
+    "qwen3-untied",
+];
+/// Words that every one of them knows.
+const VOCABULARY: u32 = 61;
+
+/// The directory of the tiny checkpoints: `ISENTROPE_TEST_FIXTURES` if the tests run on another
+/// machine than they were built on, else the sources.
+pub fn checkpoints() -> PathBuf {
+    let sources = || {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../crates/compute/model/tests/fixtures/models")
+    };
+    std::env::var_os("ISENTROPE_TEST_FIXTURES").map_or_else(sources, PathBuf::from)
+}
+
+/// The directory of one of them.
+pub fn checkpoint(name: &str) -> PathBuf {
+    checkpoints().join(name)
+}
+
+/// The model in this directory.
+pub fn load(dir: &Path, backend: &Arc<dyn Backend>) -> Model {
+    Model::load(dir, backend.clone()).unwrap()
+}
+
+pub fn family() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(&FAMILIES[..])
+}
+
+pub fn temperature() -> impl Strategy<Value = f32> {
+    prop_oneof![Just(1.0), Just(0.7)]
+}
+
+#[derive(Clone, Debug)]
+pub struct Text {
+    pub tokens: Vec<u32>,
+    pub score_from: usize,
+}
+
+impl Text {
+    pub fn target_count(&self) -> usize {
+        self.tokens.len().saturating_sub(self.score_from)
+    }
+}
+
+/// A few tokens more than three pages.
+pub fn some_pages(trial: &Trial) -> usize {
+    3 * trial.page() + 4
+}
+
+/// Texts of no token up to some pages, some of them without targets, and some with the prompt of
+/// the one before.
+pub fn texts(trial: &Trial, count: Range<usize>) -> impl Strategy<Value = Vec<Text>> + use<> {
+    let text =
+        (tokens(0..some_pages(trial)), prop_oneof![Just(1_usize), 1..50_usize], any::<bool>());
+    prop::collection::vec(text, count).prop_map(|texts| {
+        let mut all: Vec<Text> = Vec::new();
+        for (mut tokens, mut score_from, repeats) in texts {
+            if let Some(before) = all.last().filter(|text| repeats && text.target_count() > 0) {
+                score_from = before.score_from;
+                tokens = [&before.tokens[..score_from], &tokens].concat();
+            }
+            all.push(Text { tokens, score_from });
+        }
+        all
+    })
+}
+
+pub fn tokens(len: Range<usize>) -> impl Strategy<Value = Vec<u32>> {
+    prop::collection::vec(0..VOCABULARY, len)
+}
+
+pub fn pack(texts: &[Text]) -> Packed {
+    Packed::new(&sequences(texts))
+}
+
+pub fn sequences(texts: &[Text]) -> Vec<Sequence<'_>> {
+    texts
+        .iter()
+        .map(|text| Sequence { tokens: &text.tokens, score_from: text.score_from })
+        .collect()
+}
+
+/// Log-prob and entropy of every target.
+pub fn score_bits(model: &Model, texts: &[Text], temperature: f32) -> Vec<[u32; 2]> {
+    let scores = model.score(&pack(texts), temperature);
+    scores.logprobs.iter().zip(&scores.entropies).map(|(p, h)| [p.to_bits(), h.to_bits()]).collect()
+}
+
+/// Log-prob and entropy of every token of a text but the first, with nothing else in the batch.
+pub fn score_bits_alone(model: &Model, tokens: &[u32], temperature: f32) -> Vec<[u32; 2]> {
+    score_bits(model, &[Text { tokens: tokens.to_vec(), score_from: 1 }], temperature)
+}
+
+/// Every tensor of the gradient of `sum(a logprob + b entropy)`, accumulated over `batches`; a and
+/// b are [`noise`], one value per target.
+pub fn gradient_bits(
+    model: &Model,
+    gradient: &mut Gradient,
+    batches: &[(&[Text], Keep)],
+    temperature: f32,
+) -> Vec<Vec<u32>> {
+    let targets = batches.iter().flat_map(|(texts, _)| texts.iter()).map(Text::target_count).sum();
+    let (a, b) = (noise(1, targets), noise(2, targets));
+    let mut first = 0;
+    for (texts, keep) in batches {
+        let packed = pack(texts);
+        let range = first..first + packed.target_count();
+        first = range.end;
+        let (_, tape) = model.forward(packed, temperature, *keep);
+        model.backward(tape, Derivatives::of(&a[range.clone()], &b[range]), gradient);
+    }
+    let sum = gradient.finish(model);
+    let tensors = model.layout.tensors();
+    tensors.map(|(id, p, t)| bits(&sum.tensor(&*model.backend, id, p, t))).collect()
+}
+
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// Numbers from -1 to 1 without a pattern (splitmix64).
+pub fn noise(seed: u64, len: usize) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Words of the wide model.
+const WIDE_VOCABULARY: u32 = 1100;
+
+/// Words that every family knows.
+pub fn words(seed: u64, len: usize) -> Vec<u32> {
+    below(VOCABULARY, seed, len)
+}
+
+/// Words that the wide model knows.
+pub fn wide_words(seed: u64, len: usize) -> Vec<u32> {
+    below(WIDE_VOCABULARY, seed, len)
+}
+
+fn below(vocabulary: u32, seed: u64, len: usize) -> Vec<u32> {
+    noise(seed, len).iter().map(|x| ((x + 1.0) / 2.0 * vocabulary as f32) as u32).collect()
+}
+
+/// A checkpoint of one layer whose products are long enough that the kernels divide them into
+/// several blocks and among several threads, which those of [`FAMILIES`] are not.
+pub fn write_wide(dir: &Path) {
+    let config = json!({
+        "model_type": "qwen3", "vocab_size": WIDE_VOCABULARY, "hidden_size": 520, "intermediate_size": 530,
+        "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 80,
+        "tie_word_embeddings": true,
+    });
+    let config: Map<_, _> = config.as_object().unwrap().clone();
+    let parsed = tempfile::tempdir().unwrap();
+    std::fs::write(parsed.path().join("config.json"), serde_json::to_vec(&config).unwrap())
+        .unwrap();
+    let layout = Layout::new(&ModelConfig::read(parsed.path()).unwrap());
+    let tensor = |(seed, shape, name): (u64, Vec<usize>, String)| {
+        let scale = if shape.len() == 1 { 1.0 } else { (3.0 / shape[1] as f32).sqrt() };
+        let values: Vec<f32> =
+            noise(seed, shape.iter().product()).iter().map(|value| value * scale).collect();
+        Tensor { name, shape, values: Box::new(move || Ok(values.into())) }
+    };
+    let tensors = (0..)
+        .zip(layout.tensors())
+        .map(|(seed, (_, p, t))| tensor((seed, p.shape(t), t.name.clone())));
+    let options = WriteOptions {
+        dtype: WeightDtype::F32,
+        max_shard_bytes: u64::MAX,
+        carry_from: None,
+        writer: Writer::ALONE,
+    };
+    write_checkpoint(dir, &config, tensors.collect(), options).unwrap();
+}
+
+/// A model of the family whose every weight is NaN.
+pub fn nan_model(trial: &Trial, family: &str) -> Model {
+    let mut model = load(&checkpoint(family), &trial.model(family).backend);
+    for buffer in model.weights.buffers_mut() {
+        model.backend.fill(buffer, f32::NAN);
+    }
+    model
+}

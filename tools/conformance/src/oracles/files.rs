@@ -1,0 +1,79 @@
+//! The checkpoints under `crates/compute/model/tests/fixtures/models`, and what transformers computed for
+//! them.
+
+use crate::models;
+use safetensors::{Dtype, SafeTensors};
+use std::fs;
+use std::path::PathBuf;
+
+/// The names of all checkpoints.
+pub fn names() -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(models::checkpoints())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().join("expected.safetensors").exists())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 19, "fixtures are missing");
+    names
+}
+
+/// One of them, with its expected values.
+pub struct Oracle {
+    /// The checkpoint's directory.
+    pub directory: PathBuf,
+    expected: Vec<u8>,
+}
+
+impl Oracle {
+    pub fn read(name: &str) -> Self {
+        let directory = models::checkpoint(name);
+        let expected = fs::read(directory.join("expected.safetensors")).unwrap();
+        Self { directory, expected }
+    }
+
+    /// The texts: tokens of each.
+    pub fn texts(&self) -> Vec<Vec<u32>> {
+        let names = (0..).map(|i| format!("tokens.{i}"));
+        let tokens = |name: String| {
+            let bytes = self.bytes(&name, Dtype::I32);
+            bytes
+                .chunks_exact(4)
+                .map(|b| i32::from_le_bytes(b.try_into().unwrap()) as u32)
+                .collect()
+        };
+        names.take_while(|name| self.has(name)).map(tokens).collect()
+    }
+
+    /// The values of a name, for each text in turn.
+    pub fn of_all_texts(&self, name: &str) -> Vec<f32> {
+        (0..self.texts().len()).flat_map(|i| self.floats(&format!("{name}.{i}"))).collect()
+    }
+
+    pub fn floats(&self, name: &str) -> Vec<f32> {
+        let bytes = self.bytes(name, Dtype::F32);
+        bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+
+    /// Prompt and continuation.
+    pub fn greedy(&self) -> (Vec<u32>, Vec<u32>) {
+        let json: serde_json::Value =
+            serde_json::from_slice(&fs::read(self.directory.join("greedy.json")).unwrap()).unwrap();
+        let tokens = |key: &str| {
+            json[key].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect()
+        };
+        (tokens("prompt"), tokens("greedy"))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        SafeTensors::deserialize(&self.expected).unwrap().tensor(name).is_ok()
+    }
+
+    fn bytes(&self, name: &str, dtype: Dtype) -> Vec<u8> {
+        let tensors = SafeTensors::deserialize(&self.expected).unwrap();
+        let tensor = tensors.tensor(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(tensor.dtype(), dtype);
+        tensor.data().to_vec()
+    }
+}

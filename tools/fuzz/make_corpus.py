@@ -1,0 +1,163 @@
+"""Writes the corpora: one small input of each kind that a reader knows, and a few wrong ones. `python3 make_corpus.py`
+
+Only the standard library is used; the parquet files are those of crates/judge/data/tests/fixtures, the logs those of
+crates/app/lab/tests/fixtures, which say how they are made.
+"""
+
+import json
+import shutil
+import struct
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CRATES = HERE.parent.parent / "crates"
+
+
+def put(target, name, data):
+    path = HERE / "corpus" / target / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def tensors(header, data):
+    header = header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))
+    return struct.pack("<Q", len(header)) + header.encode() + data
+
+
+def entry(dtype, shape, start, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, end]}
+
+
+put("safetensors", "one", tensors({"a": entry("F32", [2, 2], 0, 16)}, struct.pack("<4f", 1, -2, 0.5, 3)))
+put("safetensors", "three-types", tensors(
+    {"__metadata__": {"format": "pt"}, "a.weight": entry("F16", [3], 0, 6), "b.weight": entry("BF16", [1, 2], 6, 10),
+     "c": entry("F32", [0], 10, 10)}, bytes(10)))
+put("safetensors", "scalar", tensors({"a": entry("F32", [], 0, 4)}, bytes(4)))
+put("safetensors", "not-a-number", tensors({"a": entry("F32", [1], 0, 4)}, b"\0\0\xc0\x7f"))
+put("safetensors", "twice", tensors('{"a":%s,"a":%s}' % ((json.dumps(entry("F32", [1], 0, 4)),) * 2), bytes(4)))
+put("safetensors", "short", struct.pack("<Q", 1 << 40) + b"{}")
+
+base = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 100, "rms_norm_eps": 1e-6, "max_position_embeddings": 512,
+        "hidden_act": "silu", "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": [2, 3]}
+put("config", "llama", json.dumps(base | {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "rope_theta": 500000.0, "tie_word_embeddings": False,
+    "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                     "original_max_position_embeddings": 128}}))
+put("config", "qwen2", json.dumps(base | {
+    "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 64, "max_window_layers": 1,
+    "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}}))
+put("config", "qwen3", json.dumps(base | {
+    "model_type": "qwen3", "head_dim": 32, "attention_bias": False, "layer_types": ["full_attention"] * 2,
+    "dtype": "float32", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}))
+put("config", "mistral", json.dumps(base | {"model_type": "mistral", "sliding_window": None}))
+put("config", "generation", json.dumps({"eos_token_id": 2, "pad_token_id": 0, "temperature": 0.6, "top_p": 0.95, "top_k": 20,
+                                        "do_sample": True}))
+put("config", "special-tokens", json.dumps({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "unk_token": None}))
+put("config", "empty", "{}")
+
+for name in ["character", "byte-bpe", "byte-fallback"]:
+    file = json.loads((CRATES / "model/tests/fixtures/tokenizer" / name / "tokenizer.json").read_text())
+    put("tokenizer", name, json.dumps(file, ensure_ascii=False, separators=(",", ":")))
+vocab = {"<unk>": 0, "a": 1, "b": 2, "##b": 3, "▁": 4, "<s>": 5}
+special = {"id": 5, "content": "<s>", "special": True, "normalized": False, "single_word": False, "lstrip": False,
+           "rstrip": False}
+stages = [{"type": "NFKC"}, {"type": "Lowercase"}, {"type": "StripAccents"}, {"type": "Strip", "strip_left": True,
+          "strip_right": False}, {"type": "Prepend", "prepend": "▁"},
+          {"type": "Replace", "pattern": {"Regex": " +"}, "content": "▁"}]
+splits = [{"type": "Whitespace"}, {"type": "Digits", "individual_digits": True}, {"type": "Punctuation",
+          "behavior": "Isolated"}, {"type": "Split", "pattern": {"Regex": "\\p{L}"}, "behavior": "MergedWithNext",
+                                    "invert": False}, {"type": "FixedLength", "length": 3}]
+template = {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"<s>": {"id": "<s>", "ids": [5], "tokens": ["<s>"]}}}
+decoders = [{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0}]
+models = {
+    "word-piece": {"type": "WordPiece", "unk_token": "<unk>", "continuing_subword_prefix": "##",
+                   "max_input_chars_per_word": 100, "vocab": vocab},
+    "word-level": {"type": "WordLevel", "unk_token": "<unk>", "vocab": vocab},
+    "unigram": {"type": "Unigram", "unk_id": 0, "byte_fallback": False, "vocab": [[token, -1.5] for token in vocab]},
+}
+for name, model in models.items():
+    put("tokenizer", name, json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [special],
+        "normalizer": {"type": "Sequence", "normalizers": stages},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits}, "post_processor": template,
+        "decoder": {"type": "Sequence", "decoders": decoders}, "model": model,
+    }, ensure_ascii=False, separators=(",", ":")) + "\0a B<s> é 12")
+
+put("template", "chatml", "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}<|im_end|>\n{% endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+put("template", "namespace", "{% set ns = namespace(last=-1) %}{% for m in messages[::-1] %}{% if m.role == 'user' and "
+    "ns.last < 0 %}{% set ns.last = loop.index0 %}{% endif %}{% endfor %}{{ ns.last }}\0"
+    '[{"role":"user","content":"a"},{"role":"assistant","content":"b","tool_calls":[{"name":"f","arguments":{"x":1}}]}]')
+put("template", "tools", "{% macro call(c) %}{{ c.name }}({{ c.arguments | tojson(indent=2) }}){% endmacro %}{% for m in messages "
+    "%}{% if m.tool_calls %}{% for c in m.tool_calls %}{{ call(c) }}{% endfor %}{% elif m.content is string %}{{ "
+    "m.content.split('</think>')[-1].lstrip('\\n') }}{% endif %}{% endfor %}")
+put("template", "refusal", "{% if messages[0].role != 'system' %}{{ raise_exception('no ' ~ 'system') }}{% endif %}")
+put("template", "filters", "{{ [3, 1, 2] | sort | join(', ') }} {{ 'a-b' | replace('-', ' ') | upper }} {{ range(3) | list | tojson }}"
+    "{{ messages | map(attribute='content') | list }} {{ '%s' | format('x') }} {{ [1, 2, 3] | batch(2) | list }}")
+put("template", "blocks", "{% block a %}{% raw %}{{ }}{% endraw %}{% endblock %}{# c #}{% generation %}x{% endgeneration %}")
+put("template", "broken", "{% for %}{{ (1 }}")
+
+rows = [
+    {"problem": "1 + 1?", "answer": "2"},
+    {"prompt": [{"role": "user", "content": "2 x 3 = 6?"}], "reward_model": {"ground_truth": "6", "style": "rule"},
+     "data_source": "math", "extra_info": {"index": 0}},
+    {"question": "A sum", "answer": "It is\n#### 42"},
+    {"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}], "solution": "so \\boxed{7}"},
+]
+put("jsonl", "kinds", "".join(json.dumps(row) + "\n" for row in rows))
+for number, row in enumerate(rows):
+    put("jsonl", f"row-{number}", json.dumps(row) + "\n")
+put("json", "array", json.dumps(rows, indent=1))
+put("json", "data", json.dumps({"version": 1, "data": rows}))
+put("json", "columns", json.dumps({"prompt": ["1+1?", "1+2?"], "answer": ["2", 3]}))
+put("json", "columns-of-pandas", json.dumps({"prompt": {"0": "1+1?", "1": "1+2?"}, "answer": {"0": "2", "1": None}}))
+put("json", "lines", "".join(json.dumps(row) + "\n" for row in rows))
+put("jsonl", "odd", "\ufeff" + json.dumps(rows[0]) + "\r\n\n" + json.dumps({"problem": None, "answer": [1, 2.5, True]}))
+
+fixtures = CRATES / "judge/data/tests/fixtures"
+for path in [fixtures / "verl.parquet", fixtures / "benchmarks/dapo.parquet", fixtures / "benchmarks/eurus.parquet"]:
+    put("parquet", path.stem, b"")
+    shutil.copyfile(path, HERE / "corpus/parquet" / path.stem)
+
+for name in ["quickstart", "countdown-clip-cov", "qwen2.5-7b-grpo", "qwen2.5-0.5b-own-data"]:
+    put("recipe", name, (HERE.parent / "recipes" / f"{name}.toml").read_text())
+put("recipe", "verifiers", '[model]\npath = "m"\n[data]\nfiles = ["a.jsonl"]\n[reward]\nverifier = [{ kind = "math", weight = 1 }]\n')
+put("recipe", "names-of-others", "lora_r = 8\nnum_generations = 8\n[trainer]\nnnodes = 1\n")
+
+for number, (ground_truth, response) in enumerate([
+    ("42", "so \\boxed{42}."), ("\\frac{1}{2}", "The answer is 0.5"), ("(-\\infty, 3] \\cup \\{5\\}", "$x \\le 3$ or $x = 5$"),
+    ("\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}", "\\boxed{\\begin{bmatrix}1&2\\\\3&4\\end{bmatrix}}"),
+    ("x^2 + 2x + 1", "\\boxed{(x+1)^{2}}"), ("\\text{(B)}", "Answer: B"), ("3\\sqrt[3]{2} \\pm 5!", "\\boxed{5!\\pm3\\cdot2^{1/3}}"),
+    ("10:30", "at half past ten \\boxed{10{:}30\\text{ a.m.}}"), ("1,234.50", "\\boxed{\\$1234.5}"), ("50\\%", "\\boxed{\\frac12}"),
+]):
+    put("grader", f"pair-{number}", ground_truth + "\0" + response)
+
+logs = CRATES / "app/lab/tests/fixtures/logs"
+for name in ["trl-grpo", "trl-sft"]:
+    put("log_state", name, (logs / name).glob("checkpoint-*/trainer_state.json").__next__().read_bytes())
+for number, path in enumerate(sorted(logs.glob("trl-grpo/runs/*/events*"))):
+    put("event_file", f"trl-{number}", path.read_bytes())
+for name in ["verl-tensorboard", "tensors"]:
+    put("event_file", name, next((logs / name).glob("events*")).read_bytes())
+put("log_lines", "verl", (logs / "verl.jsonl").read_bytes())
+put("log_lines", "nan", '{"step": 1, "entropy": NaN}\n{"step": 2.0, "a": {"b": -Infinity}}\n{"step": 1, "entropy": 0.5}')
+put("log_lines", "wandb", '{"_step": 0, "_runtime": 1.5, "train/global_step": 1, "train/reward": 0.5, "train/entropy": 1.25}\n')
+put("log_lines", "ours", '{"step":0,"eval/a/entropy":1.5}\n{"step":1,"policy/entropy":1.25,"grad/norm":null}\n')
+put("log_lines", "console", "(TaskRunner pid=7) step:1 - actor/entropy:0.5 - actor/lr:np.float64(1e-06)\nstep:2 - actor/entropy:nan\n")
+put("log_state", "list", '[{"loss": 0.5, "epoch": 1, "step": 1}, {"eval_loss": NaN, "epoch": 2, "step": 2}]')
+put("log_table", "chart", '"Step","a - actor/entropy","a - actor/entropy__MIN","b - actor/entropy"\n"1","0.5","0.5","0.25"\n"2","NaN","",""\n')
+put("log_table", "history", ',_step,_runtime,train/global_step,train/reward,table\n0,0,1.5,1.0,0.25,"{""a"": 1}"\n1,1,2.5,2.0,,\n')
+put("log_table", "runs", "run,step,entropy,accuracy\nb,1,1.0,0.1\na,1,2.0,0.2\n")
+response = {"step": 1, "sampled_step": 1, "position": 0, "origin": "a.jsonl:1", "sample": 0, "verdict": "correct", "reward": 1.0,
+            "truncated": False, "temperature": 1.0, "prompt_text": "1+1=", "prompt_tokens": 2, "tokens": [5, 6, 7, 8],
+            "pieces": ["2", ""], "logprobs": [-0.5, -1.25], "entropies": [0.5, 1.5], "logprobs_after": [-0.25, None]}
+learnt = {"update": 1, "advantages": 0.5, "mean_advantage": 0.125, "mean_logprob": -0.75, "covariances": [0.09375, -0.1875],
+          "selected": [1], "clipped": [0]}
+put("tokens", "two", "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in [response | learnt, response]))
+put("tokens", "by-token", json.dumps(response | learnt | {"advantages": [0.5, None], "pieces": ["</script>", "\u202e\n"]}) + "\n")
+put("tokens", "lengths", json.dumps(response | learnt | {"covariances": [1.0]}) + "\n")
