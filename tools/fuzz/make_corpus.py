@@ -57,7 +57,7 @@ put("config", "special-tokens", json.dumps({"bos_token": "<s>", "eos_token": {"c
 put("config", "empty", "{}")
 
 for name in ["character", "byte-bpe", "byte-fallback"]:
-    file = json.loads((CRATES / "model/tests/fixtures/tokenizer" / name / "tokenizer.json").read_text())
+    file = json.loads((CRATES / "compute/model/tests/fixtures/tokenizer" / name / "tokenizer.json").read_text())
     put("tokenizer", name, json.dumps(file, ensure_ascii=False, separators=(",", ":")))
 vocab = {"<unk>": 0, "a": 1, "b": 2, "##b": 3, "▁": 4, "<s>": 5}
 special = {"id": 5, "content": "<s>", "special": True, "normalized": False, "single_word": False, "lstrip": False,
