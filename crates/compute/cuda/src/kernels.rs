@@ -4,7 +4,7 @@
 //! launches against them, and a test the signature in the `.cu` file.
 //!
 //! ```ignore
-//! static NORM: Source = Source { file: "norm.cu", text: include_str!("../../kernels/norm.cu") };
+//! static NORM: Source = Source { file: "norm.cu", text: include_str!("../kernels/norm.cu") };
 //! /// x, weight, y, features, rows, eps.
 //! static RMS_NORM_F32: Kernel<(Pointer, Pointer, Pointer, u32, u32, f32)> = Kernel::new("rms_norm_f32", &NORM);
 //!
@@ -25,12 +25,12 @@ pub struct Source {
 
 /// The files that kernels may include: their names, and what stands in them.
 pub static HEADERS: &[Source] = &[
-    Source { file: "device.h", text: include_str!("../../kernels/device.h") },
-    Source { file: "numbers.h", text: include_str!("../../kernels/numbers.h") },
-    Source { file: "ahead.h", text: include_str!("../../kernels/ahead.h") },
-    Source { file: "parts.h", text: include_str!("../../kernels/parts.h") },
-    Source { file: "tiles.h", text: include_str!("../../kernels/tiles.h") },
-    Source { file: "splits.h", text: include_str!("../../kernels/splits.h") },
+    Source { file: "device.h", text: include_str!("../kernels/device.h") },
+    Source { file: "numbers.h", text: include_str!("../kernels/numbers.h") },
+    Source { file: "ahead.h", text: include_str!("../kernels/ahead.h") },
+    Source { file: "parts.h", text: include_str!("../kernels/parts.h") },
+    Source { file: "tiles.h", text: include_str!("../kernels/tiles.h") },
+    Source { file: "splits.h", text: include_str!("../kernels/splits.h") },
 ];
 
 /// A kernel, whose parameters are `P`: a tuple of [`Pointer`], `u32`, `i32`, `u64`, `i64`, `f32`
