@@ -113,7 +113,7 @@ fn table() -> String {
 
 #[test]
 fn the_guide_says_what_fits_on_which_card() {
-    has_table("../../docs/guides/gpus.md", "plans", &table());
+    has_table("../../../docs/guides/gpus.md", "plans", &table());
 }
 
 /// With bf16: 2 + 2 bytes of a weight, 4 of its gradient, 8 of its moments; behind a matrix 16 rows
